@@ -1,0 +1,45 @@
+.DEFAULT_GOAL := help
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo serve test lint format bench faults soak clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml scripts/setup
+	@VENV="$(VENV)" sh scripts/setup
+
+setup: $(READY) ## make the virtual environment with everything the tests need
+
+demo: $(READY) ## a small ledger: record, follow, verify, copy, erase
+	@$(BIN)/commonplace demo
+
+serve: $(READY) ## keep a book open and show what is recorded in it, live
+	@$(BIN)/commonplace init --quiet
+	@$(BIN)/commonplace log --follow
+
+lint: $(READY) ## linter, formatter and strict type checker
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint ## lint, then every test, in parallel and in random order
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+bench: $(READY) ## figures beside the raw engines, as a table and as JSON
+	$(BIN)/python -m benchmarks $(ARGS)
+
+faults: $(READY) ## the long fault runs: kills, power cuts, bit flips, races (about half an hour)
+	$(BIN)/python -m faults $(ARGS)
+
+soak: $(READY) ## one hour of load; memory and descriptors must not grow
+	$(BIN)/python -m faults soak $(ARGS)
+
+clean: ## remove the virtual environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

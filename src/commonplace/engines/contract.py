@@ -1,0 +1,268 @@
+"""The contract between the ledger and the engines that store it.
+
+An engine keeps opaque bytes: numbered records, versioned rows, blobs and leases. It never looks inside
+them. Hashing, folding, deciding, group commit and retry are shared code above this line, written once.
+
+The nouns
+    Engine   one place that can hold books: a file, a folder, a server, this process
+    Store    one opened book in it; safe to use from any number of threads
+    Reads    one consistent snapshot of the store
+    Tx       a Reads that may also apply one WriteSet
+    Record   one event; Row, one version of one view row; Lease, who holds what until when
+
+What every engine owes its callers
+    1.  All or nothing. A WriteSet lands whole or leaves no trace, whatever dies in the middle.
+    2.  Durable on return. When `apply` returns, kill -9 and power loss cannot undo it, as far as
+        `facts.durable` says; where it cannot promise that, the facts say so and why.
+    3.  Positions are commit order. Records arrive numbered head+1, head+2, …; a snapshot that shows
+        position n shows every position below n. A reader that follows `wait` never misses one.
+    4.  Isolation. A Tx sees the head it will build on. Either nobody else can write until it ends (a lock),
+        or `apply` notices that somebody did and raises `Moved` with nothing changed (optimistic).
+    5.  Versions. A row is (space, key, position). `get` and `scan` answer, per key, with the last version
+        at or below `at`; a version whose value is None means "no such row as of here". Keys order by bytes.
+    6.  Erasure. After a WriteSet that erases a position, no read returns its body again.
+    7.  Honest failure. Before the commit: `StorageFailed`, `EngineUnavailable` or `Busy`, nothing changed.
+        At the commit: `OutcomeUnknown`; the store drops its connection and opens a new one when next used.
+        A failed fsync is never retried as if it had succeeded.
+    8.  Books do not meet. Nothing of one book can be read, written, waited for or dropped through another,
+        whatever their names contain.
+    9.  No use across fork. In a child process every call raises `ForkedBook`.
+    10. Leases run on the engine's clock, never on the caller's wall clock.
+
+`commonplace.testing` checks all of this for any engine.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+GENESIS = bytes(32)
+"""The hash before the first event."""
+
+
+class Moved(Exception):
+    """Somebody else committed since this transaction read its head. Nothing happened: go again."""
+
+
+class Record(NamedTuple):
+    """One event as engines keep it. `body` is salt and payload, or None once erased."""
+
+    position: int
+    id: str
+    run: str | None
+    created_at: int
+    header: bytes
+    hash: bytes
+    body: bytes | None
+
+
+class Row(NamedTuple):
+    """One version of one view row. `value` None: there is no such row as of `position`."""
+
+    space: str
+    key: bytes
+    position: int
+    value: bytes | None
+
+
+class Lease(NamedTuple):
+    """`holder` has `name` for `seconds` more, by the engine's clock. `fence` tells holders apart."""
+
+    name: str
+    holder: str
+    fence: int
+    seconds: float
+
+
+class Head(NamedTuple):
+    """The end of the ledger. `meta` is the book's own small record: layout, fold versions, horizon."""
+
+    position: int = 0
+    hash: bytes = GENESIS
+    created_at: int = 0
+    meta: bytes = b""
+
+
+@dataclass(slots=True)
+class WriteSet:
+    """Everything one transaction changes.
+
+    `records` follow the head without a gap. `rows` are new versions, or replace the version with the same
+    space, key and position. `drops` remove single versions. `erase` lists positions whose bodies go.
+    `leases` are granted only while free, expired or held by the same holder and fence; if one cannot be,
+    `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    drops: list[tuple[str, bytes, int]] = field(default_factory=list)
+    erase: list[int] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    blob_drops: list[str] = field(default_factory=list)
+    leases: list[Lease] = field(default_factory=list)
+    meta: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an engine can promise, in words that `doctor` repeats."""
+
+    engine: str
+    durable: Literal["proven", "configured", "no"]
+    durable_why: str
+    hosts: Literal["one", "many"]
+    optimistic: bool = False
+    views: Literal["stored", "memory"] = "stored"
+    purge: Literal["immediate", "deferred", "operator"] = "immediate"
+    purge_why: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeReport:
+    """What `purge` did, and what the store's own files may still hold, and why."""
+
+    done: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+
+    @property
+    def purged(self) -> bool:
+        return not self.remaining
+
+
+class Reads(ABC):
+    """One consistent snapshot: every answer speaks of the same moment, the one `head` names."""
+
+    head: Head
+
+    @property
+    def folded(self) -> int:
+        """The position up to which the rows are complete. Below the head only where `facts.views` is
+        "memory": there, the caller folds what is missing and applies it as rows before it reads."""
+        return self.head.position
+
+    @abstractmethod
+    def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
+        """Records with after < position ≤ upto in order, at most `limit`, of one run if named."""
+
+    @abstractmethod
+    def by_id(self, ids: Collection[str]) -> dict[str, Record]:
+        """The records with these ids; an unknown id is left out."""
+
+    @abstractmethod
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        """Each key's row as of `at` (None: now). Keys without a row, or whose row is gone, are left out."""
+
+    @abstractmethod
+    def scan(
+        self,
+        space: str,
+        start: bytes = b"",
+        end: bytes | None = None,
+        at: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        """The rows as of `at` with start ≤ key < end (None: no end) in byte order, or its reverse."""
+
+    @abstractmethod
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        """Every version, deletions included, with start ≤ key < end, by key and then position."""
+
+    @abstractmethod
+    def blob(self, digest: str) -> bytes | None:
+        """The content with this sha256 (hex), or None."""
+
+    @abstractmethod
+    def leases(self, names: Collection[str]) -> dict[str, Lease]:
+        """The leases of these names that are in force; free and expired ones are left out."""
+
+
+class Tx(Reads):
+    """A snapshot that may apply one WriteSet, once. Leaving it without `apply` changes nothing."""
+
+    now: int
+    """The engine's wall clock in microseconds since 1970, read when the transaction began."""
+
+    @abstractmethod
+    def apply(self, write: WriteSet) -> None:
+        """Make it so, whole and durably. Raises Moved (nothing happened, go again), StorageFailed,
+        EngineUnavailable (nothing happened) or OutcomeUnknown (look the ids up)."""
+
+
+class Store(ABC):
+    """One opened book."""
+
+    facts: Facts
+
+    @abstractmethod
+    def read(self, at_least: int = 0, timeout: float = 30.0) -> AbstractContextManager[Reads]:
+        """A snapshot that shows at least position `at_least`; a lagging replica waits for it up to
+        `timeout` seconds, then raises Busy."""
+
+    @abstractmethod
+    def begin(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
+        """A transaction. Engines that lock raise Busy when the lock is not theirs within `timeout`."""
+
+    @abstractmethod
+    def wait(self, after: int, timeout: float) -> int:
+        """Block until the head is beyond `after`, or `timeout` seconds have passed; answer the head's
+        position. Wakes when any process commits, without busy polling. `wake` ends it early."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let every `wait` of this store return at once (it is being closed)."""
+
+    @abstractmethod
+    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
+        """Take, renew (same holder and fence) or release (0 seconds) a lease outside any transaction.
+        Answers with the lease in force afterwards: somebody else's if it was not free. A release of a
+        free lease answers with 0 seconds."""
+
+    @abstractmethod
+    def drop_spaces(self, prefix: str) -> None:
+        """Remove every row of every space whose name starts with `prefix`. May be done in pieces: nobody
+        reads these spaces any more."""
+
+    @abstractmethod
+    def trim(self, space: str, horizon: int) -> int:
+        """Drop the versions of this space that no read at or above `horizon` can see; say how many."""
+
+    @abstractmethod
+    def purge(self) -> PurgeReport:
+        """Remove what was erased from the store's own files, as far as this engine can."""
+
+    def backup(self, to: Path) -> Head | None:
+        """Write a consistent copy of the whole book to the file `to` by the engine's own means.
+        None: this engine has none; the caller copies event by event."""
+        return None
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything. Safe to call twice; later calls of other methods raise BookClosed."""
+
+
+class Engine(ABC):
+    """One place that can hold books."""
+
+    @abstractmethod
+    def open(self, book: str, create: bool) -> Store:
+        """Open a book. A new one has an empty head (position 0, meta b""). Raises BookNotFound when it does
+        not exist and `create` is false, NotABook when something else is there."""
+
+    @abstractmethod
+    def books(self) -> list[str]:
+        """The names of the books here, sorted."""
+
+    @abstractmethod
+    def drop(self, book: str) -> None:
+        """Remove a book and all it holds. No such book: nothing happens."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the engine itself holds; its stores are closed by their own close."""

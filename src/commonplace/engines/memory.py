@@ -1,0 +1,309 @@
+"""The reference engine: plain Python in this process, nothing kept after close.
+
+It is the shortest statement of the contract, and every other engine is tested against it. One lock is held
+for the life of each snapshot or transaction, so isolation needs no further thought.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from ..errors import BookClosed, BookNotFound, Busy, ForkedBook
+from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
+
+FACTS = Facts(
+    engine="memory",
+    durable="no",
+    durable_why="the book lives in this process and ends with it",
+    hosts="one",
+    purge_why="memory is released when the book closes",
+)
+
+
+class Rows:
+    """Versioned rows in memory: per space, the keys in order and each key's versions by position."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, tuple[list[bytes], dict[bytes, list[tuple[int, bytes | None]]]]] = {}
+
+    def put(self, row: Row) -> None:
+        keys, versions = self._spaces.setdefault(row.space, ([], {}))
+        history = versions.get(row.key)
+        if history is None:
+            insort(keys, row.key)
+            versions[row.key] = [(row.position, row.value)]
+        elif history[-1][0] < row.position:
+            history.append((row.position, row.value))
+        else:
+            i = bisect_left(history, row.position, key=lambda v: v[0])
+            if i < len(history) and history[i][0] == row.position:
+                history[i] = (row.position, row.value)
+            else:
+                history.insert(i, (row.position, row.value))
+
+    def drop(self, space: str, key: bytes, position: int) -> None:
+        keys, versions = self._spaces.get(space, ([], {}))
+        history = versions.get(key, [])
+        history[:] = [version for version in history if version[0] != position]
+        if key in versions and not history:
+            del versions[key]
+            del keys[bisect_left(keys, key)]
+
+    def get(self, space: str, key: bytes, at: int | None) -> Row | None:
+        history = self._spaces.get(space, ([], {}))[1].get(key)
+        if not history:
+            return None
+        i = len(history) if at is None else bisect_right(history, at, key=lambda v: v[0])
+        if i == 0 or history[i - 1][1] is None:
+            return None
+        position, value = history[i - 1]
+        return Row(space, key, position, value)
+
+    def keys(self, space: str, start: bytes, end: bytes | None) -> list[bytes]:
+        keys = self._spaces.get(space, ([], {}))[0]
+        return keys[bisect_left(keys, start) : len(keys) if end is None else bisect_left(keys, end)]
+
+    def versions(self, space: str, start: bytes, end: bytes | None) -> Iterator[Row]:
+        for key in self.keys(space, start, end):
+            for position, value in list(self._spaces[space][1][key]):
+                yield Row(space, key, position, value)
+
+    def drop_spaces(self, prefix: str) -> None:
+        for space in [space for space in self._spaces if space.startswith(prefix)]:
+            del self._spaces[space]
+
+    def trim(self, space: str, horizon: int) -> int:
+        dropped = 0
+        for key in self.keys(space, b"", None):
+            history = self._spaces[space][1][key]
+            visible = bisect_right(history, horizon, key=lambda v: v[0]) - 1
+            for i, (position, value) in enumerate(list(history)):
+                if i < visible or (i == visible and value is None):
+                    self.drop(space, key, position)
+                    dropped += 1
+        return dropped
+
+
+class LeaseBook:
+    """Leases on a clock that only runs forward. One rule decides who gets one, for every local engine."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[str, int, float]] = {}
+
+    def in_force(self, name: str, now: float) -> Lease | None:
+        holder, fence, until = self.held.get(name, ("", 0, now))
+        return Lease(name, holder, fence, until - now) if until > now else None
+
+    def grantable(self, asked: Lease, now: float) -> bool:
+        current = self.in_force(asked.name, now)
+        return current is None or (current.holder, current.fence) == (asked.holder, asked.fence)
+
+    def grant(self, asked: Lease, now: float) -> None:
+        if asked.seconds > 0:
+            self.held[asked.name] = (asked.holder, asked.fence, now + asked.seconds)
+        else:
+            self.held.pop(asked.name, None)
+
+    def ask(self, asked: Lease, now: float) -> Lease:
+        if self.grantable(asked, now):
+            self.grant(asked, now)
+        return self.in_force(asked.name, now) or asked._replace(seconds=0.0)
+
+
+class _Data:
+    """All that one book holds."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.news = threading.Condition()
+        self.meta = b""
+        self.records: list[Record] = []
+        self.by_id: dict[str, int] = {}
+        self.by_run: defaultdict[str, list[int]] = defaultdict(list)
+        self.rows = Rows()
+        self.blobs: dict[str, bytes] = {}
+        self.leases = LeaseBook()
+
+    def head(self) -> Head:
+        if not self.records:
+            return Head(meta=self.meta)
+        last = self.records[-1]
+        return Head(last.position, last.hash, last.created_at, self.meta)
+
+
+class MemoryReads(Reads):
+    def __init__(self, data: _Data) -> None:
+        self._data = data
+        self.head = data.head()
+
+    def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
+        after, upto = max(after, 0), min(upto, len(self._data.records))
+        if run is None:
+            return self._data.records[after : max(after, min(upto, after + limit))]
+        positions = self._data.by_run.get(run, [])
+        chosen = positions[bisect_right(positions, after) : bisect_right(positions, upto)][:limit]
+        return [self._data.records[position - 1] for position in chosen]
+
+    def by_id(self, ids: Collection[str]) -> dict[str, Record]:
+        known = self._data.by_id
+        return {id: self._data.records[known[id] - 1] for id in ids if id in known}
+
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        found = ((key, self._data.rows.get(space, key, at)) for key in keys)
+        return {key: row for key, row in found if row is not None}
+
+    def scan(
+        self,
+        space: str,
+        start: bytes = b"",
+        end: bytes | None = None,
+        at: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        rows = []
+        keys = self._data.rows.keys(space, start, end)
+        for key in reversed(keys) if reverse else keys:
+            if limit is not None and len(rows) >= limit:
+                break
+            row = self._data.rows.get(space, key, at)
+            if row is not None:
+                rows.append(row)
+        return rows
+
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        return self._data.rows.versions(space, start, end)
+
+    def blob(self, digest: str) -> bytes | None:
+        return self._data.blobs.get(digest)
+
+    def leases(self, names: Collection[str]) -> dict[str, Lease]:
+        now = time.monotonic()
+        found = ((name, self._data.leases.in_force(name, now)) for name in names)
+        return {name: lease for name, lease in found if lease is not None}
+
+
+class MemoryTx(MemoryReads, Tx):
+    def __init__(self, data: _Data) -> None:
+        super().__init__(data)
+        self.now = time.time_ns() // 1000
+
+    def apply(self, write: WriteSet) -> None:
+        data, now = self._data, time.monotonic()
+        if not all(data.leases.grantable(lease, now) for lease in write.leases):
+            raise Moved
+        for record in write.records:
+            data.records.append(record)
+            data.by_id[record.id] = record.position
+            if record.run is not None:
+                data.by_run[record.run].append(record.position)
+        for row in write.rows:
+            data.rows.put(row)
+        for drop in write.drops:
+            data.rows.drop(*drop)
+        for position in write.erase:
+            data.records[position - 1] = data.records[position - 1]._replace(body=None)
+        data.blobs.update(write.blobs)
+        for digest in write.blob_drops:
+            data.blobs.pop(digest, None)
+        for lease in write.leases:
+            data.leases.grant(lease, now)
+        if write.meta is not None:
+            data.meta = write.meta
+        if write.records:
+            with data.news:
+                data.news.notify_all()
+
+
+class MemoryStore(Store):
+    facts = FACTS
+
+    def __init__(self, data: _Data) -> None:
+        self._data = data
+        self._pid = os.getpid()
+        self._closed = False
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        if self._closed:
+            raise BookClosed("this book is closed; open it again")
+
+    @contextmanager
+    def _locked(self, timeout: float) -> Iterator[_Data]:
+        self._check()
+        if not self._data.lock.acquire(timeout=timeout):
+            raise Busy(f"the book's lock was not free within {timeout:g} s; try again, or raise the timeout")
+        try:
+            yield self._data
+        finally:
+            self._data.lock.release()
+
+    @contextmanager
+    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+        with self._locked(timeout) as data:
+            yield MemoryReads(data)
+
+    @contextmanager
+    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+        with self._locked(timeout) as data:
+            yield MemoryTx(data)
+
+    def wait(self, after: int, timeout: float) -> int:
+        self._check()
+        with self._data.news:
+            self._data.news.wait_for(lambda: len(self._data.records) > after or self._closed, timeout)
+        return len(self._data.records)
+
+    def wake(self) -> None:
+        self._closed = True
+        with self._data.news:
+            self._data.news.notify_all()
+
+    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
+        with self._locked(30.0) as data:
+            return data.leases.ask(Lease(name, holder, fence, seconds), time.monotonic())
+
+    def drop_spaces(self, prefix: str) -> None:
+        with self._locked(30.0) as data:
+            data.rows.drop_spaces(prefix)
+
+    def trim(self, space: str, horizon: int) -> int:
+        with self._locked(30.0) as data:
+            return data.rows.trim(space, horizon)
+
+    def purge(self) -> PurgeReport:
+        self._check()
+        return PurgeReport(done=("nothing to do: erased content leaves memory at once",))
+
+    def close(self) -> None:
+        self.wake()
+
+
+class MemoryEngine(Engine):
+    """Books in this process. Opening the same name twice on one engine gives the same book."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, _Data] = {}
+
+    def open(self, book: str, create: bool) -> Store:
+        if book not in self._books:
+            if not create:
+                raise BookNotFound(f"there is no book named {book!r} in memory; open it with create=True")
+            self._books[book] = _Data()
+        return MemoryStore(self._books[book])
+
+    def books(self) -> list[str]:
+        return sorted(self._books)
+
+    def drop(self, book: str) -> None:
+        self._books.pop(book, None)
+
+    def close(self) -> None:
+        pass

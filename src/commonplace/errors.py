@@ -1,0 +1,160 @@
+"""Every error a caller can meet, in one tree.
+
+    CommonplaceError
+    ├── BadInput             400  the call's own words are off
+    │   ├── TooLarge         413  a payload, batch or name over its limit
+    │   └── UnknownEngine    400  a URL that names no engine
+    ├── OwnedKind            403  a kind that only its capability may record
+    ├── NotFound             404  no such event, blob or view
+    │   └── BookNotFound     404  no such book, and create was not asked for
+    ├── Conflict             409  the same id with other content, or a diverged copy
+    ├── Erased               410  the content was erased; nothing brings it back
+    ├── BeforeHorizon        410  `at=` lies below the versions that are kept
+    ├── NotABook             422  a file or server that holds something else
+    ├── Corrupt              500  stored bytes are not what was written
+    ├── BookTooNew           501  written by a newer library
+    ├── BookClosed           503  used after close
+    │   └── ForkedBook       503  used in a child process after fork
+    ├── MissingExtra         503  an optional dependency is not installed
+    ├── EngineUnavailable    503  the store cannot be reached, or refused
+    │   └── StorageFailed    507  a write or fsync failed (disk full, I/O error)
+    ├── Busy                 503  the book's lock was not free in time
+    └── OutcomeUnknown       504  the write may or may not have landed: look the ids up
+
+Each class has a `code` (stable, for programs) and a `status` (for HTTP). The message says what was wrong,
+what was given, what is allowed and what to do next. Engines translate their drivers' errors into these in
+one place each, so that a caller never meets a driver's exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CommonplaceError(Exception):
+    """The root: catch this to catch everything that commonplace raises on purpose."""
+
+    code = "error"
+    status = 500
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as every surface shows it: code, status, message and what else it knows."""
+        return {"code": self.code, "status": self.status, "message": str(self)}
+
+
+class BadInput(CommonplaceError, ValueError):
+    code = "bad_input"
+    status = 400
+
+
+class TooLarge(BadInput):
+    code = "too_large"
+    status = 413
+
+
+class UnknownEngine(BadInput):
+    code = "unknown_engine"
+
+
+class OwnedKind(CommonplaceError):
+    code = "owned_kind"
+    status = 403
+
+
+class NotFound(CommonplaceError, LookupError):
+    code = "not_found"
+    status = 404
+
+
+class BookNotFound(NotFound):
+    code = "book_not_found"
+
+
+class Conflict(CommonplaceError):
+    code = "conflict"
+    status = 409
+
+
+class Erased(CommonplaceError):
+    code = "erased"
+    status = 410
+
+
+class BeforeHorizon(CommonplaceError):
+    code = "before_horizon"
+    status = 410
+
+
+class NotABook(CommonplaceError):
+    code = "not_a_book"
+    status = 422
+
+
+class Corrupt(CommonplaceError):
+    """Stored bytes fail their check. `position` is the first event known to be affected, if any."""
+
+    code = "corrupt"
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "position": self.position}
+
+
+class BookTooNew(CommonplaceError):
+    code = "book_too_new"
+    status = 501
+
+
+class BookClosed(CommonplaceError):
+    code = "closed"
+    status = 503
+
+
+class ForkedBook(BookClosed):
+    code = "forked"
+
+
+class MissingExtra(CommonplaceError, ImportError):
+    code = "missing_extra"
+    status = 503
+
+
+class EngineUnavailable(CommonplaceError, ConnectionError):
+    code = "engine_unavailable"
+    status = 503
+
+
+class StorageFailed(EngineUnavailable):
+    code = "storage_failed"
+    status = 507
+
+
+class Busy(CommonplaceError, TimeoutError):
+    code = "busy"
+    status = 503
+
+
+class OutcomeUnknown(CommonplaceError):
+    """The store failed at the moment of commit. `ids` are the events whose fate is open.
+
+    Ask `book.event(id)` after the trouble has passed, or send the same ids again: what had landed
+    answers as the first time, what had not is recorded now.
+    """
+
+    code = "outcome_unknown"
+    status = 504
+
+    def __init__(self, ids: Sequence[str], cause: str) -> None:
+        shown = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        super().__init__(
+            f"the store failed while committing ({cause}), so the write may or may not have landed. "
+            f"Look the event up with book.event(id), or record it again with the same id"
+            + (f": {shown}" if ids else "")
+        )
+        self.ids = tuple(ids)
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "ids": list(self.ids)}
