@@ -155,6 +155,7 @@ class OutcomeUnknown(CommonplaceError):
             + (f": {shown}" if ids else "")
         )
         self.ids = tuple(ids)
+        self.cause = cause
 
     def as_dict(self) -> dict[str, object]:
         return {**super().as_dict(), "ids": list(self.ids)}

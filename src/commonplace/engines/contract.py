@@ -93,7 +93,8 @@ class WriteSet:
     """Everything one transaction changes.
 
     `records` follow the head without a gap. `rows` are new versions, or replace the version with the same
-    space, key and position. `drops` remove single versions. `erase` lists positions whose bodies go.
+    space, key and position; where one place stands twice, the later entry holds. `drops` remove single
+    versions, also ones that `rows` wrote. `erase` lists positions whose bodies go, also ones in `records`.
     `leases` are granted only while free, expired or held by the same holder and fence; if one cannot be,
     `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
     """
@@ -241,6 +242,11 @@ class Store(ABC):
         """Write a consistent copy of the whole book to the file `to` by the engine's own means.
         None: this engine has none; the caller copies event by event."""
         return None
+
+    def acknowledged(self) -> int:
+        """The last position that anybody on this host was told is durable, as remembered outside the ledger;
+        0 where that is not remembered. If the ledger ends before it, something has been lost."""
+        return 0
 
     @abstractmethod
     def close(self) -> None:

@@ -167,7 +167,7 @@ class MemoryReads(Reads):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        rows = []
+        rows: list[Row] = []
         keys = self._data.rows.keys(space, start, end)
         for key in reversed(keys) if reverse else keys:
             if limit is not None and len(rows) >= limit:

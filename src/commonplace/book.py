@@ -1,0 +1,327 @@
+"""A book: one ledger with its views, and the verbs that people use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from .engines import locate
+from .engines.contract import Engine, Facts, PurgeReport
+from .erase import EraseRequest, Erasure
+from .errors import BadInput, BookClosed, NotFound, TooLarge
+from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, draft, draft_from
+from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
+from .views import Capability, Registry
+
+if TYPE_CHECKING:
+    from .aio import AsyncBook
+    from .transfer import Imported
+
+log = logging.getLogger("commonplace")
+
+OWNER = "owner"
+"""The actor that a book acts as when nobody else is named."""
+
+At = int | datetime | None
+"""As of when: a position, a time with a timezone, or None for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as the ledger knows it: where it begins and ends so far, and how many events it has."""
+
+    id: str
+    first: int
+    last: int
+    count: int
+
+
+def open(
+    url: str | Path,
+    *,
+    name: str | None = None,
+    create: bool = True,
+    durability: str = "full",
+    capabilities: Sequence[Capability] = (),
+) -> Book:
+    """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
+
+    `url` is a path (SQLite), `memory:`, `file:FOLDER`, `postgresql://…`, `redis://…` or `unix://SOCKET`. A
+    server holds many books, told apart by `name` or `?book=NAME`. `durability="process"` is SQLite's faster
+    mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
+    your own; a book that holds them opens only with them.
+    """
+    registry = Registry((LEDGER, *capabilities))
+    engine, book = locate(url, name, durability)
+    store = engine.open(book, create)
+    try:
+        ledger = Ledger(store, registry, book)
+    except BaseException:
+        store.close()
+        engine.close()
+        raise
+    return Book(engine, ledger)
+
+
+class Book:
+    """One ledger with its views. Safe to share between threads; open it anew in a child process.
+
+    Every write answers when it is durable, as far as `facts` promise. Every read takes `at=`.
+    """
+
+    def __init__(self, engine: Engine, ledger: Ledger) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._closed = False
+        self._aio: AsyncBook | None = None
+        self._say_what_it_cannot_promise()
+
+    # writing
+
+    def record(
+        self,
+        kind: str,
+        *,
+        actor: str = OWNER,
+        payload: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        turn: int = 0,
+        occurred_at: datetime | None = None,
+        id: str | None = None,
+        parents: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
+        schema_version: int = 1,
+    ) -> Event:
+        """Record one event and answer with it as it stands in the ledger.
+
+        With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content
+        answers with the event of the first time, other content is a Conflict.
+        """
+        one = draft(
+            kind,
+            actor=actor,
+            payload=payload,
+            run_id=run_id,
+            session_id=session_id,
+            turn=turn,
+            occurred_at=occurred_at,
+            id=id,
+            parents=parents,
+            labels=labels,
+            schema_version=schema_version,
+        )
+        stored: list[Event] = self._ledger.submit("record", [one], one.size)
+        return stored[0]
+
+    def record_all(self, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
+        """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
+        drafts = [draft_from(fields, actor=OWNER) for fields in events]
+        size = sum(one.size for one in drafts)
+        if len(drafts) > MAX_BATCH or size > MAX_BATCH_BYTES:
+            raise TooLarge(
+                f"a batch of {len(drafts):,} events and {size:,} bytes is over the limit of {MAX_BATCH:,} events or "
+                f"{MAX_BATCH_BYTES:,} bytes: record it in parts"
+            )
+        stored: list[Event] = self._ledger.submit("record", drafts, size)
+        return stored
+
+    def erase(self, ids: str | Iterable[str], *, reason: str = "", dry_run: bool = False) -> Erasure:
+        """Erase the content of events, and of everything derived from them by `parents`: gone at once from
+        every read. The chain still verifies. Call `purge` to clear the store's own files too."""
+        wanted = (ids,) if isinstance(ids, str) else tuple(ids)
+        erasure: Erasure = self._ledger.submit("erase", EraseRequest(wanted, OWNER, reason, dry_run))
+        return erasure
+
+    def purge(self) -> PurgeReport:
+        """Remove what was erased from the store's own files; report what they may still hold, and why."""
+        return self._ledger.store.purge()
+
+    # reading
+
+    @property
+    def head(self) -> int:
+        """The last position; 0 when nothing has been recorded."""
+        with self._ledger.store.read() as reads:
+            return reads.head.position
+
+    def events(
+        self,
+        after: int = 0,
+        run_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        actor: str | None = None,
+        at: At = None,
+    ) -> Iterator[Event]:
+        """The events after a position, in order, up to `at` (now, when the call is made)."""
+        kinds = {kinds} if isinstance(kinds, str) else kinds
+        return self._ledger.events(_position(after), self.position(at), run_id, kinds, actor)
+
+    def event(self, id: str, at: At = None) -> Event:
+        """One event by its id. Raises NotFound."""
+        found = self._ledger.event(id)
+        if found is None or (at is not None and found.position > self.position(at)):
+            raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
+        return found
+
+    def watch(
+        self,
+        after: int | None = None,
+        run_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        actor: str | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Event]:
+        """Events as they are committed, by whatever process; first those after `after` (None: only new ones)
+        that are already there. Blocks in between. Ends when the book is closed, or when `timeout` seconds
+        have brought nothing."""
+        reached = self.head if after is None else _position(after)
+        kinds = {kinds} if isinstance(kinds, str) else kinds
+        return self._watch(reached, run_id, kinds, actor, timeout)
+
+    def _watch(
+        self,
+        reached: int,
+        run_id: str | None,
+        kinds: Collection[str] | None,
+        actor: str | None,
+        timeout: float | None,
+    ) -> Iterator[Event]:
+        with suppress(BookClosed):
+            while not self._closed:
+                head = self._ledger.store.wait(reached, 3600.0 if timeout is None else timeout)
+                if self._closed or (head <= reached and timeout is not None):
+                    return
+                yield from self._ledger.events(reached, head, run_id, kinds, actor)
+                reached = max(reached, head)
+
+    def runs(self, at: At = None) -> list[Run]:
+        """The runs in the order in which they were first seen."""
+        with self._ledger.snapshot(at) as snapshot:
+            found = [Run(str(key[0]), **row) for key, row in snapshot.scan("runs")]
+        return sorted(found, key=lambda run: run.first)
+
+    def blob(self, digest: str) -> bytes:
+        """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""
+        with self._ledger.store.read() as reads:
+            data = reads.blob(digest)
+        if data is None:
+            raise NotFound(f"there is no blob {digest!r} in this book; it may have been erased")
+        return data
+
+    def position(self, at: At = None) -> int:
+        """The position that `at` means now."""
+        with self._ledger.store.read() as reads:
+            return reads.head.position if at is None else resolve(reads, at)
+
+    # upkeep
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
+        return self._ledger.verify(progress)
+
+    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+        """Fold every view from the ledger again, beside the ones in use, and switch at once."""
+        return self._ledger.rebuild(progress=progress)
+
+    def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
+        from .transfer import export_file
+
+        return export_file(self._ledger, Path(to), self.position(at), progress)
+
+    def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
+        """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes
+        are kept; otherwise events are recorded anew with their origin named."""
+        from .transfer import import_file
+
+        return import_file(self._ledger, Path(source), progress)
+
+    def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
+        """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
+        from .transfer import copy_book
+
+        return copy_book(self._ledger, to._ledger, progress)
+
+    def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
+        """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
+        from .transfer import copy_book
+
+        target = Path(to)
+        if target.exists():
+            raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
+        head = self._ledger.store.backup(target)
+        if head is not None:
+            return head.position
+        with open(target, name=self.name) as book:
+            copy_book(self._ledger, book._ledger, progress)
+            return book.head
+
+    # the book itself
+
+    @property
+    def name(self) -> str:
+        return self._ledger.meta.name
+
+    @property
+    def id(self) -> str:
+        """A name for this book that no other book has."""
+        return self._ledger.meta.book
+
+    @property
+    def facts(self) -> Facts:
+        """What the engine under this book promises."""
+        return self._ledger.store.facts
+
+    @property
+    def aio(self) -> AsyncBook:
+        """The same verbs for asyncio."""
+        if self._aio is None:
+            from .aio import AsyncBook
+
+            self._aio = AsyncBook(self)
+        return self._aio
+
+    def close(self) -> None:
+        """Let everything go: watchers end, later calls raise BookClosed. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ledger.store.close()
+        self._engine.close()
+        if self._aio is not None:
+            self._aio.shut_down()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Book on {self.facts.engine}{' (closed)' if self._closed else ''}>"
+
+    def _say_what_it_cannot_promise(self) -> None:
+        facts = self.facts
+        if facts.durable != "proven":
+            level = logging.INFO if facts.engine == "memory" else logging.WARNING
+            log.log(level, "this %s book is not proven durable: %s", facts.engine, facts.durable_why)
+        reached = self._ledger.store.acknowledged()
+        if reached > self.head:
+            log.warning(
+                "this book had reached position %d and now ends at %d: later events were lost. "
+                "Restore from a copy, or go on if you put an earlier backup in place on purpose",
+                reached,
+                self.head,
+            )
+
+
+def _position(after: object) -> int:
+    if type(after) is not int or after < 0:
+        raise BadInput(f"after={after!r} is not a position: give a whole number from 0")
+    return after

@@ -1,0 +1,480 @@
+"""How a write happens.
+
+A command is data: a name and a request. Whoever holds the book's lock commits for everyone who is waiting:
+it begins one transaction, runs each command's decider against an **Overlay** (the book as it is, plus what
+the commands before it in this batch have written), and applies the one WriteSet that comes out of it.
+
+    one writer      leads at once; no other thread is involved
+    many threads    the first leads, the others queue; the next leader takes all that queued meanwhile
+    a decider fails its part of the overlay is dropped; the others of the batch go on
+    trouble before  the leader gets the error, the others go again under a new leader
+    trouble at the  everyone gets OutcomeUnknown with the ids of their own events
+      commit
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .engines.contract import Lease, Moved, Reads, Record, Row, Store, Tx, WriteSet
+from .errors import Busy, CommonplaceError, Conflict, Erased, OutcomeUnknown, OwnedKind
+from .events import ERASED, Draft, Event, event_of, read_header, same_content, seal, unseal
+from .keys import Key, below, pack, unpack
+from .views import Decider, Meta, Registry, View, read_row, write_row
+
+if TYPE_CHECKING:
+    from .engines.contract import Head
+
+MAX_BATCH = 256
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+MAX_BATCH_SECONDS = 0.05
+PAGE = 500
+
+
+class Lens(ABC):
+    """Views by name and key, as of one position. Snapshots and transactions look alike through it."""
+
+    registry: Registry
+    meta: Meta
+    position: int
+
+    @abstractmethod
+    def _row(self, space: str, key: bytes) -> Row | None: ...
+
+    @abstractmethod
+    def _rows(
+        self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
+    ) -> list[Row]: ...
+
+    def get(self, view: str, *key: str | int) -> Any:
+        """The value of one row, or None."""
+        row = self._row(self.meta.space(self.registry.view(view)), pack(key))
+        return None if row is None else read_row(row)
+
+    def scan(
+        self, view: str, *prefix: str | int, limit: int | None = None, reverse: bool = False
+    ) -> list[tuple[Key, Any]]:
+        """The rows whose key begins with these parts, in key order."""
+        rows = self._rows(self.meta.space(self.registry.view(view)), *below(prefix), limit, reverse)
+        return [(unpack(row.key), read_row(row)) for row in rows]
+
+
+class Snapshot(Lens):
+    """The book as of a position."""
+
+    def __init__(self, reads: Reads, registry: Registry, meta: Meta, at: int | None = None) -> None:
+        self.reads = reads
+        self.registry = registry
+        self.meta = meta
+        self.position = reads.head.position if at is None else at
+        self._at = at
+
+    def _row(self, space: str, key: bytes) -> Row | None:
+        return self.reads.get(space, (key,), self._at).get(key)
+
+    def _rows(
+        self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
+    ) -> list[Row]:
+        return self.reads.scan(space, start, end, self._at, limit, reverse)
+
+
+class Overlay(Lens):
+    """The book inside one transaction: what the engine holds, with this batch's own writes on top.
+
+    Deciders read through it and `emit` events into it. Nothing leaves it before the whole batch is applied.
+    """
+
+    def __init__(self, tx: Tx, registry: Registry, meta: Meta, residues: Residues) -> None:
+        self.tx = tx
+        self.residues = residues
+        self.registry = registry
+        self.meta = meta
+        self.write = WriteSet()
+        self.acting = ""
+        self.now = tx.now
+        self.position, self.hash, self.created_at, _ = tx.head
+        self._latest: dict[tuple[str, bytes], Row | None] = {}
+        self._undo: list[tuple[tuple[str, bytes], Row | None]] = []
+        self._records: dict[str, Record] = {}
+        self._blanked: set[int] = set()
+
+    # reading
+
+    def record_of(self, id: str) -> Record | None:
+        """The stored form of an event, recorded earlier or in this very batch."""
+        record = self._records.get(id) or self.tx.by_id((id,)).get(id)
+        return None if record is None else self._as_is(record)
+
+    def _as_is(self, record: Record) -> Record:
+        return record._replace(body=None) if record.position in self._blanked else record
+
+    def event(self, id: str) -> Event | None:
+        record = self.record_of(id)
+        return None if record is None else self.registry.current(unseal(record))
+
+    def records(self, after: int, limit: int) -> list[Record]:
+        """The next records, this batch's included."""
+        stored = self.tx.records(after, self.tx.head.position, limit)
+        own = self.write.records[max(0, after + len(stored) - self.tx.head.position) :]
+        return [self._as_is(record) for record in stored + own[: limit - len(stored)]]
+
+    def event_at(self, position: int) -> Event:
+        return self.registry.current(unseal(self.records(position - 1, 1)[0]))
+
+    def lease(self, name: str) -> Lease | None:
+        """The lease in force under this name, by the engine's clock."""
+        return self.tx.leases((name,)).get(name)
+
+    def _row(self, space: str, key: bytes) -> Row | None:
+        place = (space, key)
+        if place not in self._latest:
+            self._latest[place] = self.tx.get(space, (key,)).get(key)
+        row = self._latest[place]
+        return None if row is None or row.value is None else row
+
+    def _rows(
+        self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
+    ) -> list[Row]:
+        own = {
+            key: row
+            for (where, key), row in self._latest.items()
+            if where == space and key >= start and (end is None or key < end)
+        }
+        stored = self.tx.scan(space, start, end, None, None if limit is None else limit + len(own), reverse)
+        merged = {row.key: row for row in stored} | own
+        rows = [row for row in merged.values() if row is not None and row.value is not None]
+        rows.sort(key=lambda row: row.key, reverse=reverse)
+        return rows[:limit]
+
+    def versions(self, space: str, key: bytes) -> list[Row]:
+        """Every version of one row, this batch's included, oldest first."""
+        kept = {row.position: row for row in self.tx.versions(space, key, key + b"\0")}
+        kept |= {row.position: row for row in self.write.rows if (row.space, row.key) == (space, key)}
+        for where, which, position in self.write.drops:
+            if (where, which) == (space, key):
+                kept.pop(position, None)
+        return [kept[position] for position in sorted(kept)]
+
+    # writing
+
+    def emit(self, draft: Draft) -> Event:
+        """Record an event. The same id with the same content answers with the event it became the first
+        time; with other content it is a Conflict; if that one was erased, Erased."""
+        owner = self.registry.owner(draft.kind)
+        if owner is not None and owner != self.acting:
+            raise OwnedKind(
+                f"{draft.kind!r} can only be recorded by the commands of {owner!r}; choose a kind of your own"
+            )
+        if draft.given_id:
+            known = self.record_of(draft.id)
+            if known is not None:
+                return self._again(draft, known)
+        record = seal(draft, self.position + 1, self.hash, max(self.created_at, self.now))
+        event = event_of(draft, record)
+        if draft.blobs:
+            self.write.blobs.update(draft.blobs)
+        self.append(record, self.registry.current(event))
+        return event
+
+    def _again(self, draft: Draft, known: Record) -> Event:
+        if known.body is None:
+            raise Erased(f"event {draft.id!r} was erased; recording it again restores nothing. Use another id")
+        if not same_content(draft, known):
+            raise Conflict(
+                f"event {draft.id!r} is already recorded at position {known.position} with other content: "
+                "use another id, or send exactly what was sent the first time"
+            )
+        return self.registry.current(unseal(known))
+
+    def append(self, record: Record, event: Event) -> None:
+        """Put a sealed record at the end of the ledger, fold it into the inline views, and let its kind's
+        effect happen."""
+        self.write.records.append(record)
+        self._records[record.id] = record
+        self.position, self.hash, self.created_at = record.position, record.hash, record.created_at
+        self.fold(event, self.registry.folding(event.kind, False), self.meta)
+        effect = self.registry.effect(event.kind)
+        if effect is not None:
+            effect(self, event)
+
+    def fold(self, event: Event, views: Iterable[View], meta: Meta) -> None:
+        """Fold one event into views, in the generations that `meta` names. Views that need the payload of
+        an erased event fold what its kind left behind, or nothing."""
+        residue: Event | None = None
+        if event.erased:
+            residue = self.residues.stand_in(self, event)
+        for view in views:
+            seen = event if view.header_only or not event.erased else residue
+            if seen is None:
+                continue
+            for key in view.keys(seen):
+                where, packed = meta.space(view), pack(key)
+                row = self._row(where, packed)
+                after = view.fold(key, None if row is None else read_row(row), seen)
+                self.put(write_row(where, packed, event.position, after))
+
+    def put(self, row: Row) -> None:
+        """Write a version of a row, or replace the one with the same position."""
+        place = (row.space, row.key)
+        latest = self._row(*place) or self._latest[place]
+        if latest is None or latest.position <= row.position:
+            self._undo.append((place, latest))
+            self._latest[place] = row
+        self.write.rows.append(row)
+
+    def drop(self, space: str, key: bytes, position: int) -> None:
+        """Remove one version of a row, as if the event at that position had not touched it."""
+        self._row(space, key)
+        self.write.drops.append((space, key, position))
+        remaining = self.versions(space, key)
+        self._undo.append(((space, key), self._latest[space, key]))
+        self._latest[space, key] = remaining[-1] if remaining else None
+
+    def blank(self, record: Record) -> None:
+        """Take the body away from a record, recorded earlier or in this very batch."""
+        self.write.erase.append(record.position)
+        self._blanked.add(record.position)
+
+    def take_lease(self, name: str, holder: str, seconds: float, fence: int) -> None:
+        """Take (or with 0 seconds release) a lease together with the events of this batch."""
+        self.write.leases.append(Lease(name, holder, fence, seconds))
+
+    # one command at a time
+
+    def run(self, capability: str, decide: Decider, request: Any) -> Any:
+        """Run a decider. If it fails, the overlay is as it was before."""
+        write = self.write
+        lists = (write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops)
+        lengths = [len(one) for one in lists]
+        end = (self.position, self.hash, self.created_at, self.meta, write.meta)
+        blobs, undo = dict(write.blobs) if write.blobs else {}, len(self._undo)
+        self.acting = capability
+        try:
+            return decide(self, request)
+        except BaseException:
+            for record in write.records[lengths[0] :]:
+                del self._records[record.id]
+            self._blanked.difference_update(write.erase[lengths[3] :])
+            for one, length in zip(lists, lengths, strict=True):
+                del one[length:]  # type: ignore[attr-defined]
+            self.position, self.hash, self.created_at, self.meta, write.meta = end
+            write.blobs = blobs
+            while len(self._undo) > undo:
+                place, row = self._undo.pop()
+                self._latest[place] = row
+            raise
+
+    @property
+    def dirty(self) -> bool:
+        write = self.write
+        return bool(
+            write.records or write.rows or write.drops or write.erase or write.leases or write.blob_drops
+        ) or (write.meta is not None)
+
+
+class Residues:
+    """What erased events left behind, as the erasure events in the ledger tell.
+
+    An erasure stands after the event it erased, so whoever folds the ledger from the start has to look
+    ahead. It does so once, when the first erased event is met, and remembers.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, dict[str, Any]] = {}
+        self._read = 0
+
+    def stand_in(self, overlay: Overlay, event: Event) -> Event | None:
+        """The event with what its kind kept of the payload; None when nothing was kept."""
+        while self._read < overlay.tx.head.position:
+            page = overlay.tx.records(self._read, overlay.tx.head.position, PAGE)
+            for record in page:
+                if read_header(record).kind == ERASED:
+                    self.remember(unseal(record))
+            self._read = page[-1].position
+        kept = self._kept.get(event.position)
+        return None if kept is None else msgspec.structs.replace(event, payload=kept)
+
+    def remember(self, erasure: Event) -> None:
+        for one in erasure.payload["events"]:
+            if one.get("residue") is not None:
+                self._kept[one["position"]] = one["residue"]
+
+
+class _Ticket:
+    """One command on its way."""
+
+    __slots__ = ("answer", "capability", "decide", "done", "error", "ids", "leads", "request", "size", "wake")
+
+    def __init__(self, capability: str, decide: Decider, request: Any, size: int) -> None:
+        self.capability = capability
+        self.decide = decide
+        self.request = request
+        self.size = size
+        self.done = False
+        self.leads = False
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.ids: tuple[str, ...] = ()
+        self.wake: threading.Lock | None = None
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+class Committer:
+    """Group commit for one store, whatever the engine."""
+
+    def __init__(
+        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float = 30.0
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._meta = meta
+        self._timeout = timeout
+        self._mutex = threading.Lock()
+        self._queue: deque[_Ticket] = deque()
+        self._leading = False
+        self._residues = Residues()
+
+    def submit(self, command: str, request: Any, size: int = 1) -> Any:
+        """Run one command and answer when it is durable. Safe from any thread."""
+        return self.run(*self._registry.command(command), request, size)
+
+    def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> Any:
+        ticket = _Ticket(capability, decide, request, size)
+        with self._mutex:
+            self._queue.append(ticket)
+            if self._leading:
+                ticket.wake = threading.Lock()
+                ticket.wake.acquire()
+            else:
+                self._leading = ticket.leads = True
+        if ticket.wake is not None:
+            self._follow(ticket)
+        if not ticket.done:
+            self._lead(ticket)
+        return ticket.result()
+
+    def _follow(self, ticket: _Ticket) -> None:
+        """Wait until a leader has done our command, or has handed the lead to us."""
+        assert ticket.wake is not None
+        try:
+            ticket.wake.acquire()
+        except BaseException:  # Ctrl-C: leave the queue, and never take the lead into the grave
+            with self._mutex:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                if ticket.leads and not ticket.done:
+                    self._hand_over()
+            raise
+
+    def _lead(self, own: _Ticket) -> None:
+        batch: list[_Ticket] = []
+        try:
+            batch = self._take()
+            self._commit(own, batch)
+        finally:
+            with self._mutex:
+                self._queue.extendleft(ticket for ticket in reversed(batch) if not ticket.done)
+                self._hand_over()
+            for ticket in batch:
+                if ticket.done and ticket is not own and ticket.wake is not None:
+                    ticket.wake.release()
+
+    def _hand_over(self) -> None:
+        if self._queue:
+            following = self._queue[0]
+            following.leads = True
+            assert following.wake is not None
+            following.wake.release()
+        else:
+            self._leading = False
+
+    def _take(self) -> list[_Ticket]:
+        batch: list[_Ticket] = []
+        size = 0
+        with self._mutex:
+            while self._queue and len(batch) < MAX_BATCH and (not batch or size < MAX_BATCH_BYTES):
+                batch.append(self._queue.popleft())
+                size += batch[-1].size
+        return batch
+
+    def _commit(self, own: _Ticket, batch: list[_Ticket]) -> None:
+        """Decide and apply. Afterwards each ticket is done, or goes back to the queue."""
+        applying = False
+
+        def decide_and_apply(tx: Tx) -> list[_Ticket]:
+            nonlocal applying
+            overlay = self._overlay(tx)
+            decided = self._decide(overlay, batch)
+            if overlay.dirty:
+                applying = True
+                tx.apply(overlay.write)
+            return decided
+
+        try:
+            for ticket in self._transact(decide_and_apply):
+                ticket.done = True
+        except OutcomeUnknown as unknown:
+            for ticket in batch:
+                ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, unknown.cause)
+        except CommonplaceError as trouble:
+            own.done, own.error = True, trouble
+        except BaseException:
+            for ticket in batch:
+                if ticket is own or applying:
+                    cause = "the writing thread was interrupted"
+                    ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, cause)
+            raise
+
+    def _decide(self, overlay: Overlay, batch: list[_Ticket]) -> list[_Ticket]:
+        started = time.monotonic()
+        for count, ticket in enumerate(batch, 1):
+            before = len(overlay.write.records)
+            try:
+                ticket.answer = overlay.run(ticket.capability, ticket.decide, ticket.request)
+                ticket.error = None
+            except Exception as error:  # noqa: BLE001  it belongs to this command alone and is raised there
+                ticket.error = error
+            ticket.ids = tuple(record.id for record in overlay.write.records[before:])
+            if time.monotonic() - started > MAX_BATCH_SECONDS:
+                return batch[:count]
+        return batch
+
+    def _transact(self, body: Callable[[Tx], list[_Ticket]]) -> list[_Ticket]:
+        """Run the body in a transaction, and in another one for as long as it ends in Moved."""
+        deadline = time.monotonic() + self._timeout
+        attempt = 0
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
+            try:
+                with self._store.begin(left) as tx:
+                    if tx.folded >= tx.head.position:
+                        return body(tx)
+                    self._catch_up(tx)
+            except Moved:
+                attempt += 1
+                time.sleep(random.uniform(0, min(0.05, 0.0002 * 2**attempt)))  # noqa: S311  jitter, not secrecy
+
+    def _catch_up(self, tx: Tx) -> None:
+        """Fold a page of what the engine's rows lack, for engines that keep them in memory."""
+        overlay = self._overlay(tx)
+        for record in tx.records(tx.folded, tx.head.position, PAGE):
+            event = self._registry.current(unseal(record))
+            overlay.fold(event, self._registry.folding(event.kind, False), overlay.meta)
+        tx.apply(overlay.write)
+
+    def _overlay(self, tx: Tx) -> Overlay:
+        return Overlay(tx, self._registry, self._meta(tx.head), self._residues)

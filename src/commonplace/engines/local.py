@@ -1,0 +1,229 @@
+"""What the engines on local disks share: a fair lock between processes, news of commits, and a clock.
+
+All of it hangs on one small file beside the book, the *gate*. It is never the database itself: closing any
+other descriptor of a database file would drop SQLite's own locks on it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import Busy
+
+SLOW_CHECK = 0.5
+"""How long a waiter trusts silence before it looks for itself, in seconds."""
+
+
+class Gate:
+    """A lock that processes get in the order they asked for it, and a place to leave word of a commit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._mutex = threading.Lock()
+        self._holding = -1
+        self._proxy: _Proxy | None = None
+
+    def enter(self, timeout: float) -> None:
+        """Take the lock, or raise Busy after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        if not self._mutex.acquire(timeout=max(timeout, 0)):
+            raise _busy(timeout)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._holding = self._fd
+        except BlockingIOError:
+            if self._proxy is None:
+                self._proxy = _Proxy(self.path)
+            if not self._proxy.enter(deadline - time.monotonic()):
+                self._proxy = None
+                self._mutex.release()
+                raise _busy(timeout) from None
+            self._holding = self._proxy.fd
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def leave(self) -> None:
+        fcntl.flock(self._holding, fcntl.LOCK_UN)
+        self._mutex.release()
+
+    def poke(self, position: int) -> None:
+        """Leave word that this position is committed, and wake whoever watches the gate."""
+        os.pwrite(self._fd, b"%020d" % position, 0)
+
+    def last_word(self) -> int:
+        """The position that word was last left of; 0 when nobody has left any."""
+        word = os.pread(self._fd, 20, 0)
+        return int(word) if len(word) == 20 and word.isdigit() else 0
+
+    def close(self) -> None:
+        if self._proxy is not None:
+            self._proxy.dismiss()
+            self._proxy = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _Proxy:
+    """A thread that queues for the lock in a caller's place.
+
+    The kernel serves blocked callers in turn, which polling would not, but it cannot be told to give up
+    after a while. So the thread blocks, on a descriptor of its own, and the caller waits for the thread.
+    If the caller gives up, the thread lets go of the lock as soon as it gets it, and ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._go, self._got = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._got.acquire()
+        self._state = threading.Lock()
+        self._dismissed = False
+        threading.Thread(target=self._serve, daemon=True, name="commonplace-gate").start()
+
+    def enter(self, timeout: float) -> bool:
+        self._go.release()
+        if self._got.acquire(timeout=max(timeout, 0)):
+            return True
+        with self._state:
+            if self._got.acquire(blocking=False):
+                return True
+            self._dismissed = True
+            return False
+
+    def dismiss(self) -> None:
+        with self._state:
+            self._dismissed = True
+        self._go.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._go.acquire()
+            if not self._dismissed:
+                fcntl.flock(self.fd, fcntl.LOCK_EX)
+            with self._state:
+                if self._dismissed:
+                    os.close(self.fd)
+                    return
+                self._got.release()
+
+
+def _busy(timeout: float) -> Busy:
+    return Busy(
+        f"the book's lock was not free within {timeout:g} s: another process is writing. "
+        "Try again, or look with `commonplace doctor` for one that hangs"
+    )
+
+
+class Watch:
+    """Waits for somebody to write to a file: by inotify or kqueue, or where there is neither by a short sleep.
+
+    Made before the state is looked at, it cannot miss a write that comes after the look.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._close: Callable[[], None] = lambda: None
+        if sys.platform == "linux":
+            self._by_inotify(path)
+        elif hasattr(select, "kqueue"):
+            self._by_kqueue(path)
+        else:
+            self.wait = lambda timeout: time.sleep(min(timeout, 0.05))
+
+    def wait(self, timeout: float) -> None:
+        """Return when the file was written to since the last call, or after `timeout` seconds at most."""
+        raise AssertionError("chosen by the platform when the watch is made")
+
+    def close(self) -> None:
+        self._close()
+
+    def _by_inotify(self, path: Path) -> None:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        in_modify = 0x2
+        if fd < 0 or libc.inotify_add_watch(fd, os.fsencode(path), in_modify) < 0:
+            if fd >= 0:
+                os.close(fd)
+            # The user's limit of watches is reached; the slow check still brings every event.
+            self.wait = lambda timeout: time.sleep(min(timeout, 0.05))  # type: ignore[method-assign]
+            return
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+
+        def wait(timeout: float) -> None:
+            if poll.poll(max(0, timeout * 1000)):
+                os.read(fd, 65536)
+
+        self.wait = wait  # type: ignore[method-assign]
+        self._close = lambda: os.close(fd)
+
+    def _by_kqueue(self, path: Path) -> None:
+        queue = select.kqueue()  # type: ignore[attr-defined,unused-ignore]
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        written = select.kevent(  # type: ignore[attr-defined,unused-ignore]
+            fd,
+            filter=select.KQ_FILTER_VNODE,  # type: ignore[attr-defined,unused-ignore]
+            flags=select.KQ_EV_ADD | select.KQ_EV_CLEAR,  # type: ignore[attr-defined,unused-ignore]
+            fflags=select.KQ_NOTE_WRITE,  # type: ignore[attr-defined,unused-ignore]
+        )
+        queue.control([written], 0)
+
+        def close() -> None:
+            os.close(fd)
+            queue.close()
+
+        self.wait = lambda timeout: queue.control(None, 1, timeout)  # type: ignore[method-assign]
+        self._close = close
+
+
+def boot_clock() -> tuple[str, float]:
+    """This boot's name and the seconds it has run, sleep included: a clock that nobody can set back, shared
+    by every process of the host."""
+    if sys.platform != "linux":
+        return "", time.monotonic()
+    return _boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _boot_id() -> str:
+    global _boot
+    if _boot is None:
+        _boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return _boot
+
+
+_boot: str | None = None
+
+
+def filesystem(path: Path) -> str:
+    """The type of the file system a path lies on, or "" where the platform does not say."""
+    mounts = Path("/proc/self/mountinfo")
+    if not mounts.exists():
+        return ""
+    place, found, kind = path.resolve(), -1, ""
+    for line in mounts.read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        mount = Path(left.split()[4].replace("\\040", " "))
+        if place.is_relative_to(mount) and len(mount.parts) > found:
+            found, kind = len(mount.parts), right.split()[0]
+    return kind
+
+
+def disk_notes(path: Path) -> tuple[str, ...]:
+    """What the file system under a book means for its promises."""
+    kind = filesystem(path)
+    if kind in ("tmpfs", "ramfs"):
+        return (f"it lies on {kind}, so it ends with the machine's power",)
+    if kind.startswith(("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")):
+        return (f"it lies on {kind}: locks there are not reliable. Use a local disk, or PostgreSQL for many hosts",)
+    return ()

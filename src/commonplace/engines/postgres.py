@@ -1,0 +1,1134 @@
+"""PostgreSQL: one book shared by many hosts.
+
+All books of a database live in the tables of one schema, `commonplace`, apart from each other by number. A
+writer locks its book's head row before it reads anything, so positions are commit order and a tailing reader
+never misses one. Row-level security repeats the book's number as a second fence on every connection.
+
+Text is kept as UTF-8 in bytea: jsonb and text refuse NUL, and collations would let two names meet. A key, a
+space, an id or a name longer than about 2,600 bytes does not fit a PostgreSQL index and raises TooLarge.
+
+Connections carry session settings and LISTEN, so a pooler in between must pool by session, not by
+transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from ..errors import (
+    BadInput,
+    BookClosed,
+    BookNotFound,
+    BookTooNew,
+    Busy,
+    CommonplaceError,
+    Conflict,
+    Corrupt,
+    EngineUnavailable,
+    ForkedBook,
+    NotABook,
+    OutcomeUnknown,
+    StorageFailed,
+    TooLarge,
+)
+from .contract import (
+    GENESIS,
+    Engine,
+    Facts,
+    Head,
+    Lease,
+    Moved,
+    PurgeReport,
+    Reads,
+    Record,
+    Row,
+    Store,
+    Tx,
+    WriteSet,
+)
+
+LAYOUT = 1
+"""The layout of the tables that this code reads and writes."""
+
+MAX = 2**63 - 1
+LOCK_SPACE = 0x636F6D6D
+"""The first half of our advisory lock keys; the second is a book's number, or 0 for the schema itself."""
+
+POOL = 10
+PIECE = 1000
+SLOW_CHECK = 5.0
+"""Seconds between looks at the head in case the listening connection went deaf."""
+IDLE_LISTENER = 60.0
+WAL_ROUNDS = 256
+
+CONNECTION = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "application_name": "commonplace",
+}
+"""What a URL may override. A host that vanishes without a word is noticed within about a minute."""
+
+# --- the layout -------------------------------------------------------------------------------------------
+
+# Is there a schema of our name, how much is in it, and is it ours?
+FIND_LAYOUT = """
+    SELECT count(DISTINCT n.oid), count(DISTINCT c.oid), count(a.attname)
+    FROM pg_namespace n
+    LEFT JOIN pg_class c ON c.relnamespace = n.oid
+    LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND c.relname = 'layout' AND a.attname = 'layout_version'
+    WHERE n.nspname = 'commonplace'
+"""
+# The layout's version.
+READ_LAYOUT = "SELECT max(layout_version) FROM commonplace.layout"
+# One process at a time makes the schema.
+LOCK_LAYOUT = "SELECT pg_advisory_xact_lock(%s::int, 0)"
+# Make the schema itself; a role that was given an empty one need not be allowed to.
+CREATE_SCHEMA = "CREATE SCHEMA commonplace"
+# Everything in it. No statistics on content: pg_statistic would keep samples of what was erased.
+CREATE_TABLES = """
+    CREATE TABLE commonplace.layout (layout_version integer NOT NULL);
+    CREATE TABLE commonplace.books (
+        number integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name bytea NOT NULL UNIQUE);
+    CREATE TABLE commonplace.heads (
+        book integer PRIMARY KEY, position bigint NOT NULL, created_at bigint NOT NULL,
+        hash bytea NOT NULL, meta bytea NOT NULL) WITH (fillfactor = 10);
+    CREATE TABLE commonplace.events (
+        book integer, position bigint, created_at bigint NOT NULL, id bytea NOT NULL, run bytea,
+        hash bytea NOT NULL, header bytea NOT NULL, body bytea, PRIMARY KEY (book, position));
+    CREATE UNIQUE INDEX events_by_id ON commonplace.events (book, id);
+    CREATE INDEX events_by_run ON commonplace.events (book, run, position) WHERE run IS NOT NULL;
+    CREATE TABLE commonplace.rows (
+        book integer, space bytea, key bytea, position bigint, value bytea,
+        PRIMARY KEY (book, space, key, position));
+    CREATE TABLE commonplace.blobs (
+        book integer, digest bytea, content bytea NOT NULL, PRIMARY KEY (book, digest));
+    CREATE TABLE commonplace.leases (
+        book integer, name bytea, holder bytea NOT NULL, fence bigint NOT NULL, until timestamptz NOT NULL,
+        PRIMARY KEY (book, name));
+    DO $$
+    DECLARE content record; fenced text;
+    BEGIN
+        FOR content IN
+            SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+            WHERE relnamespace = 'commonplace'::regnamespace AND relkind = 'r' AND atttypid = 'bytea'::regtype
+        LOOP
+            EXECUTE format('ALTER TABLE commonplace.%I ALTER %I SET STATISTICS 0',
+                           content.relname, content.attname);
+        END LOOP;
+        FOREACH fenced IN ARRAY ARRAY['heads', 'events', 'rows', 'blobs', 'leases'] LOOP  -- FENCED
+            EXECUTE format('ALTER TABLE commonplace.%I ENABLE ROW LEVEL SECURITY', fenced);
+            EXECUTE format('ALTER TABLE commonplace.%I FORCE ROW LEVEL SECURITY', fenced);
+            EXECUTE format('CREATE POLICY one_book ON commonplace.%I USING (book = '
+                           '(SELECT nullif(current_setting(''commonplace.book'', true), '''')::integer))',
+                           fenced);
+        END LOOP;
+    END $$;
+"""
+# Say whose layout this is.
+WRITE_LAYOUT = "INSERT INTO commonplace.layout (layout_version) VALUES (%s)"
+FENCED = ("heads", "events", "rows", "blobs", "leases")
+TABLES = (*FENCED, "books")
+
+# --- books and sessions -----------------------------------------------------------------------------------
+
+# All names.
+LIST_BOOKS = "SELECT name FROM commonplace.books"
+# A book's number.
+FIND_BOOK = "SELECT number FROM commonplace.books WHERE name = %s"
+# A book's number, made if need be; two who make it at once get the same.
+MAKE_BOOK = """
+    INSERT INTO commonplace.books (name) VALUES (%s)
+    ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING number
+"""
+# An empty head.
+MAKE_HEAD = """
+    INSERT INTO commonplace.heads (book, position, created_at, hash, meta) VALUES (%s, 0, 0, %s, '')
+    ON CONFLICT (book) DO NOTHING
+"""
+# Name the book that row-level security lets this transaction see.
+ENTER_BOOK = "SELECT set_config('commonplace.book', %s, true)"
+# Take a book's name away, last of all that goes with it.
+DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
+# What every session of a store needs: its book, nobody's functions but the server's, no JIT (it costs more
+# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go.
+SET_SESSION = """
+    SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
+        set_config('jit', 'off', false), set_config('lock_timeout', '30s', false),
+        set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
+        set_config('tcp_keepalives_count', '3', false),
+        CASE current_setting('synchronous_commit') WHEN 'off'
+            THEN set_config('synchronous_commit', 'on', false) END
+"""
+# How long this session waits for a lock, in milliseconds.
+SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, false)"
+# What the server promises about its disk, and whether it takes writes.
+READ_SETTINGS = """
+    SELECT current_setting('fsync'), current_setting('full_page_writes'),
+        current_setting('synchronous_commit'), pg_is_in_recovery()
+"""
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# The end of the ledger.
+READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
+# The end of the ledger, ours to move; the clock is read after the lock is had.
+LOCK_HEAD = """
+    SELECT position, hash, created_at, meta, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    FROM (SELECT * FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
+"""
+# How far the ledger goes.
+READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
+# A stretch of the ledger.
+READ_RECORDS = """
+    SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
+    WHERE book = %s AND position > %s AND position <= %s ORDER BY position LIMIT %s
+"""
+# A stretch of one run.
+READ_RUN = """
+    SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
+    WHERE book = %s AND position > %s AND position <= %s AND run = %s ORDER BY position LIMIT %s
+"""
+# Records by id.
+READ_BY_ID = """
+    SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
+    WHERE book = %s AND id = ANY(%s)
+"""
+# Each key's last version as of a position: one look into the primary key per key.
+GET_ROWS = """
+    SELECT asked.key, found.position, found.value
+    FROM unnest(%(keys)s::bytea[]) AS asked (key) CROSS JOIN LATERAL (
+        SELECT position, value FROM commonplace.rows
+        WHERE book = %(book)s AND space = %(space)s AND key = asked.key AND position <= %(at)s
+        ORDER BY position DESC LIMIT 1) AS found
+    WHERE found.value IS NOT NULL
+"""
+# The same over a range of keys. It hops from key to key, so a row with a long history costs no more than
+# one with a short history, and a limit ends the walk early.
+SCAN_ROWS: LiteralString = """
+    WITH RECURSIVE walk (key) AS (
+        (SELECT key FROM commonplace.rows
+         WHERE book = %(book)s AND space = %(space)s AND {first} ORDER BY key {order} LIMIT 1)
+        UNION ALL
+        SELECT hop.key FROM walk CROSS JOIN LATERAL (
+            SELECT key FROM commonplace.rows
+            WHERE book = %(book)s AND space = %(space)s AND {next} ORDER BY key {order} LIMIT 1) AS hop
+    )
+    SELECT walk.key, found.position, found.value FROM walk CROSS JOIN LATERAL (
+        SELECT position, value FROM commonplace.rows
+        WHERE book = %(book)s AND space = %(space)s AND key = walk.key AND position <= %(at)s
+        ORDER BY position DESC LIMIT 1) AS found
+    WHERE found.value IS NOT NULL LIMIT %(limit)s
+"""
+FROM, UNTIL = "key >= %(start)s", "key < %(end)s"
+SCANS: dict[tuple[bool, bool], LiteralString] = {
+    # (reverse, bounded by an end): four statements, so that each bound is one the index understands
+    (False, False): SCAN_ROWS.format(first=FROM, next="key > walk.key", order="ASC"),
+    (False, True): SCAN_ROWS.format(
+        first=f"{FROM} AND {UNTIL}", next=f"key > walk.key AND {UNTIL}", order="ASC"
+    ),
+    (True, False): SCAN_ROWS.format(first=FROM, next=f"key < walk.key AND {FROM}", order="DESC"),
+    (True, True): SCAN_ROWS.format(
+        first=f"{FROM} AND {UNTIL}", next=f"key < walk.key AND {FROM}", order="DESC"
+    ),
+}
+# The next versions after one, of every key.
+READ_VERSIONS = """
+    SELECT key, position, value FROM commonplace.rows
+    WHERE book = %s AND space = %s AND (key, position) > (%s, %s) ORDER BY key, position LIMIT %s
+"""
+# A blob.
+READ_BLOB = "SELECT content FROM commonplace.blobs WHERE book = %s AND digest = %s"
+# Leases in force.
+READ_LEASES = """
+    SELECT name, holder, fence, extract(epoch FROM until - clock_timestamp())::float8 FROM commonplace.leases
+    WHERE book = %s AND name = ANY(%s) AND until > clock_timestamp()
+"""
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+# One event.
+ADD_EVENT = """
+    INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+# One version of one row, new or in place of the same version.
+PUT_ROW = """
+    INSERT INTO commonplace.rows (book, space, key, position, value) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
+"""
+# One version less.
+DROP_ROW = "DELETE FROM commonplace.rows WHERE book = %s AND space = %s AND key = %s AND position = %s"
+# Bodies go.
+ERASE_BODIES = "UPDATE commonplace.events SET body = NULL WHERE book = %s AND position = ANY(%s)"
+# One blob; the same content again writes nothing.
+PUT_BLOB = """
+    INSERT INTO commonplace.blobs (book, digest, content) VALUES (%s, %s, %s)
+    ON CONFLICT (book, digest) DO UPDATE SET content = excluded.content
+    WHERE blobs.content <> excluded.content
+"""
+# Blobs less.
+DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
+# Move the head. Whoever listens holds a shared lock on the book's key, so a failed try at that lock means
+# there is somebody to notify; a listener that comes later first waits for this transaction to end.
+MOVE_HEAD = """
+    UPDATE commonplace.heads
+    SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
+    WHERE book = %(book)s
+    RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
+        THEN pg_notify(%(channel)s, '')::text END
+"""
+# The book's own record changes and nothing else.
+WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
+# Take or renew a lease: no row comes back if somebody else has it.
+TAKE_LEASE = """
+    INSERT INTO commonplace.leases (book, name, holder, fence, until)
+    VALUES (%s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
+    ON CONFLICT (book, name) DO UPDATE
+    SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
+    WHERE leases.until <= clock_timestamp()
+        OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
+    RETURNING holder
+"""
+# Give a lease back, if it is ours or nobody's.
+RELEASE_LEASE = """
+    DELETE FROM commonplace.leases WHERE book = %s AND name = %s
+        AND (until <= clock_timestamp() OR (holder = %s AND fence = %s))
+    RETURNING holder
+"""
+# The leases in force, held still until the transaction ends.
+LOCK_LEASES = READ_LEASES + " ORDER BY name FOR UPDATE"
+# Leases that ran out.
+DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
+# The next piece of the spaces between two names goes; says where it ended.
+DROP_SPACES = """
+    WITH piece AS (
+        SELECT space, key, position FROM commonplace.rows
+        WHERE book = %(book)s AND (space, key) >= (%(space)s, %(key)s) AND space < %(end)s
+        ORDER BY space, key, position LIMIT %(piece)s
+    ), gone AS (
+        DELETE FROM commonplace.rows r USING piece p
+        WHERE r.book = %(book)s AND r.space = p.space AND r.key = p.key AND r.position = p.position
+    )
+    SELECT space, key FROM piece ORDER BY space DESC, key DESC LIMIT 1
+"""
+# The next versions that no read at or above the horizon can see go: those with a newer one at or below it,
+# and deletions. Older ones first, so that what a deletion hides is gone before the deletion is.
+TRIM_SPACE = """
+    WITH piece AS (
+        SELECT key, position FROM commonplace.rows o
+        WHERE book = %(book)s AND space = %(space)s AND (key, position) > (%(key)s, %(position)s)
+            AND position <= %(horizon)s AND (value IS NULL OR (
+                SELECT true FROM commonplace.rows n
+                WHERE n.book = %(book)s AND n.space = %(space)s AND n.key = o.key
+                    AND n.position > o.position AND n.position <= %(horizon)s LIMIT 1))
+        ORDER BY key, position LIMIT %(piece)s
+    ), gone AS (
+        DELETE FROM commonplace.rows r USING piece p
+        WHERE r.book = %(book)s AND r.space = %(space)s AND r.key = p.key AND r.position = p.position
+    )
+    SELECT key, position, count(*) OVER () FROM piece ORDER BY key DESC, position DESC LIMIT 1
+"""
+
+# --- news -------------------------------------------------------------------------------------------------
+
+# Be known as a listener of this book (see MOVE_HEAD).
+BE_HEARD = "SELECT pg_advisory_lock_shared(%s::int, %s::int)"
+
+# --- purge ------------------------------------------------------------------------------------------------
+
+# A transaction number above those of everything erased so far; also makes the server write some log.
+NEXT_XID = "SELECT pg_current_xact_id()::xid"
+# Who can still see what was dead before that number, and whether we may see everybody.
+OLD_SNAPSHOTS = """
+    SELECT
+        (SELECT count(*) FROM pg_stat_activity
+         WHERE pid <> pg_backend_pid() AND coalesce(datname = current_database(), true)
+             AND age(backend_xmin) > age(%(xid)s::xid))
+        + (SELECT count(*) FROM pg_replication_slots WHERE age(xmin) > age(%(xid)s::xid))
+        + (SELECT count(*) FROM pg_prepared_xacts WHERE age(transaction) > age(%(xid)s::xid)),
+        pg_has_role('pg_read_all_stats', 'USAGE')
+"""
+# The file that holds a table; VACUUM FULL changes it, unless it skipped the table for lack of rights.
+TABLE_FILE = "SELECT pg_relation_filenode(%s::regclass)"
+# Settings by which copies leave our reach or stay where they are.
+READ_COPIES = """
+    SELECT current_setting('archive_mode'), current_setting('log_statement'),
+        current_setting('log_min_duration_statement'),
+        (SELECT count(*) FROM pg_stat_replication)
+"""
+# Begin a new segment of the server's log; the rest of the old one is filled with zeros.
+SWITCH_WAL = "SELECT pg_switch_wal()"
+# The segment being written, without its timeline.
+CURRENT_WAL = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 9)"
+# The first and the last segment on disk; the last may be an old one renamed for reuse.
+WAL_FILES = (
+    "SELECT min(substr(name, 9)), max(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'"
+)
+
+
+_Statement = tuple[LiteralString, Sequence[Any] | dict[str, Any] | None]
+
+
+class _Connection(psycopg.Connection[TupleRow]):
+    """A connection that knows its session's lock timeout, so as to set it only when it changes."""
+
+    lock_ms = 30_000
+
+
+def _b(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _s(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")
+
+
+def _record(row: Sequence[Any]) -> Record:
+    position, id, run, created_at, header, hash, body = row
+    return Record(position, _s(id), None if run is None else _s(run), created_at, header, hash, body)
+
+
+def _lease(row: Sequence[Any]) -> Lease:
+    name, holder, fence, seconds = row
+    return Lease(_s(name), _s(holder), fence, seconds)
+
+
+def _lost(conn: _Connection, error: psycopg.Error) -> bool:
+    """The server may not have heard us, or we not it: the connection is of no more use."""
+    state = error.sqlstate or "08000"
+    return conn.closed or state.startswith(("08", "57P"))
+
+
+def _translated(error: psycopg.Error) -> CommonplaceError:
+    """Our error for the driver's. Quotes neither SQL nor values: only what the server says about itself."""
+    state = error.sqlstate or ""
+    said = error.diag.message_primary or "" if state else " ".join(str(error).split())[:300]
+    if state in ("55P03", "57014", "40P01", "40001"):
+        return Busy("PostgreSQL did not get a lock, or an answer, in time; try again, or raise the timeout")
+    if state == "54000":
+        return TooLarge(
+            "a key, space, id or name is too long for a PostgreSQL index; keep them below 2,600 bytes"
+        )
+    if state == "23505":
+        return Conflict("an event with this id or position is already in the book; read it before you write")
+    if state == "25006":
+        return EngineUnavailable("this PostgreSQL server is a replica and takes no writes; use the primary")
+    if state == "42501":
+        return EngineUnavailable(
+            f"PostgreSQL refused: {said}. Let the owner GRANT USAGE on schema commonplace and SELECT, INSERT, "
+            "UPDATE, DELETE on its tables; to make them, the role must own the schema or may create one"
+        )
+    if state in ("42P01", "3F000"):
+        return NotABook("the tables of schema commonplace are gone from this database; restore a backup")
+    if state in ("XX001", "XX002"):
+        return Corrupt("PostgreSQL found its own files damaged; restore a backup, then verify the book")
+    if (state.startswith("53") and state != "53300") or state.startswith("58"):
+        return StorageFailed(
+            f"PostgreSQL could not store it: {said}. Make room or mend the disk, then go again"
+        )
+    if not state or state.startswith(("08", "28", "3D", "53", "57")):
+        return EngineUnavailable(
+            f"PostgreSQL cannot be used now: {said or 'the connection was lost'}. "
+            "Check that the server runs and that the URL names it, then go again"
+        )
+    return EngineUnavailable(
+        f"PostgreSQL answered with an error (SQLSTATE {state}); look it up in the server's log and report it"
+    )
+
+
+class _News:
+    """Wakes those who wait for the head to move.
+
+    One thread with one listening connection serves every waiter of the store. It starts with the first
+    wait, reconnects when its connection dies, and ends when nobody has waited for a minute. A replica
+    cannot listen; there it looks at the head twice a second.
+    """
+
+    def __init__(self, connect: Callable[[], _Connection], book: int, replica: bool) -> None:
+        self._connect = connect
+        self._book = book
+        self._replica = replica
+        self._changed = threading.Condition()
+        self._waiters = 0
+        self._last_wait = 0.0
+        self._thread: threading.Thread | None = None
+        self._trouble: CommonplaceError | None = None
+        self._poke_in, self._poke_out = socket.socketpair()
+        self.position = 0
+        self.stopped = False
+
+    def tell(self, position: int) -> None:
+        with self._changed:
+            if position > self.position:
+                self.position = position
+                self._changed.notify_all()
+
+    def wait(self, after: int, timeout: float) -> int:
+        with self._changed:
+            if self._thread is None and not self.stopped:
+                self._last_wait = time.monotonic()
+                self._thread = threading.Thread(target=self._run, name="commonplace-news", daemon=True)
+                self._thread.start()
+            self._waiters += 1
+            moved = self._changed.wait_for(lambda: self.position > after or self.stopped, timeout)
+            self._waiters -= 1
+            self._last_wait = time.monotonic()
+            if not moved and self._trouble is not None:
+                raise self._trouble
+            return self.position
+
+    def stop(self) -> None:
+        with self._changed:
+            if not self.stopped:
+                self.stopped = True
+                self._changed.notify_all()
+                self._poke_in.send(b"!")
+
+    def close(self) -> None:
+        self.stop()
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout=5)
+        self._poke_in.close()
+        self._poke_out.close()
+
+    def _wanted(self) -> bool:
+        return not self.stopped and (self._waiters > 0 or time.monotonic() - self._last_wait < IDLE_LISTENER)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._wanted():
+                    self._thread = None
+                    return
+            try:
+                with self._connect() as conn:
+                    self._listen(conn)
+            except psycopg.Error as error:
+                with self._changed:
+                    self._trouble = _translated(error)
+                self._pause(None, 1.0)
+
+    def _listen(self, conn: _Connection) -> None:
+        """Listen while wanted. Being heard comes before the first look at the head, so whoever commits
+        after that look is sure to notify us."""
+        if not self._replica:
+            conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._book))))
+            conn.execute(BE_HEARD, (LOCK_SPACE, self._book))
+        while self._wanted():
+            found = conn.execute(READ_POSITION, (self._book,)).fetchone()
+            self._trouble = None
+            self.tell(found[0] if found else 0)
+            self._pause(conn, 0.5 if self._replica else SLOW_CHECK)
+            for _ in conn.notifies(timeout=0):
+                pass  # what was said does not matter: the head is read again
+
+    def _pause(self, conn: _Connection | None, seconds: float) -> None:
+        """Until something is heard, `stop` is called or the time is over."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._poke_out, selectors.EVENT_READ)
+            if conn is not None:
+                selector.register(conn, selectors.EVENT_READ)
+            selector.select(seconds)
+
+
+def _channel(book: int) -> str:
+    return f"commonplace_{book}"
+
+
+class PostgresReads(Reads):
+    def __init__(self, store: PostgresStore, conn: _Connection, head: Head) -> None:
+        self._store = store
+        self._conn = conn
+        self.head = head
+        self.ended = False
+
+    def _all(self, query: LiteralString, values: Sequence[Any] | dict[str, Any]) -> list[TupleRow]:
+        self._store.check()
+        if self.ended:
+            raise BookClosed("this snapshot has ended; take a new one")
+        try:
+            return self._conn.execute(query, values, binary=True).fetchall()
+        except psycopg.Error as error:
+            raise _translated(error) from None
+
+    def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
+        stretch = (self._store.book, max(after, 0), min(upto, MAX))
+        if run is None:
+            rows = self._all(READ_RECORDS, (*stretch, min(limit, MAX)))
+        else:
+            rows = self._all(READ_RUN, (*stretch, _b(run), min(limit, MAX)))
+        return [_record(row) for row in rows]
+
+    def by_id(self, ids: Collection[str]) -> dict[str, Record]:
+        rows = self._all(READ_BY_ID, (self._store.book, [_b(id) for id in ids])) if ids else []
+        return {record.id: record for record in map(_record, rows)}
+
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        if not keys:
+            return {}
+        asked = {"book": self._store.book, "space": _b(space), "keys": list(keys), "at": _at(at)}
+        return {key: Row(space, key, position, value) for key, position, value in self._all(GET_ROWS, asked)}
+
+    def scan(
+        self,
+        space: str,
+        start: bytes = b"",
+        end: bytes | None = None,
+        at: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        asked = {"book": self._store.book, "space": _b(space), "start": start, "end": end, "at": _at(at)}
+        asked["limit"] = MAX if limit is None else limit
+        rows = self._all(SCANS[reverse, end is not None], asked)
+        return [Row(space, key, position, value) for key, position, value in rows]
+
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        key, position = start, -1
+        while True:
+            piece = self._all(READ_VERSIONS, (self._store.book, _b(space), key, position, PIECE))
+            for key, position, value in piece:
+                if end is not None and key >= end:
+                    return
+                yield Row(space, key, position, value)
+            if len(piece) < PIECE:
+                return
+
+    def blob(self, digest: str) -> bytes | None:
+        rows = self._all(READ_BLOB, (self._store.book, _b(digest)))
+        return rows[0][0] if rows else None
+
+    def leases(self, names: Collection[str]) -> dict[str, Lease]:
+        rows = self._all(READ_LEASES, (self._store.book, [_b(name) for name in names])) if names else []
+        return {lease.name: lease for lease in map(_lease, rows)}
+
+
+def _at(at: int | None) -> int:
+    return MAX if at is None else min(at, MAX)
+
+
+class PostgresTx(PostgresReads, Tx):
+    def __init__(self, store: PostgresStore, conn: _Connection, head: Head, now: int) -> None:
+        super().__init__(store, conn, head)
+        self.now = now
+
+    def apply(self, write: WriteSet) -> None:
+        self._store.check()
+        if self.ended:
+            raise BookClosed("this transaction has ended; begin a new one")
+        if write.leases:
+            self._grant(write.leases)
+        self.ended = True
+        conn = self._conn
+        try:
+            # All of it and the COMMIT travel together: one trip. The server skips what follows an error,
+            # the COMMIT included, so an error it tells us means that nothing happened.
+            with conn.pipeline():
+                self._send(write)
+                commit = conn.execute("COMMIT")
+        except psycopg.Error as error:
+            if _lost(conn, error):
+                conn.close()
+                cause = "the connection to PostgreSQL was lost"
+                raise OutcomeUnknown([record.id for record in write.records], cause) from None
+            raise _translated(error) from None
+        if commit.statusmessage != "COMMIT":
+            raise EngineUnavailable("PostgreSQL rolled the transaction back; nothing changed, go again")
+        if write.records:
+            self._store.news.tell(write.records[-1].position)
+
+    def _send(self, write: WriteSet) -> None:
+        conn, book = self._conn, self._store.book
+        if write.records:
+            conn.cursor().executemany(
+                ADD_EVENT,
+                [
+                    (book, r.position, _b(r.id), None if r.run is None else _b(r.run), r.created_at)
+                    + (r.header, r.hash, r.body)
+                    for r in write.records
+                ],
+            )
+        if write.rows:
+            rows = [(book, _b(r.space), r.key, r.position, r.value) for r in write.rows]
+            conn.cursor().executemany(PUT_ROW, rows)
+        if write.drops:
+            drops = [(book, _b(space), key, position) for space, key, position in write.drops]
+            conn.cursor().executemany(DROP_ROW, drops)
+        if write.erase:
+            conn.execute(ERASE_BODIES, (book, write.erase))
+        if write.blobs:
+            blobs = [(book, _b(digest), content) for digest, content in write.blobs.items()]
+            conn.cursor().executemany(PUT_BLOB, blobs)
+        if write.blob_drops:
+            conn.execute(DROP_BLOBS, (book, [_b(digest) for digest in write.blob_drops]))
+        if write.records:
+            last = write.records[-1]
+            head = {"position": last.position, "hash": last.hash, "created_at": last.created_at}
+            news = {"lock_space": LOCK_SPACE, "channel": _channel(book)}
+            conn.execute(MOVE_HEAD, {"book": book, "meta": write.meta, **head, **news})
+        elif write.meta is not None:
+            conn.execute(WRITE_META, (write.meta, book))
+
+    def _grant(self, leases: list[Lease]) -> None:
+        """Take them all, or raise Moved. The transaction holds them still until it ends."""
+        conn, book = self._conn, self._store.book
+        try:
+            with conn.pipeline():
+                locked = conn.execute(LOCK_LEASES, (book, [_b(lease.name) for lease in leases]), binary=True)
+                last = {lease.name: lease for lease in leases}.values()
+                asked = [(lease, conn.execute(*_asking(book, lease))) for lease in last]
+            held = {lease.name: (lease.holder, lease.fence) for lease in map(_lease, locked.fetchall())}
+            refused = any(lease.seconds > 0 and answer.fetchone() is None for lease, answer in asked)
+        except psycopg.Error as error:
+            raise _translated(error) from None
+        if refused or any(
+            held.get(lease.name, (lease.holder, lease.fence)) != (lease.holder, lease.fence)
+            for lease in leases
+        ):
+            self.ended = True
+            raise Moved
+
+
+def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:
+    """The statement that takes, renews or releases a lease; it answers with a row if it could."""
+    asked = (book, _b(lease.name), _b(lease.holder), lease.fence)
+    return (TAKE_LEASE, (*asked, float(lease.seconds))) if lease.seconds > 0 else (RELEASE_LEASE, asked)
+
+
+class PostgresStore(Store):
+    def __init__(self, conninfo: str, name: str, book: int, facts: Facts, replica: bool) -> None:
+        self.book = book
+        self.facts = facts
+        self._conninfo = conninfo
+        self._name = name
+        self._pid = os.getpid()
+        self._closed = False
+        self._pool = ConnectionPool(
+            conninfo,
+            connection_class=_Connection,
+            kwargs={"autocommit": True},
+            configure=self._configure,
+            min_size=0,
+            max_size=POOL,
+            num_workers=1,
+            reconnect_timeout=0.1,  # trouble is told at once; the next caller makes the next try
+            name="commonplace",
+            open=True,
+        )
+        self.news = _News(self._connect, book, replica)
+
+    def check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        if self._closed:
+            raise BookClosed("this book is closed; open it again")
+
+    def _configure(self, conn: _Connection) -> None:
+        conn.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: one prepared statement each
+        conn.execute(SET_SESSION, (str(self.book),))
+
+    def _connect(self) -> _Connection:
+        """A connection beside the pool, with the session that the pool's have."""
+        conn = _Connection.connect(self._conninfo, autocommit=True)
+        self._configure(conn)
+        return conn
+
+    def _take(self, timeout: float) -> _Connection:
+        """A connection from the pool. The pool itself would go on trying in silence while the server is
+        away; so after a second without one, a try of our own says what the trouble is."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return self._pool.getconn(timeout=max(0.001, min(1.0, deadline - time.monotonic())))
+            except PoolClosed:
+                raise BookClosed("this book is closed; open it again") from None
+            except PoolTimeout:
+                if self._pool.get_stats()["pool_size"] < POOL:
+                    try:
+                        self._connect().close()
+                    except psycopg.Error as error:
+                        raise _translated(error) from None
+                if time.monotonic() >= deadline:
+                    raise Busy(
+                        f"all {POOL} connections of this book were in use for {timeout:g} s; try again, or "
+                        "raise the timeout"
+                    ) from None
+
+    def _give_back(self, conn: _Connection) -> None:
+        if os.getpid() != self._pid:
+            return  # the parent's socket: not ours to touch
+        status = conn.info.transaction_status
+        if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            try:
+                conn.execute("ROLLBACK")
+            except psycopg.Error:
+                conn.close()  # the server rolls back what a lost connection left
+        elif status == TransactionStatus.ACTIVE:
+            conn.close()
+        self._pool.putconn(conn)
+
+    def _opened(
+        self, timeout: float, statements: Sequence[_Statement], lock_ms: int | None, again: bool = True
+    ) -> tuple[_Connection, TupleRow | None]:
+        """A connection on which these statements were run, in one trip, and the first row of the last one.
+
+        A pooled connection may have died since it was last used. Nothing has happened on it yet, so the
+        statements are tried once more on a fresh one.
+        """
+        conn = self._take(timeout)
+        try:
+            with conn.pipeline():
+                if lock_ms is not None and lock_ms != conn.lock_ms:
+                    conn.execute(SET_LOCK_TIMEOUT, (str(lock_ms),))
+                    conn.lock_ms = lock_ms
+                for query, values in statements:
+                    answer = conn.execute(query, values, binary=True)
+            return conn, answer.fetchone()
+        except psycopg.Error as error:
+            lost = _lost(conn, error)
+            if lost:
+                conn.close()
+            self._give_back(conn)
+            if not (lost and again):
+                raise _translated(error) from None
+        except BaseException:
+            conn.close()
+            self._give_back(conn)
+            raise
+        self._pool.drain()
+        return self._opened(timeout, statements, lock_ms, again=False)
+
+    @contextmanager
+    def _session(
+        self, timeout: float, *statements: _Statement, lock_ms: int | None = None
+    ) -> Iterator[tuple[_Connection, TupleRow | None]]:
+        self.check()
+        conn, found = self._opened(timeout, statements, lock_ms)
+        try:
+            yield conn, found
+        finally:
+            self._give_back(conn)
+
+    def _ask(self, query: LiteralString, values: Any) -> TupleRow | None:
+        """One statement in a transaction of its own: its first row."""
+        with self._session(30.0, (query, values)) as (_, found):
+            return found
+
+    def _found(self, head: TupleRow | None) -> TupleRow:
+        if head is None:
+            raise BookNotFound(f"the book {self._name!r} was dropped; open it again with create=True")
+        return head
+
+    @contextmanager
+    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+        deadline = time.monotonic() + timeout
+        while True:
+            snapshot = ((BEGIN_SNAPSHOT, None), (READ_HEAD, (self.book,)))
+            with self._session(timeout, *snapshot) as (conn, found):
+                reads = PostgresReads(self, conn, Head(*self._found(found)))
+                if reads.head.position >= at_least:
+                    try:
+                        yield reads
+                    finally:
+                        reads.ended = True
+                    return
+            left = deadline - time.monotonic()
+            if left <= 0 or self.news.stopped:
+                raise Busy(
+                    f"this server shows position {reads.head.position}, not yet {at_least}; wait for the "
+                    "replica, raise the timeout, or read from the primary"
+                )
+            if self.wait(at_least - 1, left) >= at_least:
+                time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
+
+    @contextmanager
+    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+        lock_ms = max(1, min(int(timeout * 1000), 2**31 - 1))
+        opening = ((BEGIN_WRITE, None), (LOCK_HEAD, (self.book,)))
+        with self._session(timeout, *opening, lock_ms=lock_ms) as (conn, found):
+            position, hash, created_at, meta, now = self._found(found)
+            tx = PostgresTx(self, conn, Head(position, hash, created_at, meta), now)
+            try:
+                yield tx
+            finally:
+                tx.ended = True
+
+    def wait(self, after: int, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        self.check()
+        if self.news.position <= after and not self.news.stopped:
+            self.news.tell(self._found(self._ask(READ_POSITION, (self.book,)))[0])
+        left = deadline - time.monotonic()
+        return self.news.wait(after, left) if left > 0 else self.news.position
+
+    def wake(self) -> None:
+        self.check()
+        self.news.stop()
+
+    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
+        asked = Lease(name, holder, fence, seconds)
+        both = (_asking(self.book, asked), (READ_LEASES, (self.book, [_b(name)])))
+        with self._session(30.0, *both) as (_, found):
+            return asked._replace(seconds=0.0) if found is None else _lease(found)
+
+    def drop_spaces(self, prefix: str) -> None:
+        start = _b(prefix)
+        end = start[:-1] + bytes([start[-1] + 1]) if start else b"\xff"  # no UTF-8 has a byte 0xff
+        at: TupleRow | None = (start, b"")
+        while at is not None:
+            piece = {"book": self.book, "space": at[0], "key": at[1], "end": end, "piece": PIECE}
+            at = self._ask(DROP_SPACES, piece)
+
+    def trim(self, space: str, horizon: int) -> int:
+        asked = {"book": self.book, "space": _b(space), "horizon": min(horizon, MAX), "piece": PIECE}
+        dropped, key, position, count = 0, b"", -1, PIECE
+        while count == PIECE:
+            found = self._ask(TRIM_SPACE, {**asked, "key": key, "position": position})
+            key, position, count = found or (key, position, 0)
+            dropped += count
+        return dropped
+
+    def purge(self) -> PurgeReport:
+        """Rewrites the tables, those of the database's other books with them, and turns over the server's
+        log. Everybody waits meanwhile. Does what the role may do and names what is left."""
+        self.check()
+        try:
+            with self._connect() as conn:
+                conn.execute(DROP_OLD_LEASES, (self.book,))
+                return _purge(conn)
+        except psycopg.Error as error:
+            raise _translated(error) from None
+
+    def close(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        self.news.close()
+        self._pool.close()
+
+
+def _purge(conn: _Connection) -> PurgeReport:
+    def one(query: LiteralString, values: Any = None) -> TupleRow:
+        found = conn.execute(query, values).fetchone()
+        assert found is not None
+        return found
+
+    done: list[str] = []
+    remaining: list[str] = []
+    try:
+        _rewrite_tables(conn, one, done, remaining)
+    except psycopg.errors.InsufficientPrivilege as error:
+        remaining.append(
+            f"the tables were not rewritten ({error.diag.message_primary}): purge as their owner"
+        )
+    try:
+        _turn_log(conn, one, done, remaining)
+    except psycopg.errors.InsufficientPrivilege as error:
+        remaining.append(
+            f"the server's write-ahead log may hold erased content ({error.diag.message_primary}): purge as a "
+            "superuser, or grant this role pg_checkpoint, pg_monitor and EXECUTE on pg_switch_wal()"
+        )
+    archive, statements, slow, replicas = one(READ_COPIES)
+    if archive != "off":
+        remaining.append("archived write-ahead log holds erased content: delete what was archived before now")
+    if replicas:
+        remaining.append(f"{replicas} standbys or log receivers keep a log of their own: purge it there")
+    if statements in ("mod", "all") or slow != "-1":
+        remaining.append("the server's text log may quote what was written: delete it, or log less")
+    return PurgeReport(tuple(done), tuple(remaining))
+
+
+def _rewrite_tables(
+    conn: _Connection, one: Callable[..., TupleRow], done: list[str], remaining: list[str]
+) -> None:
+    """VACUUM FULL leaves out what nobody can see any more; so look first who may still see it."""
+    (xid,) = one(NEXT_XID)
+    for pause in (0.1, 0.4, 1.5, 0):
+        old, all_seen = one(OLD_SNAPSHOTS, {"xid": xid})
+        if not old:
+            break
+        time.sleep(pause)
+    if old:
+        remaining.append(
+            f"{old} transactions or replication slots from before this purge can still see erased content, "
+            "so the tables may keep it: end them and purge again"
+        )
+    if not all_seen:
+        remaining.append(
+            "other roles' open transactions may make the tables keep erased content, and this role cannot "
+            "see them: grant it pg_read_all_stats and purge again"
+        )
+    for table in TABLES:
+        before = one(TABLE_FILE, (f"commonplace.{table}",))
+        try:
+            conn.execute(sql.SQL("VACUUM (FULL) {}").format(sql.Identifier("commonplace", table)))
+        except psycopg.errors.LockNotAvailable:
+            remaining.append(f"the table {table} was in use for too long to be rewritten: purge again")
+            continue
+        if one(TABLE_FILE, (f"commonplace.{table}",)) == before:
+            remaining.append(f"the table {table} was not rewritten: purge as its owner")
+        else:
+            done.append(f"rewrote the table {table}")
+
+
+def _turn_log(conn: _Connection, one: Callable[..., TupleRow], done: list[str], remaining: list[str]) -> None:
+    """Old segments are removed at a checkpoint, or renamed for reuse with their content. So go on to new
+    segments, each filled up with zeros, until every file that was there has been removed or written over."""
+    one(SWITCH_WAL)
+    (first,) = one(CURRENT_WAL)
+    conn.execute("CHECKPOINT")
+    oldest, last = one(WAL_FILES)
+    if oldest < first:
+        remaining.append(
+            "old segments of the write-ahead log are kept (by a replication slot, wal_keep_size or the "
+            "archiver) and hold erased content: release them and purge again"
+        )
+    rounds = 0
+    while one(CURRENT_WAL)[0] <= last and rounds < WAL_ROUNDS:
+        one(NEXT_XID)
+        one(SWITCH_WAL)
+        rounds += 1
+    conn.execute("CHECKPOINT")
+    if one(CURRENT_WAL)[0] <= last:
+        remaining.append(
+            "segments kept for reuse may hold erased content: set wal_recycle = off, purge again"
+        )
+    done.append(f"turned over {rounds + 1} segments of the write-ahead log")
+
+
+class PostgresEngine(Engine):
+    """The books of one database. `url` is what libpq understands; special characters are %-encoded."""
+
+    def __init__(self, url: str) -> None:
+        hint = "write special characters in it as %XX (an @ as %40, a / as %2F)"
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            raise BadInput(f"this is not a PostgreSQL URL; {hint}") from None
+        # a password with a bare @ or / spills into host and port, which errors would then quote
+        if "@" in str(given.get("host", "")) or not str(given.get("port", "1")).replace(",", "").isdigit():
+            raise BadInput(f"the host or port of this PostgreSQL URL cannot be right; {hint}")
+        self._conninfo = make_conninfo(**{**CONNECTION, **given})
+
+    @contextmanager
+    def _connection(self) -> Iterator[_Connection]:
+        try:
+            with _Connection.connect(self._conninfo, autocommit=True) as conn:
+                conn.execute(SET_SESSION, ("",))
+                yield conn
+        except psycopg.Error as error:
+            raise _translated(error) from None
+
+    def _ours(self, conn: _Connection) -> bool:
+        """Whether our tables are here. Raises NotABook or BookTooNew when they are not ours to use."""
+        schemas, relations, markers = conn.execute(FIND_LAYOUT).fetchone() or (0, 0, 0)
+        if not markers:
+            if relations:
+                raise NotABook(
+                    "this database has a schema commonplace that commonplace did not make; use another "
+                    "database, or rename that schema"
+                )
+            return False
+        (version,) = conn.execute(READ_LAYOUT).fetchone() or (None,)
+        if version is None:
+            raise NotABook("the schema commonplace in this database has no layout version; restore a backup")
+        if version > LAYOUT:
+            raise BookTooNew(
+                f"this database has layout {version}, this library knows {LAYOUT}; upgrade commonplace"
+            )
+        return True
+
+    def _make_tables(self, conn: _Connection) -> None:
+        with conn.transaction():
+            conn.execute(LOCK_LAYOUT, (LOCK_SPACE,))
+            if self._ours(conn):
+                return
+            schemas, _, _ = conn.execute(FIND_LAYOUT).fetchone() or (0, 0, 0)
+            if not schemas:
+                conn.execute(CREATE_SCHEMA)
+            conn.execute(CREATE_TABLES)
+            conn.execute(WRITE_LAYOUT, (LAYOUT,))
+
+    def open(self, book: str, create: bool) -> Store:
+        with self._connection() as conn:
+            ours = self._ours(conn)
+            found = conn.execute(FIND_BOOK, (_b(book),)).fetchone() if ours else None
+            if found is None and not create:
+                raise BookNotFound(f"there is no book named {book!r} here; open it with create=True")
+            if not ours:
+                self._make_tables(conn)
+            if found is None:
+                with conn.transaction():
+                    found = conn.execute(MAKE_BOOK, (_b(book),)).fetchone()
+                    assert found is not None
+                    conn.execute(ENTER_BOOK, (str(found[0]),))
+                    conn.execute(MAKE_HEAD, (found[0], GENESIS))
+            facts, replica = _facts(conn)
+        return PostgresStore(self._conninfo, book, found[0], facts, replica)
+
+    def books(self) -> list[str]:
+        with self._connection() as conn:
+            if not self._ours(conn):
+                return []
+            return sorted(_s(name) for (name,) in conn.execute(LIST_BOOKS, binary=True))
+
+    def drop(self, book: str) -> None:
+        with self._connection() as conn:
+            if not self._ours(conn):
+                return
+            with conn.transaction():
+                found = conn.execute(FIND_BOOK + " FOR UPDATE", (_b(book),)).fetchone()
+                if found is None:
+                    return
+                conn.execute(ENTER_BOOK, (str(found[0]),))
+                for table in FENCED:  # the head first: whoever writes now is waited for
+                    name = sql.Identifier("commonplace", table)
+                    conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
+                conn.execute(DROP_BOOK, found)
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+
+def _facts(conn: _Connection) -> tuple[Facts, bool]:
+    fsync, full_pages, commits, replica = conn.execute(READ_SETTINGS).fetchone() or ("", "", "", False)
+    if fsync != "on":
+        durable, why = "no", "the server has fsync = off: a crash of its host can lose or damage everything"
+    elif full_pages != "on":
+        durable, why = "configured", "fsync is on, but full_page_writes = off: only some disks survive that"
+    else:
+        durable, why = "proven", f"fsync and full_page_writes are on, synchronous_commit = {commits}"
+    return (
+        Facts(
+            engine="postgres",
+            durable=durable,
+            durable_why=why,
+            hosts="many",
+            purge="operator",
+            purge_why="purge rewrites the tables and turns over the write-ahead log as far as the role may; "
+            "backups, archives and standbys are the operator's to clean",
+            notes=("a replica: it reads, and takes no writes",) if replica else (),
+        ),
+        replica,
+    )

@@ -1,0 +1,1069 @@
+"""Books on a Redis or Valkey server (7.0 or newer): many hosts, one round trip a step, no locks.
+
+A transaction reads the head with its revision, decides in Python, and sends everything it changes to one
+script: "if the revision is still this one, apply these bytes". Every applied WriteSet raises the revision.
+
+Where things live. One hash tag a book, so that all its keys share a cluster slot; no key is ever guessed from
+a name by pattern. `KEYS` lists them:
+    head     hash: layout, name, rev, pos, hash, at (created_at), meta
+    stream   one entry a record under the id <position>-0, without its body; XREAD serves `wait`
+    bodies   hash: position → body. Apart, because deleted stream entries survive in AOF rewrites
+    ids      hash: record id → position
+    runs     sorted set, all scores 0: run ‖ position
+    rows     sorted set, all scores 0: space ‖ key ‖ position ‖ flag ‖ value, so that every read is a range
+    blobs    hash: digest → content
+    leases   hash: name → "until fence holder", in microseconds of the server's clock
+    turn     list: at most one token, the hint that orders writers who collide (see `RedisStore.begin`)
+Texts inside members are escaped (`_text`), which keeps byte order and makes every range end exact.
+
+What a snapshot is here. Nothing is locked, so a snapshot is the head it read, and later answers are fitted
+to it: while the revision is unchanged they are simply current, afterwards they are capped at the head's
+position. Appends of others never show. What rewrites the past does: an erased body, a dropped version or a
+rewritten one changes under an open snapshot too. In a Tx none of that can do harm: `apply` raises Moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool, parse_url
+from redis.retry import Retry
+
+from ..errors import (
+    BadInput,
+    BookClosed,
+    BookNotFound,
+    BookTooNew,
+    Busy,
+    CommonplaceError,
+    Corrupt,
+    EngineUnavailable,
+    ForkedBook,
+    NotABook,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from .contract import (
+    GENESIS,
+    Engine,
+    Facts,
+    Head,
+    Lease,
+    Moved,
+    PurgeReport,
+    Reads,
+    Record,
+    Row,
+    Store,
+    Tx,
+    WriteSet,
+)
+
+LAYOUT = 1
+BOOKS = b"commonplace:books"
+KEYS = ("head", "stream", "bodies", "ids", "runs", "rows", "blobs", "leases", "turn")
+TYPES = ("hash", "stream", "hash", "hash", "zset", "zset", "hash", "hash", "list")
+
+SOCKET_SECONDS = 30.0  # longer than anything below that lets the server hold back an answer
+FSYNC_SECONDS = 10.0  # how long a write waits for WAITAOF before its outcome is unknown
+SLICE_SECONDS = 1.0  # a wait asks again this often, in case the word to wake up cannot be sent
+TURN_SECONDS = 0.25  # how long a colliding writer waits for its turn before it tries all the same
+PURGE_SECONDS = 300.0
+PAGE = 256
+FOREVER = 2**53 - 2  # beyond every position; what Lua's numbers still hold exactly
+
+# --- Scripts ------------------------------------------------------------------------------------------------
+# A script runs alone on the server and its effects reach the AOF as one transaction. A server without memory or
+# disk, or a replica, refuses it at its first write, never later; nothing else in it can fail, because `open` has
+# checked the type of every key. Arguments are walked, never unpacked.
+
+_NAMES = f"local {', '.join(KEYS).upper()} = unpack(KEYS)\n"
+
+_LEASES = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+
+local function in_force(name)  -- holder, fence and until; nothing when free or expired
+  local till, fence, holder = string.match(redis.call('HGET', LEASES, name) or '', '^(%d+) (%-?%d+) (.*)$')
+  if till and tonumber(till) > now then return holder, fence, tonumber(till) end
+end
+
+local function grantable(name, asker, number)
+  local holder, fence = in_force(name)
+  return not holder or (holder == asker and fence == number)
+end
+
+local function grant(name, holder, fence, micros)
+  if tonumber(micros) > 0 then
+    redis.call('HSET', LEASES, name, string.format('%.0f %s %s', now + micros, fence, holder))
+  else
+    redis.call('HDEL', LEASES, name)
+  end
+  -- Nobody releases the leases of the dead: look at a few others each time, so that they never pile up.
+  for _, other in ipairs(redis.call('HRANDFIELD', LEASES, 3)) do
+    if not in_force(other) then redis.call('HDEL', LEASES, other) end
+  end
+end
+"""
+
+_MEMBERS = r"""
+local function stem(member, skip)  -- the part that names space and key; `skip` bytes of it are the space
+  local _, last = string.find(member, '\0\1', skip + 1, true)
+  return string.sub(member, 1, last)
+end
+
+local function position(member, from)  -- by hand: comparing strings would follow the server's locale
+  local _, a, b, c, d, e, f, g = string.byte(member, from + 1, from + 8)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+local function cut(low, high, budget, skip)  -- remove at most `budget` members; how many, and were those all
+  local next = redis.call('ZRANGEBYLEX', ROWS, low, high, 'LIMIT', budget, 1)[1]
+  if next then  -- end the range before this version by its name: its value must not be copied into the AOF
+    high = '(' .. string.sub(next, 1, #stem(next, skip or #stem(next, 0)) + 8)
+  end
+  return redis.call('ZREMRANGEBYLEX', ROWS, low, high), not next
+end
+"""
+
+
+class _Script(NamedTuple):
+    text: str
+    sha: str
+
+
+def _script(*parts: str) -> _Script:
+    text = _NAMES + "".join(parts)
+    return _Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+# ARGV: 1 create?, 2 the book's name, 3 layout, 4 genesis, 5… the types of the keys
+_OPEN = _script("""
+local kind = redis.call('TYPE', HEAD).ok
+if kind == 'none' then
+  for i = 2, #KEYS do
+    if redis.call('EXISTS', KEYS[i]) == 1 then return {'foreign', KEYS[i]} end
+  end
+  if ARGV[1] == '0' then return {'absent'} end
+  -- Revisions start at the clock: a book dropped and made again never repeats one that a Tx remembers.
+  local clock = redis.call('TIME')
+  redis.call('HSET', HEAD, 'layout', ARGV[3], 'name', ARGV[2], 'pos', 0, 'hash', ARGV[4], 'at', 0, 'meta', '',
+    'rev', string.format('%.0f', clock[1] * 1000000 + clock[2]))
+  return {'made'}
+end
+if kind ~= 'hash' then return {'foreign', HEAD} end
+local head = redis.call('HMGET', HEAD, 'layout', 'name', 'pos')
+if not head[1] or head[2] ~= ARGV[2] then return {'foreign', HEAD} end
+if tonumber(head[1]) > tonumber(ARGV[3]) then return {'newer', head[1]} end
+for i = 2, #KEYS do
+  kind = redis.call('TYPE', KEYS[i]).ok
+  if kind ~= 'none' and kind ~= ARGV[4 + i] then return {'foreign', KEYS[i]} end
+end
+return {'there', head[3], redis.call('XLEN', STREAM), redis.call('HLEN', IDS)}
+""")
+
+_DROP = _script("""
+if redis.call('TYPE', HEAD).ok ~= 'hash' or redis.call('HGET', HEAD, 'name') ~= ARGV[1] then return 0 end
+redis.call('UNLINK', unpack(KEYS))
+return 1
+""")
+
+# ARGV: 1 revision, 2 meta?, 3 meta, 4–10 how many of each follow: leases, erase, drops, blob drops, records,
+# rows, blobs. Answers 1, or 0 when nothing was done.
+_APPLY = _script(
+    _LEASES,
+    r"""
+if redis.call('HGET', HEAD, 'rev') ~= ARGV[1] then return 0 end  -- and a turn that was held is spent
+local function pass_turn()
+  if redis.call('LLEN', TURN) == 0 then redis.call('RPUSH', TURN, 1) end
+end
+local arg = 11
+local function each(count, width, act)  -- `act` gets the index of the first of `width` arguments
+  for _ = 1, tonumber(count) do
+    act(arg)
+    arg = arg + width
+  end
+end
+
+local free = true
+each(ARGV[4], 4, function(i) free = free and grantable(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end)
+if not free then
+  pass_turn()
+  return 0
+end
+
+-- What frees memory goes first: a server that is full still lets content be erased.
+each(ARGV[5], 1, function(i) redis.call('HDEL', BODIES, ARGV[i]) end)
+each(ARGV[6], 2, function(i) redis.call('ZREMRANGEBYLEX', ROWS, ARGV[i], ARGV[i + 1]) end)
+each(ARGV[7], 1, function(i) redis.call('HDEL', BLOBS, ARGV[i]) end)
+each(ARGV[8], 9, function(i)  -- position, id, created_at, header, hash, run, run member or '', body?, body
+  local at, id = ARGV[i], ARGV[i + 1]
+  if ARGV[i + 6] == '' then
+    redis.call('XADD', STREAM, at .. '-0', 'i', id, 't', ARGV[i + 2], 'h', ARGV[i + 3], 'x', ARGV[i + 4])
+  else
+    redis.call('XADD', STREAM, at .. '-0', 'i', id, 't', ARGV[i + 2], 'h', ARGV[i + 3], 'x', ARGV[i + 4],
+      'r', ARGV[i + 5])
+    redis.call('ZADD', RUNS, 0, ARGV[i + 6])
+  end
+  redis.call('HSET', IDS, id, at)
+  if ARGV[i + 7] == '1' then redis.call('HSET', BODIES, at, ARGV[i + 8]) end
+  redis.call('HSET', HEAD, 'pos', at, 'hash', ARGV[i + 4], 'at', ARGV[i + 2])
+end)
+each(ARGV[9], 3, function(i)  -- first and last of what it replaces, the new member
+  redis.call('ZREMRANGEBYLEX', ROWS, ARGV[i], ARGV[i + 1])
+  redis.call('ZADD', ROWS, 0, ARGV[i + 2])
+end)
+each(ARGV[10], 2, function(i) redis.call('HSET', BLOBS, ARGV[i], ARGV[i + 1]) end)
+arg = 11
+each(ARGV[4], 4, function(i) grant(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end)
+if ARGV[2] == '1' then redis.call('HSET', HEAD, 'meta', ARGV[3]) end
+redis.call('HINCRBY', HEAD, 'rev', 1)
+pass_turn()
+return 1
+""",
+)
+
+_PASS_TURN = _script("""
+if redis.call('EXISTS', HEAD) == 1 and redis.call('LLEN', TURN) == 0 then redis.call('RPUSH', TURN, 1) end
+return 1
+""")
+
+# ARGV: 1 revision of the snapshot, 2 first position too late while it is unchanged, 3 otherwise, 4… stems
+_GET = _script("""
+local late = redis.call('HGET', HEAD, 'rev') == ARGV[1] and ARGV[2] or ARGV[3]
+local found = {}
+for i = 4, #ARGV do
+  local last = redis.call('ZREVRANGEBYLEX', ROWS, '(' .. ARGV[i] .. late, '[' .. ARGV[i], 'LIMIT', 0, 1)
+  found[#found + 1] = last[1] or ''
+end
+return found
+""")
+
+# ARGV: 1–3 as in get, 4 low, 5 high, 6 limit, 7 reverse?, 8 length of the space's name in a member.
+# Answers with the bound to go on from ('' at the end) and then the rows. Versions that are not asked for are
+# jumped over; the window of members looked at grows where keys have few versions and shrinks where many.
+_SCAN = _script(
+    _MEMBERS,
+    r"""
+local late = redis.call('HGET', HEAD, 'rev') == ARGV[1] and ARGV[2] or ARGV[3]
+local low, high, limit, reverse, skip = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1', tonumber(ARGV[8])
+local late_number, window, looked, bytes, found = position(late, 0), 8, 0, 0, {''}
+
+local function take(member, key)
+  if member and string.byte(member, #key + 9) == 1 then
+    found[#found + 1] = member
+    bytes = bytes + #member
+  end
+end
+
+while #found <= limit do
+  local page
+  if reverse then page = redis.call('ZREVRANGEBYLEX', ROWS, high, low, 'LIMIT', 0, window)
+  else page = redis.call('ZRANGEBYLEX', ROWS, low, high, 'LIMIT', 0, window) end
+  local key, best, keys = nil, nil, 0
+  for _, member in ipairs(page) do
+    local this = stem(member, skip)
+    if this ~= key then
+      if key then take(best, key) end
+      key, best, keys = this, nil, keys + 1
+    end
+    if position(member, #this) < late_number and not (reverse and best) then best = member end
+  end
+  if #page < window then
+    if key then take(best, key) end
+    return found
+  end
+  if not (reverse and best) then  -- the window may end in the middle of this key
+    best = redis.call('ZREVRANGEBYLEX', ROWS, '(' .. key .. late, '[' .. key, 'LIMIT', 0, 1)[1]
+  end
+  take(best, key)
+  if reverse then high = '(' .. key else low = '[' .. string.sub(key, 1, -2) .. '\2' end
+  looked = looked + window
+  if looked > 4000 or bytes > 4194304 then  -- let others have the server
+    found[1] = reverse and high or low
+    return found
+  end
+  if keys == 1 then window = math.max(2, math.floor(window / 2))
+  elseif keys * 2 >= window then window = math.min(64, window * 2) end
+end
+return found
+""",
+)
+
+# ARGV: 1 low, 2 high. Answers how many went; a Tx that had read one of them goes again.
+_DROP_SPACES = _script(
+    _MEMBERS,
+    """
+local gone = cut(ARGV[1], ARGV[2], 2000)
+if gone > 0 then redis.call('HINCRBY', HEAD, 'rev', 1) end
+return gone
+""",
+)
+
+# ARGV: 1 low, 2 high, 3 first position beyond the horizon, 4 length of the space's name in a member.
+# Answers with the bound to go on from ('' at the end) and how many went. No read at or above the horizon can
+# tell the difference, so the revision stays.
+_TRIM = _script(
+    _MEMBERS,
+    r"""
+local low, gone, looked, skip = ARGV[1], 0, 0, tonumber(ARGV[4])
+while gone < 2000 and looked < 500 do
+  local first = redis.call('ZRANGEBYLEX', ROWS, low, ARGV[2], 'LIMIT', 0, 1)[1]
+  if not first then return {'', gone} end
+  local key = stem(first, skip)
+  local after = '[' .. string.sub(key, 1, -2) .. '\2'
+  local last = redis.call('ZREVRANGEBYLEX', ROWS, '(' .. key .. ARGV[3], '[' .. key, 'LIMIT', 0, 1)[1]
+  if last then
+    local alive = string.byte(last, #key + 9) == 1
+    local bound = '(' .. string.sub(last, 1, #key + 8) .. (alive and '' or '\2')
+    local count, whole = cut('[' .. key, bound, 2000, skip)
+    gone = gone + count
+    if not whole then after = low end
+  end
+  low, looked = after, looked + 1
+end
+return {low, gone}
+""",
+)
+
+# ARGV: 1 name, 2 holder, 3 fence, 4 microseconds. Answers with holder, fence and microseconds left.
+_LEASE = _script(
+    _LEASES,
+    """
+if redis.call('EXISTS', HEAD) == 0 then return {} end
+if grantable(ARGV[1], ARGV[2], ARGV[3]) then grant(ARGV[1], ARGV[2], ARGV[3], ARGV[4]) end
+local holder, fence, till = in_force(ARGV[1])
+if not holder then return {ARGV[2], ARGV[3], '0'} end
+return {holder, fence, string.format('%.0f', till - now)}
+""",
+)
+
+_LEASES_NOW = _script(
+    _LEASES,
+    """
+local found = {}
+for i = 1, #ARGV do
+  local holder, fence, till = in_force(ARGV[i])
+  found[i] = holder and {holder, fence, string.format('%.0f', till - now)} or {}
+end
+return found
+""",
+)
+
+# --- Bytes --------------------------------------------------------------------------------------------------
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _str(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _escape(data: bytes) -> bytes:
+    return data.replace(b"\0", b"\0\xff")
+
+
+def _text(data: bytes) -> bytes:
+    """Bytes as a part of a member: parts order as the bytes do, and none is the beginning of another."""
+    return _escape(data) + b"\0\1"
+
+
+def _eight(position: int) -> bytes:
+    return min(max(position, 0), FOREVER + 1).to_bytes(8, "big")
+
+
+def _version(stem: bytes, position: int) -> tuple[bytes, bytes]:
+    """The range that holds this one version of a row, if there is one."""
+    return b"[" + stem + _eight(position), b"(" + stem + _eight(position + 1)
+
+
+def _span(space: bytes, start: bytes, end: bytes | None) -> tuple[bytes, bytes]:
+    """The range of the members of the space whose part is `space` with start ≤ key < end."""
+    return b"[" + space + _text(start), b"(" + (space[:-1] + b"\2" if end is None else space + _text(end))
+
+
+def _row(name: str, space: bytes, member: bytes) -> Row:
+    end = member.index(b"\0\1", len(space))
+    key = member[len(space) : end].replace(b"\0\xff", b"\0")
+    position = int.from_bytes(member[end + 2 : end + 10], "big")
+    return Row(name, key, position, member[end + 11 :] if member[end + 10] else None)
+
+
+def _lease(name: str, reply: list[bytes]) -> Lease:
+    return Lease(name, _str(reply[0]), int(reply[1]), int(reply[2]) / 1_000_000)
+
+
+def _info(reply: object) -> dict[str, str]:
+    """An INFO answer as a dict; empty where the server refused to give one."""
+    if not isinstance(reply, bytes):
+        return {}
+    return dict(line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
+
+
+def _setting(reply: object) -> str | None:
+    """A CONFIG GET answer; None where the server refused or does not know the name."""
+    return reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else None
+
+
+# --- The server ---------------------------------------------------------------------------------------------
+
+Command = tuple[bytes | str | int | float, ...]
+
+
+class _Wire(Protocol):
+    """What this engine uses of a redis-py connection."""
+
+    def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
+    def send_packed_command(self, command: list[bytes]) -> None: ...
+    def read_response(self) -> Any: ...
+    def disconnect(self) -> None: ...
+
+
+class _Server:
+    """Connections to one server, and the one place where redis-py's errors become ours.
+
+    redis-py's connections are used, not its client: the client raises the same for "never sent" as for "sent,
+    and the answer was lost", and that is the whole difference between a failed write and an unknown one.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+            # RESP2, because scripts answer in it; no retries, because redis-py would send a write again.
+            options.update(
+                protocol=2, decode_responses=False, retry=Retry(NoBackoff(), 0), max_connections=2**31
+            )
+            options.update(socket_timeout=SOCKET_SECONDS, retry_on_timeout=False, retry_on_error=[])
+            options.setdefault("socket_connect_timeout", 5.0)
+            pool: Any = ConnectionPool(**options)
+            pool.connection_class(**pool.connection_kwargs)  # refuses unknown options now, not at first use
+        except (ValueError, TypeError, redis.RedisError):
+            # Neither the URL nor the cause is repeated: a badly quoted password shows in both.
+            raise BadInput(
+                "this is not a URL that redis-py can read; allowed are redis://[user:password@]host:port/db, "
+                "rediss://… and unix:///path?db=0, with special characters in a password percent-encoded"
+            ) from None
+        self.where = str(options["path"] if "path" in options else f"{options.get('host', 'localhost')}")
+        self._pool = pool
+        self._pid = os.getpid()
+        self.closed = False
+
+    def check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        if self.closed:
+            raise BookClosed("this book is closed; open it again")
+
+    def close(self) -> None:
+        """Ends idle connections; one that is in use ends when its user gives it back."""
+        if not self.closed and os.getpid() == self._pid:
+            self.closed = True
+            self._pool.disconnect(inuse_connections=False)
+
+    def ask(self, *commands: Command, ids: Sequence[str] | None = None) -> list[Any]:
+        """One round trip: the answers, refusals among them as exception objects. `ids` marks a write: once
+        it may have been sent, a lost answer is OutcomeUnknown."""
+        self.check()
+        try:
+            wire: _Wire = self._pool.get_connection()  # looks whether the other end hung up, and reconnects
+        except (redis.RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+        try:
+            wire.send_packed_command(wire.pack_commands(commands))
+            return [self._answer(wire) for _ in commands]
+        except (redis.exceptions.BusyLoadingError, redis.AuthenticationError) as error:
+            raise self._unavailable(error) from error  # the server's own words: it did nothing
+        except (redis.RedisError, OSError) as error:
+            if ids is None:
+                raise self._unavailable(error) from error
+            raise OutcomeUnknown(ids, f"lost the connection to {self.where}") from error
+        except BaseException:
+            wire.disconnect()  # answers are under way that nobody will read
+            raise
+        finally:
+            if self.closed:
+                wire.disconnect()
+            self._pool.release(wire)
+
+    @staticmethod
+    def _answer(wire: _Wire) -> Any:
+        try:
+            return wire.read_response()
+        except redis.ResponseError as error:
+            return error
+
+    def read(self, *commands: Command) -> list[Any]:
+        """One round trip in which every command must succeed."""
+        replies = self.ask(*commands)
+        for reply in replies:
+            if isinstance(reply, redis.RedisError):
+                raise self.refusal(reply) from reply
+        return replies
+
+    def run(
+        self,
+        script: _Script,
+        keys: Sequence[bytes],
+        *args: bytes | str | int,
+        ids: Sequence[str] | None = None,
+        fsync: bool = False,
+    ) -> Any:
+        """A script's answer. With `fsync`, unless the answer is 0 it is on the server's disk as well."""
+        tail: list[Command] = [("WAITAOF", 1, 0, int(FSYNC_SECONDS * 1000))] if fsync else []
+        replies = self.ask(("EVALSHA", script.sha, len(keys), *keys, *args), *tail, ids=ids)
+        if isinstance(replies[0], redis.exceptions.NoScriptError):
+            replies = self.ask(("EVAL", script.text, len(keys), *keys, *args), *tail, ids=ids)
+        reply = replies[0]
+        if isinstance(reply, redis.RedisError):
+            raise self.refusal(reply, ids) from reply
+        if fsync and reply != 0 and not (isinstance(replies[1], list) and replies[1][0] >= 1):
+            why = (
+                f": {replies[1]}"
+                if isinstance(replies[1], redis.RedisError)
+                else f" within {FSYNC_SECONDS:g} s"
+            )
+            raise OutcomeUnknown(ids or (), f"the server did not confirm that it is on disk{why}")
+        return reply
+
+    def _unavailable(self, error: Exception) -> EngineUnavailable:
+        if isinstance(error, redis.exceptions.BusyLoadingError):
+            return EngineUnavailable(f"the server at {self.where} is loading its data; try again in a moment")
+        if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
+            return EngineUnavailable(f"the server at {self.where} refused the URL's user or password")
+        return EngineUnavailable(
+            f"the server at {self.where} cannot be reached, or did not answer ({type(error).__name__}); "
+            f"check that it runs and that the URL is right, then try again"
+        )
+
+    def refusal(self, error: redis.RedisError, ids: Sequence[str] | None = None) -> CommonplaceError:
+        """What the server's error answer means. All but the last are given before a script's first write."""
+        text, at = str(error), f"the server at {self.where}"
+        if isinstance(error, redis.OutOfMemoryError):
+            return StorageFailed(f"{at} is full: raise maxmemory, or erase and trim; nothing was written")
+        if text.startswith("MISCONF"):
+            return StorageFailed(
+                f"{at} cannot write to its disk and takes no writes; see its log and its disk"
+            )
+        if text.startswith("NOREPLICAS"):
+            return StorageFailed(
+                f"{at} has fewer replicas than min-replicas-to-write asks for; nothing was written"
+            )
+        if isinstance(error, redis.ReadOnlyError):
+            return EngineUnavailable(f"{at} is a read-only replica; point the URL at its primary")
+        if isinstance(error, redis.exceptions.NoPermissionError):
+            return EngineUnavailable(f"{at} does not let the URL's user do this; see ACL LOG on the server")
+        if isinstance(error, redis.exceptions.AskError | redis.exceptions.ClusterDownError):
+            return EngineUnavailable(
+                f"{at} is a cluster node that does not hold this book; name the one that does"
+            )
+        if text.startswith("BUSY"):
+            return EngineUnavailable(f"{at} is busy with somebody's script; try again")
+        if text.startswith("WRONGTYPE"):
+            return NotABook(f"{at} holds something else under this book's keys: {text}")
+        return EngineUnavailable(f"{at} refused: {text}") if ids is None else OutcomeUnknown(ids, text)
+
+
+def _survey(server: _Server) -> tuple[Facts, bool]:
+    """What the server can promise, and whether a write has to ask for its fsync with WAITAOF."""
+    replies = server.ask(
+        *(("INFO", section) for section in ("persistence", "memory", "replication")),
+        *(("CONFIG", "GET", name) for name in ("appendfsync", "no-appendfsync-on-rewrite")),
+        ("WAITAOF", 1, 0, 1),
+    )
+    persistence, memory, replication = map(_info, replies[:3])
+    policy, lax = _setting(replies[3]), _setting(replies[4])
+    can_ask = isinstance(replies[5], list)
+    off = persistence.get("aof_enabled") == "0" or "appendonly is disabled" in str(replies[5])
+    notes = []
+    fsync = False
+    if off:
+        durable, why = "no", "the server runs without an append-only file; set appendonly yes"
+    elif policy == "no":
+        durable, why = "no", "appendfsync is no: nobody asks the disk; set it to always or everysec"
+    elif policy == "always" and lax == "no":
+        # The server flushes and syncs the AOF before it writes any answer of the same turn of its loop.
+        durable, why = "proven", "appendfsync is always: the server answers after its fsync"
+    elif can_ask:
+        durable, why, fsync = "proven", "every write waits for the server's fsync by WAITAOF", True
+        if policy != "always":
+            notes.append("unless appendfsync is always, a lone write waits up to a second for its fsync")
+    else:
+        durable, why = (
+            "configured",
+            "WAITAOF is missing or not allowed: the server cannot show that a write is on disk",
+        )
+    eviction = memory.get("maxmemory_policy", "noeviction")
+    if eviction != "noeviction":
+        notes.append(
+            f"maxmemory-policy is {eviction}: a full server may evict the ledger; set it to noeviction"
+        )
+    if replication.get("connected_slaves", "0") != "0":
+        notes.append("replicas follow behind: a failover to one can lose writes that were acknowledged")
+    if replication.get("role", "master") != "master":
+        notes.append("this is a replica: it can be read, not written")
+    facts = Facts(
+        engine="redis",
+        durable=durable,  # type: ignore[arg-type]
+        durable_why=why,
+        hosts="many",
+        optimistic=True,
+        purge="deferred",
+        purge_why="the append-only file and snapshots hold erased content until purge has them rewritten; "
+        "the slow log, in memory, may show the start of a slow write until it rolls over",
+        notes=tuple(notes),
+    )
+    return facts, fsync
+
+
+# --- One book -----------------------------------------------------------------------------------------------
+
+
+def _keys(book: str) -> list[bytes]:
+    tag = hashlib.sha256(_utf8(book)).hexdigest()[:32]
+    return [f"commonplace:{{{tag}}}:{name}".encode() for name in KEYS]
+
+
+class RedisReads(Reads):
+    """A snapshot: the head as it was read, and answers fitted to it (see the module's first words)."""
+
+    def __init__(self, store: RedisStore, head: Head, revision: bytes) -> None:
+        self.head = head
+        self._store = store
+        self._server = store.server
+        self._keys = store.keys
+        self._revision = revision
+
+    def _until(self, at: int | None) -> tuple[bytes, bytes]:
+        """The first position too late: while nothing was written since, and afterwards."""
+        last = FOREVER if at is None else at
+        return _eight(last + 1), _eight(min(last, self.head.position) + 1)
+
+    def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
+        first, last = max(after, 0) + 1, min(upto, self.head.position)
+        if run is None:
+            return self._fetch(range(first, min(last, first + limit - 1) + 1))
+        if first > last or limit <= 0:
+            return []
+        part = _text(_utf8(run))
+        low, high = b"[" + part + _eight(first), b"[" + part + _eight(last)
+        (members,) = self._server.read(("ZRANGEBYLEX", self._keys[4], low, high, "LIMIT", 0, limit))
+        return self._fetch([int.from_bytes(member[-8:], "big") for member in members])
+
+    def by_id(self, ids: Collection[str]) -> dict[str, Record]:
+        if not ids:
+            return {}
+        (replies,) = self._server.read(("HMGET", self._keys[3], *map(_utf8, ids)))
+        positions = sorted({int(reply) for reply in replies if reply is not None})
+        return {
+            record.id: record for record in self._fetch([p for p in positions if p <= self.head.position])
+        }
+
+    def _fetch(self, positions: Sequence[int]) -> list[Record]:
+        """The records at these ascending positions, which exist; a page of them a round trip."""
+        found = []
+        for i in range(0, len(positions), PAGE):
+            page = positions[i : i + PAGE]
+            gaps = page[-1] - page[0] + 1 != len(page)
+            spans = [(p, p) for p in page] if gaps else [(page[0], page[-1])]
+            *parts, bodies = self._server.read(
+                *(("XRANGE", self._keys[1], f"{low}-0", f"{high}-0") for low, high in spans),
+                ("HMGET", self._keys[2], *page),
+            )
+            entries = [entry for part in parts for entry in part]
+            for position, (name, pairs), body in zip(page, entries, bodies, strict=False):
+                if name != b"%d-0" % position:
+                    break
+                field = dict(zip(pairs[::2], pairs[1::2], strict=True))
+                run = _str(field[b"r"]) if b"r" in field else None
+                id, created_at = _str(field[b"i"]), int(field[b"t"])
+                found.append(Record(position, id, run, created_at, field[b"h"], field[b"x"], body))
+            if len(found) < i + len(page):
+                missing = positions[len(found)]
+                raise Corrupt(
+                    f"the server no longer holds event {missing}: evicted, or the book dropped", missing
+                )
+        return found
+
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        part, until, found = _text(_utf8(space)), self._until(at), {}
+        wanted = list(keys)
+        for i in range(0, len(wanted), PAGE):
+            page = wanted[i : i + PAGE]
+            stems = (part + _text(key) for key in page)
+            members = self._server.run(_GET, self._keys, self._revision, *until, *stems)
+            for key, member in zip(page, members, strict=True):
+                row = _row(space, part, member) if member else None
+                if row is not None and row.value is not None:
+                    found[key] = row
+        return found
+
+    def scan(
+        self,
+        space: str,
+        start: bytes = b"",
+        end: bytes | None = None,
+        at: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        part = _text(_utf8(space))
+        low, high = _span(part, start, end)
+        until, most = self._until(at), FOREVER if limit is None else limit
+        rows: list[Row] = []
+        while len(rows) < most:
+            span = (low, high, most - len(rows), int(reverse), len(part))
+            bound, *members = self._server.run(_SCAN, self._keys, self._revision, *until, *span)
+            rows.extend(_row(space, part, member) for member in members)
+            if not bound:
+                break
+            low, high = (low, bound) if reverse else (bound, high)
+        return rows[:most]
+
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        part = _text(_utf8(space))
+        low, high = _span(part, start, end)
+        while True:
+            members, revision = self._server.read(
+                ("ZRANGEBYLEX", self._keys[5], low, high, "LIMIT", 0, PAGE), ("HGET", self._keys[0], "rev")
+            )
+            last = FOREVER if revision == self._revision else self.head.position
+            rows = [_row(space, part, member) for member in members]
+            yield from (row for row in rows if row.position <= last)
+            if len(members) < PAGE:
+                return
+            low = b"[" + part + _text(rows[-1].key) + _eight(rows[-1].position + 1)
+
+    def blob(self, digest: str) -> bytes | None:
+        (content,) = self._server.read(("HGET", self._keys[6], _utf8(digest)))
+        return bytes(content) if content is not None else None
+
+    def leases(self, names: Collection[str]) -> dict[str, Lease]:
+        replies = self._server.run(_LEASES_NOW, self._keys, *map(_utf8, names)) if names else []
+        return {name: _lease(name, reply) for name, reply in zip(names, replies, strict=True) if reply}
+
+
+class RedisTx(RedisReads, Tx):
+    def __init__(self, store: RedisStore, head: Head, revision: bytes, now: int, has_turn: bool) -> None:
+        super().__init__(store, head, revision)
+        self.now = now
+        self.has_turn = has_turn
+
+    def apply(self, write: WriteSet) -> None:
+        ids = [record.id for record in write.records]
+        args = self._arguments(write)
+        self.has_turn = False  # the script passes it on, whatever comes of it
+        if self._server.run(_APPLY, self._keys, *args, ids=ids, fsync=self._store.fsync) == 0:
+            self._store.collided()
+            raise Moved
+
+    def _arguments(self, write: WriteSet) -> list[bytes | str | int]:
+        """The write set as the script reads it, in its order: what goes, then what comes. What comes and goes
+        in the same set is settled here."""
+        first = self.head.position + 1
+        if [record.position for record in write.records] != list(range(first, first + len(write.records))):
+            raise BadInput(f"records must follow the head without a gap, from position {first}")
+        erased, dropped_blobs = set(write.erase), set(write.blob_drops)
+        stems = {
+            space: _text(_utf8(space))
+            for space in {*(r.space for r in write.rows), *(d[0] for d in write.drops)}
+        }
+        drops = dict.fromkeys((space, key, position) for space, key, position in write.drops)
+        rows = {(row.space, row.key, row.position): row.value for row in write.rows}
+        rows = {version: value for version, value in rows.items() if version not in drops}
+        blobs = {digest: content for digest, content in write.blobs.items() if digest not in dropped_blobs}
+        counts = (write.leases, erased, drops, dropped_blobs, write.records, rows, blobs)
+        args: list[bytes | str | int] = [self._revision, int(write.meta is not None), write.meta or b""]
+        args += map(len, counts)
+        for lease in write.leases:
+            args += (_utf8(lease.name), _utf8(lease.holder), lease.fence, int(lease.seconds * 1_000_000))
+        args += erased
+        for space, key, position in drops:
+            args += _version(stems[space] + _text(key), position)
+        args += map(_utf8, dropped_blobs)
+        for record in write.records:
+            body = None if record.position in erased else record.body
+            run, member = b"", b""
+            if record.run is not None:
+                run = _utf8(record.run)
+                member = _text(run) + _eight(record.position)
+            args += (record.position, _utf8(record.id), record.created_at, record.header, record.hash)
+            args += (run, member, int(body is not None), body or b"")
+        for (space, key, position), value in rows.items():
+            stem = stems[space] + _text(key)
+            args += _version(stem, position)
+            args.append(stem + _eight(position) + (b"\0" if value is None else b"\1" + value))
+        for digest, content in blobs.items():
+            args += (_utf8(digest), content)
+        return args
+
+
+class RedisStore(Store):
+    """One opened book. Threads share its pool of connections; each wait has one of its own."""
+
+    def __init__(self, server: _Server, book: str, facts: Facts, fsync: bool) -> None:
+        self.server = server
+        self.keys = _keys(book)
+        self.facts = facts
+        self.fsync = fsync
+        self._book = book
+        self._news = threading.Lock()
+        self._waiting = 0
+        self._wakes = 0
+        self._wake_key = self.keys[0][: -len(KEYS[0])] + b"wake:" + secrets.token_hex(8).encode()
+        self._crowded_until = 0.0
+
+    def _head(self, reply: list[bytes | None]) -> tuple[Head, bytes]:
+        layout, revision, position, hash, created_at, meta = reply
+        if layout is None or revision is None:
+            raise BookNotFound(f"the book {self._book!r} was dropped from {self.server.where}; open it again")
+        if int(layout) > LAYOUT:
+            raise BookTooNew(
+                f"the book has layout {int(layout)}, this library knows {LAYOUT}; upgrade commonplace"
+            )
+        return Head(int(position or 0), hash or GENESIS, int(created_at or 0), meta or b""), revision
+
+    @property
+    def _ask_head(self) -> Command:
+        return ("HMGET", self.keys[0], "layout", "rev", "pos", "hash", "at", "meta")
+
+    @contextmanager
+    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+        deadline = time.monotonic() + timeout
+        while True:
+            head, revision = self._head(self.server.read(self._ask_head)[0])
+            if head.position >= at_least:
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Busy(
+                    f"the book is at {head.position} and did not reach {at_least} within {timeout:g} s"
+                )
+            self.wait(at_least - 1, left)
+        yield RedisReads(self, head, revision)
+
+    @contextmanager
+    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+        """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
+        unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
+        server hands out in the order of asking and every apply puts back. It is only a hint. When a token dies
+        with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; a surplus
+        token is lost in the collision that it causes."""
+        crowded = time.monotonic() < self._crowded_until
+        turn: list[Command] = [("BLPOP", self.keys[8], min(timeout, TURN_SECONDS))] if crowded else []
+        *token, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
+        head, revision = self._head(reply)
+        now = int(clock[0]) * 1_000_000 + int(clock[1])
+        tx = RedisTx(self, head, revision, now, has_turn=bool(token and token[0]))
+        try:
+            yield tx
+        finally:
+            if tx.has_turn:
+                self._pass_turn()
+
+    def _pass_turn(self) -> None:
+        try:
+            self.server.run(_PASS_TURN, self.keys)
+        except (EngineUnavailable, BookClosed):
+            pass  # nobody may wait for this turn any more, and those who do are not held up for long
+
+    def collided(self) -> None:
+        self._crowded_until = time.monotonic() + 1.0
+
+    def wait(self, after: int, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        with self._news:
+            self._waiting += 1
+            wakes = self._wakes
+        try:
+            position = self._position()
+            while position <= after and wakes == self._wakes:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                block = max(1, int(min(left, SLICE_SECONDS) * 1000))
+                # The woken are called by an entry in a stream of this store, so a call cannot come too early.
+                streams = (self.keys[1], self._wake_key, f"{max(after, 0)}-0", f"{wakes}-0")
+                if self.server.read(("XREAD", "COUNT", 1, "BLOCK", block, "STREAMS", *streams))[0]:
+                    position = max(position, self._position()) if wakes == self._wakes else position
+        finally:
+            with self._news:
+                self._waiting -= 1
+        return position
+
+    def _position(self) -> int:
+        (position,) = self.server.read(("HGET", self.keys[0], "pos"))
+        return int(position or 0)
+
+    def wake(self) -> None:
+        with self._news:
+            self._wakes += 1
+            wakes, waiting = self._wakes, self._waiting
+        if waiting:
+            try:
+                self.server.read(
+                    ("XADD", self._wake_key, "MAXLEN", 1, f"{wakes}-0", "w", ""),
+                    ("PEXPIRE", self._wake_key, 60_000),
+                )
+            except EngineUnavailable:
+                pass  # a replica, or no server: each wait looks at the count by itself after its slice
+
+    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
+        asked = (_utf8(name), _utf8(holder), fence, int(seconds * 1_000_000))
+        reply = self.server.run(_LEASE, self.keys, *asked)
+        if not reply:
+            raise BookNotFound(f"the book {self._book!r} was dropped from {self.server.where}; open it again")
+        return _lease(name, reply)
+
+    def drop_spaces(self, prefix: str) -> None:
+        first = _escape(_utf8(prefix))
+        after = first.rstrip(b"\xff")  # the first bytes beyond all that begin with `first`
+        high = b"(" + after[:-1] + bytes([after[-1] + 1]) if after else b"+"
+        while self.server.run(_DROP_SPACES, self.keys, b"[" + first, high):
+            pass
+
+    def trim(self, space: str, horizon: int) -> int:
+        part = _text(_utf8(space))
+        low, high = _span(part, b"", None)
+        dropped = 0
+        while low:
+            low, gone = self.server.run(_TRIM, self.keys, low, high, _eight(horizon + 1), len(part))
+            dropped += gone
+        return dropped
+
+    def purge(self) -> PurgeReport:
+        """Has the server write its append-only file and its snapshot anew. Both hold every book there, and
+        the machine needs the disk space and memory that a rewrite takes."""
+        persistence, replication, saves, keep = self.server.ask(
+            ("INFO", "persistence"),
+            ("INFO", "replication"),
+            ("CONFIG", "GET", "save"),
+            ("CONFIG", "GET", "aof-disable-auto-gc"),
+        )
+        state = _info(persistence)
+        done: list[str] = []
+        remaining: list[str] = []
+        if not state:
+            remaining.append(
+                "the server does not tell its state (INFO): its operator must run BGREWRITEAOF and BGSAVE"
+            )
+        if state.get("aof_enabled") == "1":
+            problem = self._rewrite("BGREWRITEAOF", "aof_rewrite", "aof_last_bgrewrite_status")
+            (remaining if problem else done).append(problem or "the append-only file was rewritten")
+            if _setting(keep) == "yes":
+                remaining.append("aof-disable-auto-gc is yes: the files before the rewrite are kept")
+        saved = (
+            state.get("rdb_last_bgsave_time_sec", "-1") != "-1"
+            or state.get("rdb_last_load_keys_loaded", "0") != "0"
+        )
+        if state and (_setting(saves) or saved):
+            problem = self._rewrite("BGSAVE", "rdb_bgsave", "rdb_last_bgsave_status")
+            (remaining if problem else done).append(problem or "the snapshot (RDB) was written anew")
+        elif state and _setting(saves) is None:
+            remaining.append("CONFIG is not allowed: if the server writes snapshots (RDB), run BGSAVE on it")
+        replicas = _info(replication).get("connected_slaves", "0")
+        if replicas != "0":
+            remaining.append(
+                f"{replicas} replica(s) have files of their own: run BGREWRITEAOF and BGSAVE there"
+            )
+        return PurgeReport(tuple(done or ["nothing to do: this server keeps no files"]), tuple(remaining))
+
+    def _rewrite(self, command: str, what: str, status: str) -> str | None:
+        """Start this background job after the one that may be running, which began before the erasure, and
+        see it end. Answers with what went wrong."""
+        deadline = time.monotonic() + PURGE_SECONDS
+        started = False
+        while time.monotonic() < deadline:
+            state = _info(self.server.read(("INFO", "persistence"))[0])
+            if not any(
+                state.get(f"{job}_{end}", "0") == "1"
+                for job in (what, "rdb_bgsave", "aof_rewrite")
+                for end in ("in_progress", "scheduled")
+            ):
+                if started:
+                    return (
+                        None if state.get(status) == "ok" else f"{command} failed on the server; see its log"
+                    )
+                (reply,) = self.server.ask((command,))
+                if isinstance(reply, redis.RedisError) and "in progress" not in str(reply):
+                    return f"{command} was refused ({reply}): its operator must run it"
+                started = not isinstance(reply, redis.RedisError)
+            time.sleep(0.02)
+        return f"{command} did not end within {PURGE_SECONDS:g} s; purge again later"
+
+    def close(self) -> None:
+        if not self.server.closed:
+            self.wake()
+            self.server.close()
+
+
+class RedisEngine(Engine):
+    """The books of one database of one server, by a redis://, rediss:// or unix:// URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._server = _Server(url)
+
+    def open(self, book: str, create: bool) -> Store:
+        self._server.check()
+        server = _Server(self._url)
+        try:
+            facts, fsync = _survey(server)
+            if create:
+                self._enlist(server, book)
+            words = (int(create), _utf8(book), LAYOUT, GENESIS, *TYPES)
+            state, *more = server.run(_OPEN, _keys(book), *words, ids=(), fsync=fsync and create)
+            self._admit(book, state, more)
+        except BaseException:
+            server.close()
+            raise
+        return RedisStore(server, book, facts, fsync)
+
+    @staticmethod
+    def _enlist(server: _Server, book: str) -> None:
+        """Before the book is made: a name without a book is passed over by `books`, a book without a name
+        would be lost to it. Nothing is written for a book that is there, so a replica can open it."""
+        (known,) = server.read(("SISMEMBER", BOOKS, _utf8(book)))
+        if not known:
+            server.read(("SADD", BOOKS, _utf8(book)))
+
+    def _admit(self, book: str, state: bytes, more: list[Any]) -> None:
+        where = self._server.where
+        if state == b"absent":
+            raise BookNotFound(f"there is no book named {book!r} at {where}; open it with create=True")
+        if state == b"foreign":
+            raise NotABook(
+                f"{where} holds something else under the key {_str(more[0])}; use another database"
+            )
+        if state == b"newer":
+            raise BookTooNew(
+                f"the book has layout {int(more[0])}, this library knows {LAYOUT}; upgrade commonplace"
+            )
+        if state == b"there" and not int(more[0]) == more[1] == more[2]:
+            raise Corrupt(
+                f"the head of {book!r} counts {int(more[0])} events, and there are {more[1]} and {more[2]} ids; "
+                f"it evicted or lost some (is maxmemory-policy noeviction?); restore the book from a copy"
+            )
+
+    def books(self) -> list[str]:
+        (names,) = self._server.read(("SMEMBERS", BOOKS))
+        there = self._server.ask(*(("HGET", _keys(_str(name))[0], "name") for name in names)) if names else []
+        return sorted(_str(name) for name, found in zip(names, there, strict=True) if found == name)
+
+    def drop(self, book: str) -> None:
+        _, fsync = _survey(self._server)
+        self._server.run(_DROP, _keys(book), _utf8(book), ids=(), fsync=fsync)
+        self._server.read(("SREM", BOOKS, _utf8(book)))
+
+    def close(self) -> None:
+        self._server.close()

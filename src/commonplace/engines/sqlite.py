@@ -1,0 +1,572 @@
+"""SQLite, the default engine: one file, any number of processes on one host.
+
+It is driven through apsw, which carries its own current SQLite. Write-ahead log, synchronous=FULL: one fsync
+a commit. Writers of all processes pass a fair gate before BEGIN, because SQLite's own busy handler lets some
+of them starve. After COMMIT the gate file is written to, which wakes whoever waits for news.
+
+Nothing in this process opens the database files by any other means than SQLite itself: closing such a
+descriptor would silently drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from ..errors import (
+    BadInput,
+    BookClosed,
+    BookNotFound,
+    BookTooNew,
+    Busy,
+    CommonplaceError,
+    Corrupt,
+    EngineUnavailable,
+    ForkedBook,
+    NotABook,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
+from .local import SLOW_CHECK, Gate, Watch, boot_clock, disk_notes
+
+APPLICATION_ID = 0x636F6D70  # "comp"
+LAYOUT = 1
+
+SCHEMA = """
+CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), value BLOB NOT NULL) STRICT;
+INSERT INTO meta VALUES (1, x'');
+CREATE TABLE events (
+    position INTEGER PRIMARY KEY, id TEXT NOT NULL, run TEXT, created_at INTEGER NOT NULL,
+    header BLOB NOT NULL, hash BLOB NOT NULL, body BLOB
+) STRICT;
+CREATE UNIQUE INDEX events_by_id ON events (id);
+CREATE INDEX events_by_run ON events (run) WHERE run IS NOT NULL;
+CREATE TABLE rows (
+    space TEXT NOT NULL, key BLOB NOT NULL, position INTEGER NOT NULL, value BLOB,
+    PRIMARY KEY (space, key, position)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT;
+CREATE TABLE leases (
+    name TEXT PRIMARY KEY, holder TEXT NOT NULL, fence INTEGER NOT NULL, boot TEXT NOT NULL, until REAL NOT NULL
+) STRICT;
+"""
+
+# The end of the ledger: its last event, and the book's own record.
+HEAD = """
+SELECT e.position, e.hash, e.created_at, m.value FROM meta m
+LEFT JOIN (SELECT position, hash, created_at FROM events ORDER BY position DESC LIMIT 1) e
+"""
+SET_META = "UPDATE meta SET value = ?"
+# Events in order.
+EVENTS = """
+SELECT position, id, run, created_at, header, hash, body FROM events
+WHERE position > ? AND position <= ? ORDER BY position LIMIT ?
+"""
+# Events of one run in order; the index on run holds the position too.
+EVENTS_OF_RUN = """
+SELECT position, id, run, created_at, header, hash, body FROM events
+WHERE run = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?
+"""
+EVENT_BY_ID = "SELECT position, id, run, created_at, header, hash, body FROM events WHERE id = ?"
+ADD_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)"
+ERASE_EVENT = "UPDATE events SET body = NULL WHERE position = ?"
+# A row as of a position: its last version at or below it.
+ROW = """
+SELECT position, value FROM rows
+WHERE space = ? AND key = ? AND position <= ? ORDER BY position DESC LIMIT 1
+"""
+PUT_ROW = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)"
+DROP_ROW = "DELETE FROM rows WHERE space = ? AND key = ? AND position = ?"
+# Rows as of a position in key order. The keys are found one by one with a seek each, so that a key with very
+# many versions costs no more than any other.
+SCAN = """
+WITH RECURSIVE keys (key) AS (
+    SELECT min(key) FROM rows WHERE space = :space AND key >= :start AND (:end IS NULL OR key < :end)
+    UNION ALL
+    SELECT (SELECT min(r.key) FROM rows r WHERE r.space = :space AND r.key > keys.key
+            AND (:end IS NULL OR r.key < :end))
+    FROM keys WHERE keys.key IS NOT NULL
+)
+SELECT r.key, r.position, r.value FROM keys JOIN rows r ON r.space = :space AND r.key = keys.key
+AND r.position = (SELECT max(position) FROM rows WHERE space = :space AND key = keys.key AND position <= :at)
+WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
+"""
+# The same from the end.
+SCAN_BACK = """
+WITH RECURSIVE keys (key) AS (
+    SELECT max(key) FROM rows WHERE space = :space AND key >= :start AND (:end IS NULL OR key < :end)
+    UNION ALL
+    SELECT (SELECT max(r.key) FROM rows r WHERE r.space = :space AND r.key < keys.key AND r.key >= :start)
+    FROM keys WHERE keys.key IS NOT NULL
+)
+SELECT r.key, r.position, r.value FROM keys JOIN rows r ON r.space = :space AND r.key = keys.key
+AND r.position = (SELECT max(position) FROM rows WHERE space = :space AND key = keys.key AND position <= :at)
+WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
+"""
+# Every version in a range of keys.
+VERSIONS = """
+SELECT space, key, position, value FROM rows
+WHERE space = ? AND key >= ? AND (?3 IS NULL OR key < ?3) ORDER BY key, position
+"""
+# Spaces whose name starts with a prefix, compared letter by letter.
+SPACES = "SELECT DISTINCT space FROM rows WHERE substr(space, 1, length(?1)) = ?1"
+DROP_SOME_ROWS = "DELETE FROM rows WHERE (space, key, position) IN (SELECT space, key, position FROM rows WHERE space = ? LIMIT ?)"
+# Versions that no read at or above the horizon can see.
+TRIM = """
+DELETE FROM rows AS r WHERE space = :space AND position <= :horizon AND (
+    EXISTS (SELECT 1 FROM rows n WHERE n.space = :space AND n.key = r.key
+            AND n.position > r.position AND n.position <= :horizon)
+    OR value IS NULL)
+"""
+BLOB = "SELECT data FROM blobs WHERE digest = ?"
+PUT_BLOB = "INSERT OR IGNORE INTO blobs VALUES (?, ?)"
+DROP_BLOB = "DELETE FROM blobs WHERE digest = ?"
+# A lease in force on this boot's clock.
+LEASE = "SELECT holder, fence, until FROM leases WHERE name = ? AND boot = ? AND until > ?"
+PUT_LEASE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)"
+DROP_LEASE = "DELETE FROM leases WHERE name = ?"
+
+LAST = 2**63 - 1
+CHUNK = 10_000
+
+
+def translate(error: apsw.Error, path: Path) -> CommonplaceError:
+    """The one place where SQLite's errors become ours."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
+    if isinstance(error, apsw.NotADBError):
+        return NotABook(f"{path} is not a SQLite database: choose another path for the book")
+    if isinstance(error, apsw.CorruptError):
+        return Corrupt(f"{path} is damaged ({error}). Run `commonplace verify`, and restore from a backup or a copy")
+    if isinstance(error, apsw.FullError | apsw.IOError | apsw.NoMemError):
+        return StorageFailed(
+            f"writing to {path} failed ({error}); nothing was recorded. Free space or mend the disk, then try again"
+        )
+    if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError | apsw.AuthError):
+        return EngineUnavailable(f"{path} cannot be opened for writing ({error}): check its folder and rights")
+    return Corrupt(f"{path} did not behave like a book ({error}): run `commonplace doctor`")
+
+
+class SqliteReads(Reads):
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._do = connection.execute
+        position, hash, created_at, meta = self._do(HEAD).get
+        self.head = Head(meta=meta) if position is None else Head(position, hash, created_at, meta)
+
+    def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
+        if run is None:
+            return [Record(*found) for found in self._do(EVENTS, (after, upto, limit))]
+        return [Record(*found) for found in self._do(EVENTS_OF_RUN, (run, after, upto, limit))]
+
+    def by_id(self, ids: Collection[str]) -> dict[str, Record]:
+        return {id: Record(*found) for id in ids for found in self._do(EVENT_BY_ID, (id,))}
+
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        upto = LAST if at is None else at
+        return {
+            key: Row(space, key, position, value)
+            for key in keys
+            for position, value in self._do(ROW, (space, key, upto))
+            if value is not None
+        }
+
+    def scan(
+        self,
+        space: str,
+        start: bytes = b"",
+        end: bytes | None = None,
+        at: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        found = self._do(
+            SCAN_BACK if reverse else SCAN,
+            {
+                "space": space,
+                "start": start,
+                "end": end,
+                "at": LAST if at is None else at,
+                "limit": -1 if limit is None else limit,
+            },
+        )
+        return [Row(space, key, position, value) for key, position, value in found]
+
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        for found in self._do(VERSIONS, (space, start, end)):
+            yield Row(*found)
+
+    def blob(self, digest: str) -> bytes | None:
+        data: bytes | None = self._do(BLOB, (digest,)).get
+        return data
+
+    def leases(self, names: Collection[str]) -> dict[str, Lease]:
+        boot, now = boot_clock()
+        return {
+            name: Lease(name, holder, fence, until - now)
+            for name in names
+            for holder, fence, until in self._do(LEASE, (name, boot, now))
+        }
+
+
+class SqliteTx(SqliteReads, Tx):
+    def __init__(self, store: SqliteStore, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._store = store
+        self._many = connection.executemany
+        self.now = time.time_ns() // 1000
+        self.committed = 0
+
+    def apply(self, write: WriteSet) -> None:
+        do, many = self._do, self._many
+        if write.leases and not self._grant(write.leases):
+            raise Moved
+        if len(write.records) == 1:
+            do(ADD_EVENT, write.records[0])
+        elif write.records:
+            many(ADD_EVENT, write.records)
+        if len(write.rows) == 1:
+            do(PUT_ROW, write.rows[0])
+        elif write.rows:
+            many(PUT_ROW, write.rows)
+        if write.drops:
+            many(DROP_ROW, write.drops)
+        if write.erase:
+            many(ERASE_EVENT, [(position,) for position in write.erase])
+        if write.blobs:
+            many(PUT_BLOB, list(write.blobs.items()))
+        if write.blob_drops:
+            many(DROP_BLOB, [(digest,) for digest in write.blob_drops])
+        if write.meta is not None:
+            do(SET_META, (write.meta,))
+        try:
+            do("COMMIT")
+        except apsw.Error as error:
+            self._store.poison()
+            raise OutcomeUnknown([record.id for record in write.records], str(error)) from error
+        if write.records:
+            self.committed = write.records[-1].position
+
+    def _grant(self, leases: list[Lease]) -> bool:
+        boot, now = boot_clock()
+        for lease in leases:
+            for holder, fence, _ in self._do(LEASE, (lease.name, boot, now)):
+                if (holder, fence) != (lease.holder, lease.fence):
+                    return False
+            if lease.seconds > 0:
+                self._do(PUT_LEASE, (lease.name, lease.holder, lease.fence, boot, now + lease.seconds))
+            else:
+                self._do(DROP_LEASE, (lease.name,))
+        return True
+
+
+class SqliteStore(Store):
+    """One database file. Writers of this process share one connection; each reader has one of a pool."""
+
+    def __init__(self, path: Path, facts: Facts, synchronous: str) -> None:
+        self.facts = facts
+        self.path = path
+        self._synchronous = synchronous
+        self._pid = os.getpid()
+        self._closed = False
+        self._gate = Gate(path.with_name(path.name + "-gate"))
+        self._writer: apsw.Connection | None = None
+        self._idle: list[apsw.Connection] = []
+        self._watches: list[Watch] = []
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        if self._closed:
+            raise BookClosed("this book is closed; open it again")
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        prepare(connection, self._synchronous)
+        return connection
+
+    def poison(self) -> None:
+        """After a failed commit: what this connection believes is not to be trusted."""
+        if self._writer is not None:
+            self._writer.close(True)
+            self._writer = None
+
+    @contextmanager
+    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+        self._check()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open_connection()
+        try:
+            connection.execute("BEGIN")
+            yield SqliteReads(connection)
+        except apsw.Error as error:
+            connection.close(True)
+            raise translate(error, self.path) from error
+        except BaseException:
+            connection.close(True)
+            raise
+        connection.execute("COMMIT")
+        if self._closed:
+            connection.close(True)
+        else:
+            self._idle.append(connection)
+
+    def _open_connection(self) -> apsw.Connection:
+        try:
+            return self._connect()
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    @contextmanager
+    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+        self._check()
+        self._gate.enter(timeout)
+        tx: SqliteTx | None = None
+        try:
+            try:
+                self._check()
+                if self._writer is None:
+                    self._writer = self._connect()
+                self._writer.execute("BEGIN IMMEDIATE")
+                tx = SqliteTx(self, self._writer)
+                yield tx
+            finally:
+                if self._writer is not None and self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                if tx is not None and tx.committed:
+                    self._gate.poke(tx.committed)
+        except apsw.Error as error:
+            self.poison()
+            raise translate(error, self.path) from error
+        finally:
+            self._gate.leave()
+
+    def wait(self, after: int, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        self._check()
+        try:
+            watch = self._watches.pop()
+        except IndexError:
+            watch = Watch(self._gate.path)
+        try:
+            while True:
+                with self.read() as reads:
+                    position = reads.head.position
+                left = deadline - time.monotonic()
+                if position > after or left <= 0:
+                    return position
+                watch.wait(min(left, SLOW_CHECK))
+                if self._closed:
+                    return position
+        finally:
+            if self._closed:
+                watch.close()
+            else:
+                self._watches.append(watch)
+
+    def wake(self) -> None:
+        self._check()
+        self._closed = True
+        self._gate.poke(self._gate.last_word())
+
+    def acknowledged(self) -> int:
+        self._check()
+        return self._gate.last_word()
+
+    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
+        asked = Lease(name, holder, fence, seconds)
+        with self.begin() as tx:
+            try:
+                tx.apply(WriteSet(leases=[asked]))
+            except Moved:
+                return tx.leases((name,))[name]
+        return asked._replace(seconds=max(seconds, 0.0))
+
+    def drop_spaces(self, prefix: str) -> None:
+        with self.read() as reads:
+            assert isinstance(reads, SqliteReads)
+            spaces = [space for (space,) in reads._do(SPACES, (prefix,))]
+        for space in spaces:
+            while self._change(DROP_SOME_ROWS, (space, CHUNK)):
+                pass
+
+    def trim(self, space: str, horizon: int) -> int:
+        return self._change(TRIM, {"space": space, "horizon": horizon})
+
+    def _change(self, statement: str, values: Any) -> int:
+        with self.begin() as tx:
+            assert isinstance(tx, SqliteTx) and self._writer is not None
+            tx._do(statement, values)
+            changed = self._writer.changes()
+            tx.apply(WriteSet())
+        return changed
+
+    def purge(self) -> PurgeReport:
+        """Rewrite the file without its free space, then empty the log. Erased bytes are overwritten when
+        they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
+        self._check()
+        done = []
+        self._gate.enter(30.0)
+        try:
+            connection = self._open_connection()
+            try:
+                connection.execute("VACUUM")
+                done.append("rewrote the database without its free space")
+                busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+            finally:
+                connection.close(True)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._gate.leave()
+        if busy or frames != moved:
+            why = "a reader of an earlier snapshot is still open, so the log keeps it: close it and purge again"
+            return PurgeReport(tuple(done), (why,))
+        return PurgeReport((*done, "emptied the write-ahead log"))
+
+    def backup(self, to: Path) -> Head | None:
+        self._check()
+        if to.exists():
+            raise BadInput(f"{to} exists: choose a file that does not, so that nothing is overwritten")
+        source = self._open_connection()
+        try:
+            target = apsw.Connection(str(to))
+            try:
+                with target.backup("main", source, "main") as copy:
+                    copy.step(-1)
+                return SqliteReads(target).head
+            finally:
+                target.close(True)
+        except apsw.Error as error:
+            to.unlink(missing_ok=True)
+            raise translate(error, to) from error
+        finally:
+            source.close(True)
+
+    def close(self) -> None:
+        if os.getpid() != self._pid or (self._closed and self._gate._fd < 0):
+            return
+        if not self._closed:
+            self.wake()
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close(True)
+        while self._watches:
+            self._watches.pop().close()
+        self.poison()
+        self._gate.close()
+
+
+def prepare(connection: apsw.Connection, synchronous: str) -> None:
+    """Set what durability and erasure rest on, each by itself, and read it back."""
+    connection.set_busy_timeout(5_000)
+    wanted = {"synchronous": synchronous, "secure_delete": 1, "foreign_keys": 0}
+    for name, value in wanted.items():
+        connection.pragma(name, value)
+    numbers = {"FULL": 2, "NORMAL": 1}
+    if connection.pragma("synchronous") != numbers[synchronous] or connection.pragma("secure_delete") != 1:
+        raise EngineUnavailable("this SQLite does not honour synchronous or secure_delete; install apsw's own wheel")
+
+
+class SqliteEngine(Engine):
+    """One file that holds one book.
+
+    `durability` "full" (the default) fsyncs every commit; "process" survives the end of any process, and may
+    lose the last commits when the power fails.
+    """
+
+    def __init__(self, path: Path, durability: str = "full") -> None:
+        if durability not in ("full", "process"):
+            raise BadInput(f"durability {durability!r} is not known: use 'full' or 'process'")
+        self.path = path
+        self._synchronous = "FULL" if durability == "full" else "NORMAL"
+
+    def open(self, book: str, create: bool) -> Store:
+        if self.path.is_dir():
+            raise NotABook(f"{self.path} is a folder: for a book kept as files in it, open 'file:{self.path}'")
+        if not self.path.exists():
+            if not create:
+                raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise EngineUnavailable(f"cannot make the folder {self.path.parent} ({error})") from error
+        try:
+            store = SqliteStore(self.path, self._facts(), self._synchronous)
+        except OSError as error:
+            raise EngineUnavailable(f"cannot write beside {self.path} ({error}): check the folder's rights") from error
+        try:
+            self._lay_out(store)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _lay_out(self, store: SqliteStore) -> None:
+        store._gate.enter(30.0)
+        try:
+            connection = apsw.Connection(str(self.path))
+            try:
+                connection.set_busy_timeout(5_000)
+                if connection.pragma("application_id") == 0 and not connection.execute(
+                    "SELECT count(*) FROM sqlite_schema"
+                ).get:
+                    connection.pragma("journal_mode", "wal")
+                    prepare(connection, self._synchronous)
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.execute(SCHEMA)
+                    connection.pragma("application_id", APPLICATION_ID)
+                    connection.pragma("user_version", LAYOUT)
+                    connection.execute("COMMIT")
+                if connection.pragma("application_id") != APPLICATION_ID:
+                    raise NotABook(f"{self.path} is some other program's database: choose another path for the book")
+                layout = connection.pragma("user_version")
+                if layout > LAYOUT:
+                    raise BookTooNew(
+                        f"{self.path} has file layout {layout} and this library knows up to {LAYOUT}: "
+                        "upgrade commonplace to open it"
+                    )
+                if connection.pragma("journal_mode") != "wal":
+                    connection.pragma("journal_mode", "wal")
+            finally:
+                connection.close(True)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            store._gate.leave()
+
+    def _facts(self) -> Facts:
+        notes = disk_notes(self.path.parent)
+        full = self._synchronous == "FULL"
+        return Facts(
+            engine="sqlite",
+            durable="proven" if full else "configured",
+            durable_why=(
+                "every commit is fsynced to the write-ahead log before it is answered (synchronous=FULL)"
+                if full
+                else "commits survive the end of any process; a power cut may lose the last ones (durability=process)"
+            ),
+            hosts="one",
+            purge="immediate",
+            purge_why="VACUUM with secure_delete, then the log is truncated",
+            notes=(f"SQLite {apsw.sqlite_lib_version()}", *notes),
+        )
+
+    def books(self) -> list[str]:
+        return [self.path.stem] if self.path.exists() else []
+
+    def drop(self, book: str) -> None:
+        for suffix in ("", "-wal", "-shm", "-gate"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        pass

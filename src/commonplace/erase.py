@@ -1,0 +1,143 @@
+"""Erasure: content goes, the chain stays, and what was derived is derived again without it.
+
+An erasure is an event. Its payload names the erased events by id and position, says why, and keeps what
+their kinds must keep (`residue`: ids and statuses, never content). The rest is that event's effect, so it
+happens alike when the erasure is decided here and when it arrives with a copy of the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .commit import PAGE, Overlay
+from .engines.contract import Record
+from .errors import BadInput, NotFound
+from .events import ERASED, Event, blob_refs, draft, unseal
+from .keys import Key, pack
+from .views import View, read_row, write_row
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What an erase did, or with `dry_run` would do. `erased` lists the events asked for and all that was
+    derived from them (events that name them as parents, and so on down); `already` were gone before."""
+
+    erased: tuple[str, ...]
+    already: tuple[str, ...]
+    position: int | None
+
+    @property
+    def gone(self) -> bool:
+        """No read, index, mirror or export of this book can return the content any more."""
+        return self.position is not None or not self.erased
+
+
+@dataclass(frozen=True, slots=True)
+class EraseRequest:
+    ids: tuple[str, ...]
+    actor: str
+    reason: str
+    dry_run: bool
+
+
+def decide_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
+    wanted = _with_derived(overlay, request.ids)
+    already = tuple(record.id for record in wanted if record.body is None)
+    live = [overlay.registry.current(unseal(record)) for record in wanted if record.body is not None]
+    ids = tuple(event.id for event in live)
+    if request.dry_run or not live:
+        return Erasure(ids, already, None)
+    named = []
+    for event in live:
+        residue = overlay.registry.residue(event)
+        entry: dict[str, object] = {"id": event.id, "position": event.position}
+        named.append(entry if residue is None else {**entry, "residue": residue})
+    tombstone = overlay.emit(
+        draft(ERASED, actor=request.actor, payload={"events": named, "reason": request.reason})
+    )
+    return Erasure(ids, already, tombstone.position)
+
+
+def _with_derived(overlay: Overlay, ids: tuple[str, ...]) -> list[Record]:
+    """The events with these ids and everything derived from them, in order of position."""
+    found: dict[str, Record] = {}
+    ahead = list(ids)
+    while ahead:
+        id = ahead.pop()
+        if id in found:
+            continue
+        record = overlay.record_of(id)
+        if record is None:
+            raise NotFound(f"there is no event {id!r} to erase; nothing was erased")
+        found[id] = record
+        ahead += [child for _, child in overlay.scan("children", id)]
+    records = sorted(found.values(), key=lambda record: record.position)
+    for record in records:
+        if unseal(record).kind == ERASED:
+            raise BadInput(f"event {record.id!r} is an erasure and holds no content; it cannot be erased")
+    return records
+
+
+def erase_payloads(overlay: Overlay, erasure: Event) -> None:
+    """The effect of an erasure: bodies and unshared blobs go, and every row that saw them is derived again."""
+    overlay.residues.remember(erasure)
+    gone: set[int] = set()
+    rows: dict[tuple[str, bytes], tuple[View, Key]] = {}
+    blobs: set[str] = set()
+    for entry in erasure.payload["events"]:
+        record = overlay.records(entry["position"] - 1, 1)[0]
+        if record.body is None:
+            continue
+        event = overlay.registry.current(unseal(record))
+        gone.add(event.position)
+        blobs |= blob_refs(event.payload)
+        for trailing in (False, True):
+            for view in overlay.registry.folding(event.kind, trailing):
+                if not view.header_only:
+                    rows |= {(overlay.meta.space(view), pack(key)): (view, key) for key in view.keys(event)}
+        overlay.blank(record)
+    for (where, packed), (view, key) in rows.items():
+        _derive_again(overlay, view, key, where, packed, gone)
+    overlay.write.blob_drops += sorted(blob for blob in blobs if not overlay.scan("blobs", blob, limit=1))
+
+
+def _derive_again(
+    overlay: Overlay, view: View, key: Key, where: str, packed: bytes, gone: set[int]
+) -> None:
+    """Fold one row's own history once more, from the first erased event on."""
+    kept = {row.position: row for row in overlay.versions(where, packed)}
+    horizon = overlay.meta.horizon
+    touched = sorted(kept)
+    if min(gone) <= horizon:  # versions below the horizon were dropped: find the row's events in the ledger
+        touched = sorted({*kept, *_touching(overlay, view, key, max(kept, default=0))})
+    base = max((position for position in touched if position <= horizon and position not in gone), default=None)
+    value = None
+    for position in touched:
+        event = overlay.event_at(position)
+        seen = overlay.residues.stand_in(overlay, event) if event.erased else event
+        if seen is None:
+            if position in kept:
+                overlay.drop(where, packed, position)
+            continue
+        if position < min(gone) and position in kept:
+            value = read_row(kept[position])
+            continue
+        value = view.fold(key, value, seen)
+        if position in kept or position == base:
+            overlay.put(write_row(where, packed, position, value))
+
+
+def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> list[int]:
+    found: list[int] = []
+    after = 0
+    while after < upto:
+        page = overlay.records(after, PAGE)
+        for record in page:
+            event = overlay.registry.current(unseal(record))
+            if view.kinds is not None and event.kind not in view.kinds:
+                continue
+            seen = overlay.residues.stand_in(overlay, event) if event.erased else event
+            if record.position <= upto and seen is not None and key in view.keys(seen):
+                found.append(record.position)
+        after = page[-1].position
+    return found

@@ -1,0 +1,490 @@
+"""What an event is: its fields and their limits, its canonical bytes, its place in the hash chain.
+
+    draft(…)        checks what a caller wants to record            → Draft
+    seal(draft, …)  gives it a position, a time and a hash          → Record (what engines store)
+    unseal(record)  checks the stored bytes and reads them back     → Event
+
+The chain: `hash = sha256(header)`. The header is a JSON array that holds every field but the payload, the
+previous event's hash, and `digest = sha256(salt ‖ payload)`. Salt and payload travel together as the body,
+so when the body is erased the header, and with it the chain, still verifies, and nobody can find out a
+short secret by trying digests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from .engines.contract import Record
+from .errors import BadInput, Corrupt, TooLarge
+
+FORMAT = 1
+SALT = 16
+MAX_NAME = 200
+MAX_DEPTH = 128
+MAX_PARENTS = 1_000
+MAX_PAYLOAD = 8 * 1024 * 1024
+MAX_BLOB = 64 * 1024 * 1024
+MAX_BATCH = 10_000
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+
+KIND = re.compile(r"[a-z][a-z0-9]*(?:\.[a-z][a-z0-9]*)+")
+SESSION = re.compile(r"[A-Za-z0-9._-]{1,64}")
+LABEL = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+BLOB_REF = "$blob"
+
+ERASED = "event.erased"
+"""The kind of the tombstone that an erasure leaves."""
+
+canonical = msgspec.json.Encoder(order="sorted").encode
+"""Canonical bytes of JSON-able data: keys sorted, no spaces, UTF-8, shortest numbers."""
+
+decode = msgspec.json.decode
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Header(msgspec.Struct, array_like=True, frozen=True):
+    """The hashed part of an event, in this order. Never reorder: append fields under a new `format`."""
+
+    format: int
+    position: int
+    id: str
+    kind: str
+    actor: str
+    run_id: str | None
+    session_id: str | None
+    turn: int
+    occurred_at: int | None
+    created_at: int
+    schema_version: int
+    parents: tuple[str, ...]
+    labels: dict[str, str]
+    digest: str
+    previous: str
+
+
+_read_header = msgspec.json.Decoder(Header).decode
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One act, as it stands in the ledger.
+
+    `payload` is a copy of what was recorded, brought up to the current schema of its kind; it is empty, and
+    `erased` true, when the content was erased. `schema_version` is the one it was recorded under.
+    """
+
+    position: int
+    id: str
+    kind: str
+    actor: str
+    payload: dict[str, Any]
+    run_id: str | None
+    session_id: str | None
+    turn: int
+    created_us: int
+    occurred_us: int | None
+    schema_version: int
+    parents: tuple[str, ...]
+    labels: dict[str, str]
+    hash: str
+    erased: bool = False
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was recorded: never before the event at the position below it."""
+        return from_us(self.created_us)
+
+    @property
+    def occurred_at(self) -> datetime:
+        """When it happened, as its actor says; if nothing was said, when it was recorded."""
+        return from_us(self.created_us if self.occurred_us is None else self.occurred_us)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data with ISO times, as the surfaces show it."""
+        shown = {
+            "position": self.position,
+            "id": self.id,
+            "kind": self.kind,
+            "actor": self.actor,
+            "run_id": self.run_id,
+            "session_id": self.session_id,
+            "turn": self.turn,
+            "created_at": iso(self.created_us),
+            "occurred_at": None if self.occurred_us is None else iso(self.occurred_us),
+            "schema_version": self.schema_version,
+            "parents": list(self.parents),
+            "labels": self.labels,
+            "payload": self.payload,
+            "hash": self.hash,
+        }
+        return {**shown, "erased": True} if self.erased else shown
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """Bytes to be kept with an event but outside its payload, addressed by their content.
+
+    Put one anywhere in a payload: it is stored in the same commit and the payload keeps
+    `{"$blob": sha256, "size": n}`, with which `book.blob()` gives the bytes back. It is erased with the last
+    event that refers to it.
+    """
+
+    data: bytes
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that has been checked and not yet recorded. `given_id`: the caller chose the id, so it may
+    already be in the book."""
+
+    id: str
+    kind: str
+    actor: str
+    raw: bytes
+    payload: dict[str, Any]
+    run_id: str | None = None
+    session_id: str | None = None
+    turn: int = 0
+    occurred_at: int | None = None
+    schema_version: int = 1
+    parents: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    given_id: bool = False
+    blobs: dict[str, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.raw) + sum(map(len, self.blobs.values()))
+
+
+def draft(
+    kind: str,
+    *,
+    actor: str,
+    payload: Mapping[str, Any] | None = None,
+    run_id: str | None = None,
+    session_id: str | None = None,
+    turn: int = 0,
+    occurred_at: datetime | None = None,
+    id: str | None = None,
+    parents: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    schema_version: int = 1,
+) -> Draft:
+    """Check every field. Raises BadInput or TooLarge that names the field and what is allowed."""
+    if not isinstance(kind, str) or len(kind) > MAX_NAME or not KIND.fullmatch(kind):
+        raise BadInput(
+            f"kind {_shown(kind)} is not dotted lowercase: write two or more words of a-z and 0-9, "
+            "such as 'agent.spoke'"
+        )
+    check_name("actor", actor)
+    if run_id is not None:
+        check_name("run_id", run_id)
+    if id is not None:
+        check_name("id", id)
+    if session_id is not None and not (isinstance(session_id, str) and SESSION.fullmatch(session_id)):
+        raise BadInput(
+            f"session_id {_shown(session_id)} is not allowed: use 1 to 64 of A-Z a-z 0-9 . _ -, such as 's-1'"
+        )
+    if type(turn) is not int or not 0 <= turn < 2**53:
+        raise BadInput(f"turn {_shown(turn)} is not a turn: give a whole number from 0")
+    if type(schema_version) is not int or not 1 <= schema_version < 2**31:
+        raise BadInput(f"schema_version {_shown(schema_version)} is not a version: give a whole number from 1")
+    raw, copy, blobs = encode_payload({} if payload is None else payload)
+    return Draft(
+        id=new_id() if id is None else id,
+        kind=kind,
+        actor=actor,
+        raw=raw,
+        payload=copy,
+        run_id=run_id,
+        session_id=session_id,
+        turn=turn,
+        occurred_at=None if occurred_at is None else to_us("occurred_at", occurred_at),
+        schema_version=schema_version,
+        parents=_parents(parents) if parents else (),
+        labels=_labels(labels) if labels else {},
+        given_id=id is not None,
+        blobs=blobs,
+    )
+
+
+FIELDS = ("kind", *(name for name in draft.__annotations__ if name not in ("kind", "return")))
+"""The names a caller may give for an event, as in `record_all([{…}])`."""
+
+
+def draft_from(fields: object, *, actor: str) -> Draft:
+    """The same from plain data, as it comes from a batch, a file or another process."""
+    if isinstance(fields, Draft):
+        return fields
+    if not isinstance(fields, Mapping):
+        raise BadInput(f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict")
+    unknown = sorted(str(name) for name in fields if name not in FIELDS)
+    if unknown:
+        raise BadInput(f"unknown event field {', '.join(unknown)}: the fields are {', '.join(FIELDS)}")
+    if "kind" not in fields:
+        raise BadInput("an event needs a kind, such as 'agent.spoke'")
+    return draft(**{"actor": actor, **fields})
+
+
+def seal(draft: Draft, position: int, previous: bytes, created_at: int) -> Record:
+    """Give a draft its place in the chain."""
+    body = os.urandom(SALT) + draft.raw
+    header = canonical(
+        Header(
+            FORMAT,
+            position,
+            draft.id,
+            draft.kind,
+            draft.actor,
+            draft.run_id,
+            draft.session_id,
+            draft.turn,
+            draft.occurred_at,
+            created_at,
+            draft.schema_version,
+            draft.parents,
+            draft.labels,
+            sha256(body).hexdigest(),
+            previous.hex(),
+        )
+    )
+    return Record(position, draft.id, draft.run_id, created_at, header, sha256(header).digest(), body)
+
+
+def read_header(record: Record) -> Header:
+    """The header, after checking that the stored bytes are the ones that were hashed."""
+    if sha256(record.header).digest() != record.hash:
+        raise _corrupt(record.position, "its header does not match its hash")
+    try:
+        header = _read_header(record.header)
+    except msgspec.MsgspecError:
+        raise _corrupt(record.position, "its header cannot be read") from None
+    if (header.position, header.id, header.run_id, header.created_at) != (
+        record.position,
+        record.id,
+        record.run,
+        record.created_at,
+    ):
+        raise _corrupt(record.position, "it is filed under another position, id, run or time than its own")
+    return header
+
+
+def unseal(record: Record) -> Event:
+    """Read an event back. Raises Corrupt rather than answer with anything but what was recorded."""
+    header = read_header(record)
+    body = record.body
+    if body is None:
+        payload: dict[str, Any] = {}
+    elif sha256(body).hexdigest() != header.digest:
+        raise _corrupt(record.position, "its payload does not match its digest")
+    else:
+        payload = decode(body[SALT:])
+    return Event(
+        position=header.position,
+        id=header.id,
+        kind=header.kind,
+        actor=header.actor,
+        payload=payload,
+        run_id=header.run_id,
+        session_id=header.session_id,
+        turn=header.turn,
+        created_us=header.created_at,
+        occurred_us=header.occurred_at,
+        schema_version=header.schema_version,
+        parents=header.parents,
+        labels=header.labels,
+        hash=record.hash.hex(),
+        erased=body is None,
+    )
+
+
+def event_of(draft: Draft, record: Record) -> Event:
+    """The event a draft became, without reading its bytes again."""
+    return Event(
+        position=record.position,
+        id=draft.id,
+        kind=draft.kind,
+        actor=draft.actor,
+        payload=draft.payload,
+        run_id=draft.run_id,
+        session_id=draft.session_id,
+        turn=draft.turn,
+        created_us=record.created_at,
+        occurred_us=draft.occurred_at,
+        schema_version=draft.schema_version,
+        parents=draft.parents,
+        labels=draft.labels,
+        hash=record.hash.hex(),
+    )
+
+
+def same_content(draft: Draft, record: Record) -> bool:
+    """Whether a draft says what a record already holds: then recording it again changes nothing."""
+    header = read_header(record)
+    return (
+        record.body is not None
+        and sha256(record.body[:SALT] + draft.raw).hexdigest() == header.digest
+        and (draft.kind, draft.actor, draft.run_id, draft.session_id, draft.turn, draft.occurred_at)
+        == (header.kind, header.actor, header.run_id, header.session_id, header.turn, header.occurred_at)
+        and (draft.schema_version, draft.parents, draft.labels)
+        == (header.schema_version, header.parents, header.labels)
+    )
+
+
+def encode_payload(payload: object) -> tuple[bytes, dict[str, Any], dict[str, bytes]]:
+    """Canonical bytes of a payload, a copy that nobody else can change, and the blobs it carried.
+
+    The quick way is to encode, decode and compare: whatever JSON cannot hold (NaN, a date, a number as a
+    key) comes back different. Only then is the payload walked, to convert what can be converted and to
+    name what cannot.
+    """
+    try:
+        raw = canonical(payload)
+        if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+            copy = decode(raw)
+            if copy == payload and type(copy) is dict:
+                return _within_limit(raw), copy, {}
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        pass  # the walk below finds the place and says what is wrong with it
+    blobs: dict[str, bytes] = {}
+    if not isinstance(payload, Mapping):
+        raise BadInput(f"payload is a {type(payload).__name__}: give an object (a dict), such as {{'text': …}}")
+    clean = _plain(payload, "payload", 1, blobs)
+    return _within_limit(canonical(clean)), clean, blobs
+
+
+def _within_limit(raw: bytes) -> bytes:
+    if len(raw) > MAX_PAYLOAD:
+        raise TooLarge(
+            f"payload is {len(raw):,} bytes and the limit is {MAX_PAYLOAD:,}: "
+            "put large content into a commonplace.Blob, or record a reference to it"
+        )
+    return raw
+
+
+def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any:
+    if depth > MAX_DEPTH:
+        raise BadInput(f"payload is nested deeper than {MAX_DEPTH} levels at {path[:120]}: flatten it")
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return _text(str(value), path)
+    if isinstance(value, int):
+        try:
+            str(value)
+        except ValueError:
+            raise BadInput(f"{path} is an integer of too many digits: record it as a string") from None
+        return int(value)
+    if isinstance(value, float):
+        if value - value != 0:
+            raise BadInput(f"{path} is {value}, which JSON cannot hold: record null or a string instead")
+        return float(value)
+    if isinstance(value, Mapping):
+        clean = {}
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise BadInput(f"{path} has the key {_shown(key)}: keys are strings, write {str(key)[:40]!r}")
+            clean[_text(key, f"a key of {path}")] = _plain(inner, f"{path}.{key[:40]}", depth + 1, blobs)
+        return clean
+    if isinstance(value, list | tuple):
+        return [_plain(inner, f"{path}[{i}]", depth + 1, blobs) for i, inner in enumerate(value)]
+    if isinstance(value, Blob):
+        if len(value.data) > MAX_BLOB:
+            raise TooLarge(f"the blob at {path} is {len(value.data):,} bytes; the limit is {MAX_BLOB:,}")
+        digest = sha256(value.data).hexdigest()
+        blobs[digest] = value.data
+        return {BLOB_REF: digest, "size": len(value.data)}
+    hint = " (use .isoformat())" if isinstance(value, datetime) else ""
+    raise BadInput(
+        f"{path} is a {type(value).__name__}, which JSON cannot hold: "
+        f"give an object, array, string, number, boolean or null{hint}"
+    )
+
+
+def blob_refs(payload: object) -> set[str]:
+    """The digests of every blob a payload refers to."""
+    if isinstance(payload, Mapping):
+        own = {payload[BLOB_REF]} if isinstance(payload.get(BLOB_REF), str) else set()
+        return own.union(*map(blob_refs, payload.values()))
+    if isinstance(payload, list):
+        return set().union(*map(blob_refs, payload))
+    return set()
+
+
+def check_name(field: str, value: object) -> str:
+    """Names (ids, actors, runs, books) are 1 to 200 characters of any script, without NUL."""
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or "\0" in value:
+        raise BadInput(f"{field} {_shown(value)} is not a name: give 1 to {MAX_NAME} characters without NUL")
+    return _text(value, field)
+
+
+def _text(value: str, path: str) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise BadInput(
+                f"{path} holds a lone surrogate, which is not text: "
+                "decode the bytes it came from with errors='replace'"
+            ) from None
+    return value
+
+
+def _parents(parents: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(parents, str) or len(parents) > MAX_PARENTS:
+        raise BadInput(f"parents is a list of at most {MAX_PARENTS} event ids, such as ['id-1']")
+    return tuple(check_name("a parent", parent) for parent in parents)
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(labels, Mapping):
+        raise BadInput(f"labels {_shown(labels)} is not a mapping: give {{'sensitivity': 'private'}}")
+    for name, value in labels.items():
+        if not isinstance(name, str) or not LABEL.fullmatch(name):
+            raise BadInput(f"label {_shown(name)} is not a label's name: use lowercase letters, digits . _ -")
+        check_name(f"the label {name}", value)
+    return dict(labels)
+
+
+def new_id() -> str:
+    """A version 7 UUID: ids made later sort later, to a quarter of a microsecond."""
+    now = time.time_ns()
+    milliseconds, rest = divmod(now, 1_000_000)
+    tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+    text = f"{milliseconds:012x}7{rest * 4096 // 1_000_000:03x}{tail:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def to_us(field: str, moment: object) -> int:
+    """Microseconds since 1970 of a datetime that knows its timezone."""
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise BadInput(f"{field} {_shown(moment)} is not a datetime with a timezone: add tzinfo=UTC")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_us(us: int) -> datetime:
+    return _EPOCH + us * _MICROSECOND
+
+
+def iso(us: int) -> str:
+    return from_us(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _corrupt(position: int, why: str) -> Corrupt:
+    return Corrupt(
+        f"event {position} is damaged: {why}. Run `commonplace verify`, and restore from a backup or a copy",
+        position,
+    )

@@ -1,0 +1,389 @@
+"""One opened ledger: its store, its registry, and the rules that hold for every book.
+
+What the ledger itself brings is a capability like any other: the commands `record` and `erase`, and three
+small views. A plain event touches one row (its run's); only events with parents or blobs touch more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from .commit import PAGE, Committer, Overlay, Snapshot
+from .engines.contract import Head, Reads, Record, Store
+from .erase import decide_erase, erase_payloads
+from .errors import BadInput, BeforeHorizon, Busy, Corrupt, OwnedKind
+from .events import ERASED, Draft, Event, blob_refs, canonical, new_id, read_header, to_us, unseal
+from .keys import Key, pack
+from .views import Capability, Kind, Meta, Registry, View, read_meta, read_row, space, write_row
+
+Progress = Callable[[int, int], None]
+"""Told (done, total) while something long goes on."""
+
+IMPORTED = "event.imported"
+CHECKPOINTS = "checkpoints/"
+
+
+# the ledger's own capability
+
+
+def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event]:
+    for draft in drafts:
+        owner = overlay.registry.owner(draft.kind)
+        if owner is not None:
+            raise OwnedKind(
+                f"{draft.kind!r} belongs to {owner!r} and can only come from its commands: "
+                "record a kind of your own, such as 'agent.spoke'"
+            )
+    return [overlay.emit(draft) for draft in drafts]
+
+
+def _fold_run(_key: Key, before: Any, event: Event) -> Any:
+    if before is None:
+        return {"first": event.position, "last": event.position, "count": 1}
+    return {"first": before["first"], "last": event.position, "count": before["count"] + 1}
+
+
+RUNS = View(
+    "runs",
+    1,
+    keys=lambda event: () if event.run_id is None else ((event.run_id,),),
+    fold=_fold_run,
+    header_only=True,
+)
+CHILDREN = View(
+    "children",
+    1,
+    keys=lambda event: [(parent, event.position) for parent in dict.fromkeys(event.parents)],
+    fold=lambda _key, _before, event: event.id,
+    header_only=True,
+)
+BLOBS = View(
+    "blobs",
+    1,
+    keys=lambda event: [(digest, event.position) for digest in sorted(blob_refs(event.payload))],
+    fold=lambda _key, _before, _event: True,
+)
+
+LEDGER = Capability(
+    "ledger",
+    kinds=(Kind(ERASED, effect=erase_payloads), Kind(IMPORTED)),
+    commands={"record": decide_record, "erase": decide_erase},
+    views=(RUNS, CHILDREN, BLOBS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Whether the chain holds. `first_bad` is the first position at which it does not, and `problem` why."""
+
+    ok: bool
+    first_bad: int | None
+    problem: str | None
+    events: int
+    erased: int
+    head: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The views that were built anew, and how many events they were folded from."""
+
+    views: tuple[str, ...]
+    events: int
+
+
+class Ledger:
+    """Reads, writes and upkeep of one book. `Book` gives it the verbs that people use."""
+
+    def __init__(self, store: Store, registry: Registry, name: str) -> None:
+        self.store = store
+        self.registry = registry
+        self._raw = b""
+        self._parsed = Meta(book="", name=name, created_at=0)
+        self._committer = Committer(store, registry, self._meta)
+        self._open(name)
+
+    def _open(self, name: str) -> None:
+        with self.store.read() as reads:
+            raw = reads.head.meta
+        if not raw:
+            self.run(_create, name)
+            return
+        outdated = self._meta(Head(meta=raw)).outdated(self.registry)
+        if outdated:
+            self.rebuild([view.name for view in outdated])
+
+    def _meta(self, head: Head) -> Meta:
+        """The book's own record as of this head, checked whenever it has changed."""
+        if head.meta != self._raw:
+            meta = read_meta(head.meta)
+            meta.outdated(self.registry)
+            self._parsed, self._raw = meta, head.meta
+        return self._parsed
+
+    @property
+    def meta(self) -> Meta:
+        with self.store.read() as reads:
+            return self._meta(reads.head)
+
+    # writing
+
+    def submit(self, command: str, request: Any, size: int = 1) -> Any:
+        return self._committer.submit(command, request, size)
+
+    def run(self, decide: Callable[[Overlay, Any], Any], request: Any) -> Any:
+        """Run one of the ledger's own deciders that has no public name."""
+        return self._committer.run(LEDGER.name, decide, request)
+
+    # reading
+
+    @contextmanager
+    def reads(self) -> Iterator[Reads]:
+        """A snapshot whose rows are complete."""
+        while True:
+            with self.store.read() as reads:
+                if reads.folded >= reads.head.position:
+                    yield reads
+                    return
+            self.run(_nothing, None)  # a transaction folds what is missing before it begins
+
+    @contextmanager
+    def snapshot(self, at: int | datetime | None = None) -> Iterator[Snapshot]:
+        """The views as of `at`: a position or a time; None is now."""
+        with self.reads() as reads:
+            meta = self._meta(reads.head)
+            position = None if at is None else resolve(reads, at)
+            if position is not None and position < meta.horizon:
+                raise BeforeHorizon(
+                    f"position {position} lies below the horizon {meta.horizon}: the versions of views before it "
+                    "are no longer kept. Ask for a later position; the events themselves are all there"
+                )
+            yield Snapshot(reads, self.registry, meta, position)
+
+    def events(
+        self,
+        after: int = 0,
+        upto: int | None = None,
+        run_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        actor: str | None = None,
+    ) -> Iterator[Event]:
+        """Events in order, checked: a damaged or missing one raises Corrupt, it is never skipped."""
+        for record in self.records(after, upto, run_id):
+            event = self.registry.current(unseal(record))
+            if (kinds is None or event.kind in kinds) and (actor is None or event.actor == actor):
+                yield event
+
+    def records(self, after: int = 0, upto: int | None = None, run_id: str | None = None) -> Iterator[Record]:
+        """Records page by page, each page from a snapshot of its own, so that a slow reader holds nothing up.
+        The end is fixed when reading begins."""
+        while True:
+            with self.store.read() as reads:
+                upto = reads.head.position if upto is None else min(upto, reads.head.position)
+                page = reads.records(after, upto, PAGE, run_id)
+            for record in page:
+                if run_id is None and record.position != after + 1:
+                    raise _missing(after + 1)
+                after = record.position
+                yield record
+            if len(page) < PAGE:
+                if run_id is None and after < upto:
+                    raise _missing(after + 1)
+                return
+
+    def event(self, id: str) -> Event | None:
+        with self.store.read() as reads:
+            record = reads.by_id((id,)).get(id)
+        return None if record is None else self.registry.current(unseal(record))
+
+    # upkeep
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        """Walk the whole chain: positions, links, header hashes, payload digests, times, erasures."""
+        with self.store.read() as reads:
+            head = reads.head
+        position, previous, created_at = 0, bytes(32).hex(), 0
+        blank: dict[int, str] = {}
+        erasures: set[int] = set()
+        problem: str | None = None
+        try:
+            for record in self.records(0, head.position):
+                header, event = read_header(record), unseal(record)
+                if header.previous != previous:
+                    problem = "it does not follow from the event before it"
+                elif header.created_at < created_at:
+                    problem = "it was recorded before the event below it"
+                if problem:
+                    break
+                if event.erased:
+                    blank[event.position] = event.id
+                elif event.kind == ERASED:
+                    erasures |= {entry["position"] for entry in event.payload["events"]}
+                position, previous, created_at = header.position, event.hash, header.created_at
+                if progress and position % PAGE == 0:
+                    progress(position, head.position)
+        except Corrupt as damage:
+            problem = str(damage)
+        unexplained = sorted(set(blank) - erasures)
+        bad = position + 1 if problem else None
+        if problem is None and previous != head.hash.hex():
+            problem, bad = "the head does not match the last event", position
+        if unexplained and (bad is None or unexplained[0] < bad):
+            problem, bad = "its payload is missing and no erasure says why", unexplained[0]
+        return Verification(problem is None, bad, problem, position, len(blank), head.position, previous)
+
+    def rebuild(self, names: Collection[str] | None = None, progress: Progress | None = None) -> Rebuilt:
+        """Fold views from the first event again, beside the ones in use, and switch at once."""
+        views = [self.registry.view(name) for name in (self.registry.views if names is None else names)]
+        holder = new_id()
+        lease = self.store.lease("commonplace.rebuild", holder, 60)
+        if lease.holder != holder:
+            raise Busy(f"another process is rebuilding this book; wait for it (up to {lease.seconds:.0f} s)")
+        try:
+            with self.store.read() as reads:
+                old = self._meta(reads.head)
+            build = _Build(tuple(views), old, old.with_generations(views))
+            for view in views:
+                self.store.drop_spaces(space(view.name, build.after.views[view.name][1]))
+            done, total = 0, 1
+            while done >= 0:
+                done, total = self.run(build.page, done)
+                self.store.lease("commonplace.rebuild", holder, 60)
+                if progress:
+                    progress(total if done < 0 else done, total)
+            for view in views:
+                if view.name in old.views:
+                    self.store.drop_spaces(old.space(view))
+            if old.horizon:
+                self.raise_horizon(old.horizon)
+        finally:
+            self.store.lease("commonplace.rebuild", holder, 0)
+        return Rebuilt(tuple(view.name for view in views), total)
+
+    def raise_horizon(self, position: int) -> int:
+        """Declare that nobody will ask for views before `position`, and drop the versions that only such
+        questions could see. Answers how many. Events are never dropped."""
+        self.run(_raise_horizon, position)
+        meta = self.meta
+        return sum(self.store.trim(meta.space(view), meta.horizon) for view in self.registry.views.values())
+
+    def follow(self, name: str) -> int:
+        """Let a trailing view catch up; answer the position as of which it now speaks."""
+        view = self.registry.view(name)
+        if not view.trailing:
+            raise BadInput(f"the view {name!r} is inline: it never lags, so there is nothing to follow")
+        while True:
+            reached, end = self.run(_follow_page, view)
+            if reached >= end:
+                return int(reached)
+
+    def speaks_as_of(self, name: str) -> int:
+        """The position as of which a view speaks: the head, unless it is trailing."""
+        view = self.registry.view(name)
+        with self.reads() as reads:
+            if not view.trailing:
+                return reads.head.position
+            key = pack((self._meta(reads.head).space(view),))
+            row = reads.get(CHECKPOINTS, (key,)).get(key)
+            return 0 if row is None else int(read_row(row))
+
+
+def resolve(reads: Reads, at: int | datetime) -> int:
+    """The position that `at` means. A time means the last event recorded at or before it."""
+    if isinstance(at, datetime):
+        moment = to_us("at", at)
+        low, high = 0, reads.head.position
+        while low < high:  # created_at never decreases, so the ledger is its own index of time
+            middle = (low + high + 1) // 2
+            if reads.records(middle - 1, middle, 1)[0].created_at <= moment:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+    if type(at) is not int or not 0 <= at <= reads.head.position:
+        raise BadInput(f"at={at!r} is not in this book: give a position from 0 to {reads.head.position}, or a time")
+    return at
+
+
+def _missing(position: int) -> Corrupt:
+    return Corrupt(
+        f"event {position} is missing from the ledger. Run `commonplace verify`, and restore from a backup or a copy",
+        position,
+    )
+
+
+# deciders without a public name
+
+
+def _nothing(_overlay: Overlay, _request: None) -> None:
+    return None
+
+
+def _set_meta(overlay: Overlay, meta: Meta) -> None:
+    overlay.meta = meta
+    overlay.write.meta = canonical(meta)
+
+
+def _create(overlay: Overlay, name: str) -> None:
+    if overlay.tx.head.meta:
+        return  # another process was quicker
+    meta = Meta(book=new_id(), name=name, created_at=overlay.now)
+    _set_meta(overlay, meta.with_generations(overlay.registry.views.values()))
+
+
+def _raise_horizon(overlay: Overlay, position: int) -> None:
+    if not 0 <= position <= overlay.position:
+        raise BadInput(f"{position} is not in this book: give a position from 0 to {overlay.position}")
+    if position > overlay.meta.horizon:
+        _set_meta(overlay, msgspec.structs.replace(overlay.meta, horizon=position))
+
+
+def _follow_page(overlay: Overlay, view: View) -> tuple[int, int]:
+    where = overlay.meta.space(view)
+    key = pack((where,))
+    row = overlay.tx.get(CHECKPOINTS, (key,)).get(key)
+    reached = 0 if row is None else int(read_row(row))
+    page = overlay.records(reached, PAGE)
+    for record in page:
+        _fold_record(overlay, record, (view,), overlay.meta)
+    if page:
+        reached = page[-1].position
+        overlay.put(write_row(CHECKPOINTS, key, reached, reached))
+    return reached, overlay.position
+
+
+def _fold_record(overlay: Overlay, record: Record, views: Collection[View], meta: Meta) -> None:
+    event = overlay.registry.current(unseal(record))
+    overlay.fold(event, [view for view in views if view.kinds is None or event.kind in view.kinds], meta)
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """Views being built in their next generation."""
+
+    views: tuple[View, ...]
+    before: Meta
+    after: Meta
+
+    def page(self, overlay: Overlay, done: int) -> tuple[int, int]:
+        """Fold the next page. When nothing is left, switch, and answer -1 for done."""
+        if overlay.meta.views != self.before.views:
+            raise Busy("another process changed this book's views meanwhile; rebuild again")
+        page = overlay.records(done, PAGE)
+        for record in page:
+            _fold_record(overlay, record, self.views, self.after)
+        if len(page) == PAGE:
+            return page[-1].position, overlay.position
+        for view in self.views:
+            if view.trailing:
+                key = pack((self.after.space(view),))
+                overlay.put(write_row(CHECKPOINTS, key, overlay.position, overlay.position))
+        _set_meta(overlay, msgspec.structs.replace(overlay.meta, views=self.after.views))
+        return -1, overlay.position

@@ -1,0 +1,291 @@
+"""Any engine against the reference: the same random story told to both, every answer compared.
+
+Hypothesis makes up the stories and shrinks a failing one to the shortest that still fails.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ..engines.contract import Engine, Head, Lease, Moved, Reads, Row, Store, WriteSet
+from ..engines.memory import MemoryEngine
+from .workers import MakeEngine, record
+
+T = TypeVar("T")
+
+SPACES = ["a", "a.1", "a%", "b"]
+KEYS = [b"", b"\x00", b"k", b"k\x00", b"k\x00\xff", b"k\xff", b"\xff", b"\xff\xff"]
+BLOBS = {f"{n:064x}": content for n, content in enumerate([b"", b"\x00", b"blob" * 1000])}
+NAMES = ["lease", "lease2"]
+RUNS = ["r", "s", ""]
+AN_HOUR = 3600.0
+FAR = 40
+"""Beyond any position that a story reaches, most of the time."""
+
+spaces = st.sampled_from(SPACES)
+keys = st.sampled_from(KEYS)
+ends = st.none() | keys
+values = st.none() | st.sampled_from([b"", b"\x00\xff", b"value"]) | st.binary(max_size=8)
+positions = st.integers(0, FAR)
+moments = st.none() | positions
+limits = st.none() | st.integers(0, 5)
+versions = st.tuples(spaces, keys, positions)
+asked_leases = st.builds(
+    Lease,
+    st.sampled_from(NAMES),
+    st.sampled_from(["me", "you"]),
+    st.integers(0, 1),
+    st.sampled_from([0.0, AN_HOUR]),
+)
+
+
+@st.composite
+def write_sets(draw: st.DrawFn, head: int) -> WriteSet:
+    """A write set that fits on a ledger that ends at `head`. No version is both put and dropped, no blob both
+    kept and dropped, and no lease asked for twice: the contract does not say who would win."""
+    runs = draw(st.lists(st.none() | st.sampled_from(RUNS), max_size=4))
+    records = [
+        record(head + i, run=run, body=draw(st.none() | st.binary(max_size=8)))
+        for i, run in enumerate(runs, start=1)
+    ]
+    end = head + len(records)
+    below = st.integers(0, end)
+    rows = draw(
+        st.lists(st.builds(Row, spaces, keys, below, values), max_size=8, unique_by=lambda row: row[:3])
+    )
+    put = {row[:3] for row in rows}
+    drops = draw(st.lists(versions.filter(lambda version: version not in put), max_size=4, unique=True))
+    blobs = draw(st.lists(st.sampled_from(sorted(BLOBS)), max_size=2, unique=True))
+    others = [key for key in sorted(BLOBS) if key not in blobs]
+    return WriteSet(
+        records=records,
+        rows=rows,
+        drops=drops,
+        erase=draw(st.lists(st.integers(1, end), max_size=2, unique=True)) if end else [],
+        blobs={key: BLOBS[key] for key in blobs},
+        blob_drops=draw(st.lists(st.sampled_from(others), max_size=1)) if others else [],
+        leases=draw(st.lists(asked_leases, max_size=2, unique_by=lambda lease: lease.name)),
+        meta=draw(st.none() | st.binary(max_size=8)),
+    )
+
+
+def without_time(lease: Lease) -> tuple[str, str, int, bool]:
+    """A lease without the part that no two clocks agree on."""
+    assert 0 <= lease.seconds < AN_HOUR + 0.01
+    return (lease.name, lease.holder, lease.fence, lease.seconds > 0)
+
+
+class Comparison(RuleBasedStateMachine):
+    """One book in two engines. `make_engine` is set by a subclass."""
+
+    make_engine: Callable[[], Engine]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.book = f"machine-{uuid.uuid4().hex[:12]}"
+        self.reference = MemoryEngine().open(self.book, create=True)
+        self.handles: list[tuple[Engine, Store]] = []
+        self.turn = 0
+        self.open_handle()
+        self.forgetful = self.handles[0][1].facts.views == "memory"
+        # A second handle is as good as another process, except where rows live in the handle itself.
+        if not self.forgetful:
+            self.open_handle()
+
+    @property
+    def store(self) -> Store:
+        """The handles take turns, so that each has to notice what the other did."""
+        self.turn += 1
+        return self.handles[self.turn % len(self.handles)][1]
+
+    def open_handle(self) -> None:
+        engine = type(self).make_engine()
+        self.handles.append((engine, engine.open(self.book, create=True)))
+
+    def close_handles(self) -> None:
+        while self.handles:
+            engine, store = self.handles.pop()
+            store.close()
+            engine.close()
+
+    def same(self, ask: Callable[[Reads], T]) -> T:
+        """Ask both for the same, in a snapshot each; answer what they agree on."""
+        with self.reference.read() as reads:
+            expected = ask(reads)
+        with self.store.read() as reads:
+            assert ask(reads) == expected
+        return expected
+
+    @property
+    def head(self) -> Head:
+        with self.reference.read() as reads:
+            return reads.head
+
+    @rule(data=st.data())
+    def write(self, data: st.DataObject) -> None:
+        head = self.head
+        write = data.draw(write_sets(head.position))
+        outcomes = []
+        for store in (self.reference, self.store):
+            with store.begin() as tx:
+                assert tx.head == head
+                try:
+                    tx.apply(write)
+                except Moved:
+                    outcomes.append("moved")
+                else:
+                    outcomes.append("landed")
+        assert outcomes[0] == outcomes[1]
+
+    @rule(write=write_sets(0).filter(lambda write: bool(write.rows or write.drops)))
+    def begin_and_leave(self, write: WriteSet) -> None:
+        with self.store.begin() as tx:
+            assert tx.head == self.head
+
+    @rule(
+        after=positions,
+        upto=positions,
+        limit=st.integers(0, 6),
+        run=st.none() | st.sampled_from([*RUNS, "unknown"]),
+    )
+    def read_records(self, after: int, upto: int, limit: int, run: str | None) -> None:
+        self.same(lambda reads: reads.records(after, upto, limit, run))
+
+    @rule(wanted=st.lists(positions, max_size=4))
+    def read_by_id(self, wanted: list[int]) -> None:
+        self.same(lambda reads: reads.by_id([f"id-{position}" for position in wanted]))
+
+    @rule(space=spaces, wanted=st.lists(keys, max_size=4), at=moments)
+    def read_rows(self, space: str, wanted: list[bytes], at: int | None) -> None:
+        self.same(lambda reads: reads.get(space, wanted, at))
+
+    @rule(space=spaces, start=keys, end=ends, at=moments, limit=limits, reverse=st.booleans())
+    def scan(
+        self, space: str, start: bytes, end: bytes | None, at: int | None, limit: int | None, reverse: bool
+    ) -> None:
+        self.same(lambda reads: reads.scan(space, start, end, at, limit, reverse))
+
+    @rule(space=spaces, start=keys, end=ends)
+    def read_versions(self, space: str, start: bytes, end: bytes | None) -> None:
+        self.same(lambda reads: list(reads.versions(space, start, end)))
+
+    @rule()
+    def read_blobs(self) -> None:
+        self.same(lambda reads: [reads.blob(key) for key in (*BLOBS, "f" * 64)])
+
+    @rule()
+    def read_leases(self) -> None:
+        self.same(lambda reads: {name: without_time(lease) for name, lease in reads.leases(NAMES).items()})
+
+    @rule(asked=asked_leases)
+    def ask_for_lease(self, asked: Lease) -> None:
+        answers = [
+            without_time(store.lease(asked.name, asked.holder, asked.seconds, asked.fence))
+            for store in (self.reference, self.store)
+        ]
+        assert answers[0] == answers[1]
+
+    @rule(space=spaces, horizon=positions)
+    def trim(self, space: str, horizon: int) -> None:
+        expected = self.reference.trim(space, horizon)
+        assert self.store.trim(space, horizon) == expected
+
+    @rule(prefix=st.sampled_from(["a.", "a", "a%", "b", "unknown"]))
+    def drop_spaces(self, prefix: str) -> None:
+        self.reference.drop_spaces(prefix)
+        self.store.drop_spaces(prefix)
+
+    @rule(after=positions)
+    def wait(self, after: int) -> None:
+        assert self.store.wait(after, 0.0) == self.head.position
+
+    @rule()
+    def reopen(self) -> None:
+        count = len(self.handles)
+        self.close_handles()
+        for _ in range(count):
+            self.open_handle()
+        if self.forgetful:
+            self.fold_again()
+
+    def fold_again(self) -> None:
+        """Where rows live in the handle, a new one starts without them and says so; we bring them back."""
+        with self.reference.read() as reads:
+            rows = [row for space in SPACES for row in reads.versions(space)]
+        with self.store.begin() as tx:
+            assert tx.folded <= tx.head.position
+            tx.apply(WriteSet(rows=rows))
+
+    @invariant()
+    @precondition(lambda self: self.handles)
+    def heads_agree(self) -> None:
+        self.same(lambda reads: (reads.head, reads.folded))
+
+    def teardown(self) -> None:
+        """The whole of both books, at every position, and then no book at all."""
+        try:
+            if sys.exc_info()[0] is None:  # else the story has already failed, and says where
+                self.compare_all()
+        finally:
+            self.close_handles()
+            engine = type(self).make_engine()
+            engine.drop(self.book)
+            assert self.book not in engine.books()
+            engine.close()
+            self.reference.close()
+
+    def compare_all(self) -> None:
+        end = self.head.position
+        self.same(
+            lambda reads: (
+                reads.records(0, end, 10_000),
+                [reads.records(0, end, 10_000, run) for run in RUNS],
+                reads.by_id([f"id-{position}" for position in range(end + 2)]),
+                [list(reads.versions(space)) for space in SPACES],
+                [reads.scan(space, at=at) for space in SPACES for at in range(0, end + 1, 3)],
+                [reads.get(space, KEYS) for space in SPACES],
+                [reads.blob(key) for key in BLOBS],
+                {name: without_time(lease) for name, lease in reads.leases(NAMES).items()},
+            )
+        )
+
+
+def check_against_reference(
+    make_engine: MakeEngine, max_examples: int = 25, steps: int = 30, derandomize: bool = True
+) -> None:
+    """Tell `max_examples` random stories of up to `steps` steps each to the engine and to the reference, and
+    fail at the first answer that differs.
+
+    The stories are the same each time unless `derandomize` is false; then a failure is printed with what
+    Hypothesis needs to replay it.
+    """
+
+    class OneComparison(Comparison):
+        pass
+
+    OneComparison.make_engine = staticmethod(make_engine)
+    run_state_machine_as_test(
+        OneComparison,
+        settings=settings(
+            max_examples=max_examples,
+            stateful_step_count=steps,
+            derandomize=derandomize,
+            database=None,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

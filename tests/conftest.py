@@ -1,0 +1,97 @@
+"""The places the tests run on: a fixture per engine, one for URLs, and servers that all workers share."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commonplace.engines.memory import MemoryEngine
+from commonplace.testing.servers import Server, postgres_server, valkey_server
+from commonplace.testing.workers import MakeEngine
+
+ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A running PostgreSQL for this test run; every test uses a book name of its own on it."""
+    with postgres_server(shared=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Server]:
+    """A running Valkey for this test run; every test uses a book name of its own on it."""
+    with valkey_server(shared=True) as server:
+        yield server
+
+
+@pytest.fixture
+def memory_engine() -> MakeEngine:
+    engine = MemoryEngine()
+    return lambda: engine
+
+
+@pytest.fixture
+def files_engine(tmp_path: Path) -> MakeEngine:
+    from commonplace.engines.files import FilesEngine
+
+    return functools.partial(FilesEngine, tmp_path / "book")
+
+
+@pytest.fixture
+def sqlite_engine(tmp_path: Path) -> MakeEngine:
+    from commonplace.engines.sqlite import SqliteEngine
+
+    return functools.partial(SqliteEngine, tmp_path / "book.db")
+
+
+@pytest.fixture
+def postgres_engine(postgres: Server) -> MakeEngine:
+    from commonplace.engines.postgres import PostgresEngine
+
+    return functools.partial(PostgresEngine, postgres.url)
+
+
+@pytest.fixture
+def redis_engine(valkey: Server) -> MakeEngine:
+    from commonplace.engines.redis import RedisEngine
+
+    return functools.partial(RedisEngine, valkey.url)
+
+
+@pytest.fixture(params=ENGINES)
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """The engine that this round of the test runs on."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def any_engine(engine_name: str, request: pytest.FixtureRequest) -> MakeEngine:
+    """A callable that opens an engine on the same place each time, on all five engines in turn."""
+    make_engine: MakeEngine = request.getfixturevalue(f"{engine_name}_engine")
+    return make_engine
+
+
+@pytest.fixture
+def book_url(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A URL for `commonplace.open` where there is no book yet, on all five engines in turn."""
+    if engine_name == "memory":
+        yield "memory:"
+    elif engine_name == "files":
+        yield f"file:{tmp_path / 'folder'}"
+    elif engine_name == "sqlite":
+        yield str(tmp_path / "team.db")
+    else:
+        server: Server = request.getfixturevalue("postgres" if engine_name == "postgres" else "valkey")
+        name = f"book-{uuid.uuid4().hex[:12]}"
+        yield f"{server.url}{'&' if '?' in server.url else '?'}book={name}"
+        make_engine: MakeEngine = request.getfixturevalue(f"{engine_name}_engine")
+        engine = make_engine()
+        engine.drop(name)
+        engine.close()
