@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from commonplace.testing import EngineConformance, Server, check_against_reference
-from commonplace.testing.workers import MakeEngine
+from commonplace.engines.contract import Engine, WriteSet
+from commonplace.engines.postgres import PostgresEngine
+from commonplace.engines.redis import RedisEngine
+from commonplace.errors import EngineUnavailable, NotABook, OutcomeUnknown
+from commonplace.testing import (
+    EngineConformance,
+    Server,
+    check_against_reference,
+    postgres_server,
+    valkey_server,
+)
+from commonplace.testing.engine import Background, Shelf
+from commonplace.testing.workers import MakeEngine, append, record
 
 
 class TestMemory(EngineConformance):
@@ -26,6 +40,10 @@ class TestFiles(EngineConformance):
         return files_engine
 
     @pytest.fixture
+    def book(self) -> str:
+        return "book"
+
+    @pytest.fixture
     def data_dir(self, tmp_path: Path) -> Path:
         return tmp_path
 
@@ -36,6 +54,10 @@ class TestSqlite(EngineConformance):
     @pytest.fixture
     def make_engine(self, sqlite_engine: MakeEngine) -> MakeEngine:
         return sqlite_engine
+
+    @pytest.fixture
+    def book(self) -> str:
+        return "book"
 
     @pytest.fixture
     def data_dir(self, tmp_path: Path) -> Path:
@@ -62,5 +84,114 @@ class TestRedis(EngineConformance):
         return valkey.data_dir
 
 
-def test_answers_like_the_reference(any_engine: MakeEngine) -> None:
-    check_against_reference(any_engine)
+def test_answers_like_the_reference(any_engine: MakeEngine, engine_name: str) -> None:
+    check_against_reference(any_engine, book="book" if engine_name in ("files", "sqlite") else None)
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {"postgres": PostgresEngine, "redis": RedisEngine}
+
+
+class TestServerThatDies:
+    """7. Honest failure, on servers that are killed: nothing that was committed goes, nothing else comes."""
+
+    @pytest.fixture(params=["postgres", "redis"])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        kind: str = request.param
+        return kind
+
+    @pytest.fixture
+    def server(self, kind: str) -> Iterator[Server]:
+        with postgres_server() if kind == "postgres" else valkey_server() as server:
+            yield server
+
+    @pytest.fixture
+    def shelf(self, kind: str, server: Server) -> Iterator[Shelf]:
+        shelf = Shelf(functools.partial(ENGINES[kind], server.url), "book")
+        yield shelf
+        shelf.close()
+
+    def test_a_handle_outlives_its_server_and_loses_nothing(self, shelf: Shelf, server: Server) -> None:
+        store, other = shelf.open(), shelf.open()
+        written = append(store, ["one", "two"])
+        waiting = Background(lambda: other.wait(2, 120.0))
+
+        server.kill()
+        with pytest.raises(EngineUnavailable), store.read(timeout=1.0):
+            pytest.fail("a snapshot of a server that is gone")
+        with pytest.raises(EngineUnavailable), store.begin(timeout=1.0):
+            pytest.fail("a transaction on a server that is gone")
+        with pytest.raises(EngineUnavailable):
+            shelf.engine().open("book", create=False)
+
+        server.start()
+        with store.read() as reads:
+            assert reads.records(0, 9, 9) == written
+        assert append(store, ["three"])[0].position == 3
+        try:
+            assert waiting.result() == 3
+        except EngineUnavailable:
+            pass  # a waiter may also say that its server went away
+        assert other.wait(2, 20.0) == 3
+
+    def test_a_write_set_that_met_a_dead_server_is_reported_as_it_is(
+        self, shelf: Shelf, server: Server
+    ) -> None:
+        store = shelf.open()
+        written = append(store, ["one"])
+        with store.begin() as tx:
+            server.kill()
+            with pytest.raises((EngineUnavailable, OutcomeUnknown)) as failure:
+                tx.apply(WriteSet(records=[record(2, "two")]))
+
+        server.start()
+        with store.read() as reads:
+            found = reads.records(0, 9, 9)
+        allowed = [written]
+        if isinstance(failure.value, OutcomeUnknown):
+            assert failure.value.ids == ("two",)
+            allowed.append([*written, record(2, "two")])
+        assert found in allowed
+        assert append(store, ["next"])[0].position == len(found) + 1
+
+
+class TestNotABook:
+    """A place that holds something else is refused and left as it is."""
+
+    @pytest.mark.parametrize("create", [True, False])
+    def test_sqlite_refuses_a_file_that_is_no_database(
+        self, sqlite_engine: MakeEngine, tmp_path: Path, create: bool
+    ) -> None:
+        content = b"minutes of the last meeting\n" * 500
+        (tmp_path / "book.db").write_bytes(content)
+        with pytest.raises(NotABook):
+            sqlite_engine().open("book", create)
+        assert (tmp_path / "book.db").read_bytes() == content
+
+    @pytest.mark.parametrize("create", [True, False])
+    def test_sqlite_refuses_somebody_else_s_database(
+        self, sqlite_engine: MakeEngine, tmp_path: Path, create: bool
+    ) -> None:
+        connection = sqlite3.connect(tmp_path / "book.db")
+        connection.execute("CREATE TABLE guests (name TEXT)")
+        connection.commit()
+        connection.close()
+        content = (tmp_path / "book.db").read_bytes()
+        with pytest.raises(NotABook):
+            sqlite_engine().open("book", create)
+        assert (tmp_path / "book.db").read_bytes() == content
+
+    @pytest.mark.parametrize("create", [True, False])
+    def test_sqlite_refuses_a_folder(self, sqlite_engine: MakeEngine, tmp_path: Path, create: bool) -> None:
+        (tmp_path / "book.db").mkdir()
+        with pytest.raises(NotABook):
+            sqlite_engine().open("book", create)
+        assert list((tmp_path / "book.db").iterdir()) == []
+
+    @pytest.mark.parametrize("create", [True, False])
+    def test_files_refuses_a_file_where_its_folder_should_be(
+        self, files_engine: MakeEngine, tmp_path: Path, create: bool
+    ) -> None:
+        (tmp_path / "book").write_bytes(b"minutes of the last meeting\n")
+        with pytest.raises(NotABook):
+            files_engine().open("book", create)
+        assert (tmp_path / "book").read_bytes() == b"minutes of the last meeting\n"

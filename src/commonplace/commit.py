@@ -116,6 +116,10 @@ class Overlay(Lens):
     def _as_is(self, record: Record) -> Record:
         return record._replace(body=None) if record.position in self._blanked else record
 
+    def knows(self, id: str) -> bool:
+        """Whether this very batch records an event with this id."""
+        return id in self._records
+
     def event(self, id: str) -> Event | None:
         record = self.record_of(id)
         return None if record is None else self.registry.current(unseal(record))
@@ -419,6 +423,7 @@ class Committer:
             decided = self._decide(overlay, batch)
             if overlay.dirty:
                 applying = True
+                overlay.write.folded = overlay.position
                 tx.apply(overlay.write)
             return decided
 
@@ -474,6 +479,7 @@ class Committer:
         for record in tx.records(tx.folded, tx.head.position, PAGE):
             event = self._registry.current(unseal(record))
             overlay.fold(event, self._registry.folding(event.kind, False), overlay.meta)
+            overlay.write.folded = record.position
         tx.apply(overlay.write)
 
     def _overlay(self, tx: Tx) -> Overlay:

@@ -6,7 +6,7 @@ small views. A plain event touches one row (its run's); only events with parents
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -181,7 +181,9 @@ class Ledger:
             if (kinds is None or event.kind in kinds) and (actor is None or event.actor == actor):
                 yield event
 
-    def records(self, after: int = 0, upto: int | None = None, run_id: str | None = None) -> Iterator[Record]:
+    def records(
+        self, after: int = 0, upto: int | None = None, run_id: str | None = None
+    ) -> Generator[Record, None, None]:
         """Records page by page, each page from a snapshot of its own, so that a slow reader holds nothing up.
         The end is fixed when reading begins."""
         while True:
@@ -235,6 +237,9 @@ class Ledger:
         bad = position + 1 if problem else None
         if problem is None and previous != head.hash.hex():
             problem, bad = "the head does not match the last event", position
+        reached = self.store.acknowledged()
+        if problem is None and reached > head.position:
+            problem, bad = f"events up to {reached} had been acknowledged and are gone", head.position + 1
         if unexplained and (bad is None or unexplained[0] < bad):
             problem, bad = "its payload is missing and no erasure says why", unexplained[0]
         return Verification(problem is None, bad, problem, position, len(blank), head.position, previous)

@@ -41,6 +41,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ..errors import Busy
+
 GENESIS = bytes(32)
 """The hash before the first event."""
 
@@ -97,6 +99,7 @@ class WriteSet:
     versions, also ones that `rows` wrote. `erase` lists positions whose bodies go, also ones in `records`.
     `leases` are granted only while free, expired or held by the same holder and fence; if one cannot be,
     `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
+    `folded` is for engines whose rows live in memory: with this write they are complete up to there.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -107,6 +110,7 @@ class WriteSet:
     blob_drops: list[str] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     meta: bytes | None = None
+    folded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,11 @@ class Store(ABC):
     def wait(self, after: int, timeout: float) -> int:
         """Block until the head is beyond `after`, or `timeout` seconds have passed; answer the head's
         position. Wakes when any process commits, without busy polling. `wake` ends it early."""
+
+    def reach(self, at_least: int, timeout: float) -> None:
+        """Wait until position `at_least` is there to be read; after `timeout` seconds raise Busy."""
+        if at_least > 0 and self.wait(at_least - 1, timeout) < at_least:
+            raise Busy(f"position {at_least} did not arrive within {timeout:g} s; ask for an earlier one, or wait longer")
 
     @abstractmethod
     def wake(self) -> None:

@@ -124,6 +124,43 @@ def _busy(timeout: float) -> Busy:
     )
 
 
+class Disk:
+    """The few calls that durability rests on, in one place, so that tests can make each of them fail."""
+
+    def write(self, fd: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    def sync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def replace(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+        self.sync_folder(target.parent)
+
+    def sync_folder(self, folder: Path) -> None:
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            self.sync(fd)
+        finally:
+            os.close(fd)
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        """Put a whole file in place: after a crash there is the old one or the new one."""
+        fresh = path.with_name(f"{path.name}.new")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            self.write(fd, data)
+            self.sync(fd)
+        finally:
+            os.close(fd)
+        self.replace(fresh, path)
+
+
 class Watch:
     """Waits for somebody to write to a file: by inotify or kqueue, or where there is neither by a short sleep.
 

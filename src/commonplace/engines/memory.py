@@ -247,6 +247,7 @@ class MemoryStore(Store):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+        self.reach(at_least, timeout)
         with self._locked(timeout) as data:
             yield MemoryReads(data)
 

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any, Literal, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -435,8 +435,8 @@ def _translated(error: psycopg.Error) -> CommonplaceError:
         return EngineUnavailable("this PostgreSQL server is a replica and takes no writes; use the primary")
     if state == "42501":
         return EngineUnavailable(
-            f"PostgreSQL refused: {said}. Let the owner GRANT USAGE on schema commonplace and SELECT, INSERT, "
-            "UPDATE, DELETE on its tables; to make them, the role must own the schema or may create one"
+            f"PostgreSQL refused: {said}. Let its owner grant USAGE on schema commonplace and SELECT, "
+            "INSERT, UPDATE, DELETE on its tables; a role that is to make them must own the schema"
         )
     if state in ("42P01", "3F000"):
         return NotABook("the tables of schema commonplace are gone from this database; restore a backup")
@@ -661,14 +661,11 @@ class PostgresTx(PostgresReads, Tx):
     def _send(self, write: WriteSet) -> None:
         conn, book = self._conn, self._store.book
         if write.records:
-            conn.cursor().executemany(
-                ADD_EVENT,
-                [
-                    (book, r.position, _b(r.id), None if r.run is None else _b(r.run), r.created_at)
-                    + (r.header, r.hash, r.body)
-                    for r in write.records
-                ],
-            )
+            events = [
+                (book, position, _b(id), None if run is None else _b(run), *rest)
+                for position, id, run, *rest in write.records
+            ]
+            conn.cursor().executemany(ADD_EVENT, events)
         if write.rows:
             rows = [(book, _b(r.space), r.key, r.position, r.value) for r in write.rows]
             conn.cursor().executemany(PUT_ROW, rows)
@@ -946,8 +943,8 @@ def _purge(conn: _Connection) -> PurgeReport:
         _turn_log(conn, one, done, remaining)
     except psycopg.errors.InsufficientPrivilege as error:
         remaining.append(
-            f"the server's write-ahead log may hold erased content ({error.diag.message_primary}): purge as a "
-            "superuser, or grant this role pg_checkpoint, pg_monitor and EXECUTE on pg_switch_wal()"
+            f"the server's write-ahead log may hold erased content ({error.diag.message_primary}): purge as "
+            "a superuser, or grant this role pg_checkpoint, pg_monitor and EXECUTE on pg_switch_wal()"
         )
     archive, statements, slow, replicas = one(READ_COPIES)
     if archive != "off":
@@ -1029,7 +1026,7 @@ class PostgresEngine(Engine):
         # a password with a bare @ or / spills into host and port, which errors would then quote
         if "@" in str(given.get("host", "")) or not str(given.get("port", "1")).replace(",", "").isdigit():
             raise BadInput(f"the host or port of this PostgreSQL URL cannot be right; {hint}")
-        self._conninfo = make_conninfo(**{**CONNECTION, **given})
+        self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in given.items()})
 
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
@@ -1042,7 +1039,7 @@ class PostgresEngine(Engine):
 
     def _ours(self, conn: _Connection) -> bool:
         """Whether our tables are here. Raises NotABook or BookTooNew when they are not ours to use."""
-        schemas, relations, markers = conn.execute(FIND_LAYOUT).fetchone() or (0, 0, 0)
+        _, relations, markers = conn.execute(FIND_LAYOUT).fetchone() or (0, 0, 0)
         if not markers:
             if relations:
                 raise NotABook(
@@ -1113,6 +1110,7 @@ class PostgresEngine(Engine):
 
 def _facts(conn: _Connection) -> tuple[Facts, bool]:
     fsync, full_pages, commits, replica = conn.execute(READ_SETTINGS).fetchone() or ("", "", "", False)
+    durable: Literal["proven", "configured", "no"]
     if fsync != "on":
         durable, why = "no", "the server has fsync = off: a crash of its host can lose or damage everything"
     elif full_pages != "on":

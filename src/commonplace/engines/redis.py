@@ -10,16 +10,17 @@ a name by pattern. `KEYS` lists them:
     bodies   hash: position → body. Apart, because deleted stream entries survive in AOF rewrites
     ids      hash: record id → position
     runs     sorted set, all scores 0: run ‖ position
-    rows     sorted set, all scores 0: space ‖ key ‖ position ‖ flag ‖ value, so that every read is a range
-    blobs    hash: digest → content
+    rows     sorted set, all scores 0: space ‖ key ‖ position ‖ revision ‖ flag ‖ value: every read is a range
+    stale    sorted set of replaced and dropped versions, scored by the time they became so
+    blobs    hash: digest → revision ‖ content
     leases   hash: name → "until fence holder", in microseconds of the server's clock
     turn     list: at most one token, the hint that orders writers who collide (see `RedisStore.begin`)
 Texts inside members are escaped (`_text`), which keeps byte order and makes every range end exact.
 
-What a snapshot is here. Nothing is locked, so a snapshot is the head it read, and later answers are fitted
-to it: while the revision is unchanged they are simply current, afterwards they are capped at the head's
-position. Appends of others never show. What rewrites the past does: an erased body, a dropped version or a
-rewritten one changes under an open snapshot too. In a Tx none of that can do harm: `apply` raises Moved.
+What a snapshot is here. Nothing is locked: a snapshot is the head it read, and every later answer leaves out
+what has a higher position or revision. A version that is replaced or dropped stays GRACE_SECONDS for the
+snapshots that are open, then the next write sweeps it out; a snapshot kept open longer may miss it. Erased
+bodies and dropped blobs are gone at once, from open snapshots too.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import ConnectionPool, parse_url
+from redis.connection import Connection, parse_url
 from redis.retry import Retry
 
 from ..errors import (
@@ -70,31 +72,59 @@ from .contract import (
 
 LAYOUT = 1
 BOOKS = b"commonplace:books"
-KEYS = ("head", "stream", "bodies", "ids", "runs", "rows", "blobs", "leases", "turn")
-TYPES = ("hash", "stream", "hash", "hash", "zset", "zset", "hash", "hash", "list")
 
 SOCKET_SECONDS = 30.0  # longer than anything below that lets the server hold back an answer
 FSYNC_SECONDS = 10.0  # how long a write waits for WAITAOF before its outcome is unknown
 SLICE_SECONDS = 1.0  # a wait asks again this often, in case the word to wake up cannot be sent
 TURN_SECONDS = 0.25  # how long a colliding writer waits for its turn before it tries all the same
+GRACE_SECONDS = 60.0  # how long a replaced or dropped version stays for open snapshots
 PURGE_SECONDS = 300.0
 PAGE = 256
 FOREVER = 2**53 - 2  # beyond every position; what Lua's numbers still hold exactly
 
-# --- Scripts ------------------------------------------------------------------------------------------------
-# A script runs alone on the server and its effects reach the AOF as one transaction. A server without memory or
-# disk, or a replica, refuses it at its first write, never later; nothing else in it can fail, because `open` has
-# checked the type of every key. Arguments are walked, never unpacked.
 
-_NAMES = f"local {', '.join(KEYS).upper()} = unpack(KEYS)\n"
+class _Keys(NamedTuple):
+    """The keys of one book, and the type of each."""
+
+    head: bytes = b"hash"
+    stream: bytes = b"stream"
+    bodies: bytes = b"hash"
+    ids: bytes = b"hash"
+    runs: bytes = b"zset"
+    rows: bytes = b"zset"
+    stale: bytes = b"zset"
+    blobs: bytes = b"hash"
+    leases: bytes = b"hash"
+    turn: bytes = b"list"
+
+    @classmethod
+    def of(cls, book: str) -> _Keys:
+        tag = hashlib.sha256(_utf8(book)).hexdigest()[:32]
+        return cls(*(f"commonplace:{{{tag}}}:{name}".encode() for name in cls._fields))
+
+
+# --- Scripts ------------------------------------------------------------------------------------------------
+# A script runs alone on the server and its effects reach the AOF as one transaction. A server without memory
+# or disk, or a replica, refuses it at its first write, never later; nothing else in it can fail, because
+# `open` has checked the type of every key. Arguments are walked, never unpacked.
+
+_NAMES = f"local {', '.join(_Keys._fields).upper()} = unpack(KEYS)\n"
+
+_CLOCK = """
+local moment
+local function now()
+  if not moment then
+    local clock = redis.call('TIME')
+    moment = clock[1] * 1000000 + clock[2]
+  end
+  return moment
+end
+"""
 
 _LEASES = """
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-
 local function in_force(name)  -- holder, fence and until; nothing when free or expired
   local till, fence, holder = string.match(redis.call('HGET', LEASES, name) or '', '^(%d+) (%-?%d+) (.*)$')
-  if till and tonumber(till) > now then return holder, fence, tonumber(till) end
+  if till and tonumber(till) > now() then return holder, fence, tonumber(till) end
 end
 
 local function grantable(name, asker, number)
@@ -104,7 +134,7 @@ end
 
 local function grant(name, holder, fence, micros)
   if tonumber(micros) > 0 then
-    redis.call('HSET', LEASES, name, string.format('%.0f %s %s', now + micros, fence, holder))
+    redis.call('HSET', LEASES, name, string.format('%.0f %s %s', now() + micros, fence, holder))
   else
     redis.call('HDEL', LEASES, name)
   end
@@ -115,23 +145,49 @@ local function grant(name, holder, fence, micros)
 end
 """
 
+# A member of ROWS: space and key (together the stem), 8 bytes of position, 8 of revision, a flag, the value.
+# The flag is 1 for a value, 0 for "no such row as of here", 2 for a version that was dropped.
 _MEMBERS = r"""
-local function stem(member, skip)  -- the part that names space and key; `skip` bytes of it are the space
+local function stem(member, skip)  -- `skip` bytes of it name the space
   local _, last = string.find(member, '\0\1', skip + 1, true)
   return string.sub(member, 1, last)
 end
 
-local function position(member, from)  -- by hand: comparing strings would follow the server's locale
+local function number(member, from)  -- by hand: comparing strings would follow the server's locale
   local _, a, b, c, d, e, f, g = string.byte(member, from + 1, from + 8)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
+local function last_in(low, high)
+  return redis.call('ZREVRANGEBYLEX', ROWS, high, low, 'LIMIT', 0, 1)[1]
+end
+
+local function visible(key, late, revision)  -- what a snapshot sees; `late`: the first position too late
+  local high = '(' .. key .. late
+  while true do
+    local last = last_in('[' .. key, high)
+    if not last then return nil end
+    if number(last, #key + 8) > revision then high = '(' .. string.sub(last, 1, #key + 16)
+    elseif string.byte(last, #key + 17) == 2 then high = '(' .. string.sub(last, 1, #key + 8)
+    else return last end
+  end
+end
+
 local function cut(low, high, budget, skip)  -- remove at most `budget` members; how many, and were those all
   local next = redis.call('ZRANGEBYLEX', ROWS, low, high, 'LIMIT', budget, 1)[1]
-  if next then  -- end the range before this version by its name: its value must not be copied into the AOF
-    high = '(' .. string.sub(next, 1, #stem(next, skip or #stem(next, 0)) + 8)
+  if next then  -- end the range before this member by its name: its value must not be copied into the AOF
+    high = '(' .. string.sub(next, 1, #stem(next, skip or #stem(next, 0)) + 16)
   end
   return redis.call('ZREMRANGEBYLEX', ROWS, low, high), not next
+end
+
+local function sweep(before, most)  -- remove what became stale before then, and all that it had replaced
+  local old = redis.call('ZRANGEBYSCORE', STALE, '-inf', before, 'LIMIT', 0, most)
+  for _, name in ipairs(old) do
+    redis.call('ZREMRANGEBYLEX', ROWS, '[' .. string.sub(name, 1, -9), '[' .. name .. '\255')
+    redis.call('ZREM', STALE, name)
+  end
+  return #old
 end
 """
 
@@ -177,16 +233,18 @@ redis.call('UNLINK', unpack(KEYS))
 return 1
 """)
 
-# ARGV: 1 revision, 2 meta?, 3 meta, 4–10 how many of each follow: leases, erase, drops, blob drops, records,
-# rows, blobs. Answers 1, or 0 when nothing was done.
+# ARGV: 1 revision, 2 the next one, 3 the same in 8 bytes, 4 microseconds of grace, 5 meta, 6–12 how many of
+# each follow: leases, erase, drops, blob drops, records, rows, blobs. Answers 1, or 0 when nothing was done.
 _APPLY = _script(
+    _CLOCK,
     _LEASES,
+    _MEMBERS,
     r"""
 if redis.call('HGET', HEAD, 'rev') ~= ARGV[1] then return 0 end  -- and a turn that was held is spent
 local function pass_turn()
   if redis.call('LLEN', TURN) == 0 then redis.call('RPUSH', TURN, 1) end
 end
-local arg = 11
+local arg = 13
 local function each(count, width, act)  -- `act` gets the index of the first of `width` arguments
   for _ = 1, tonumber(count) do
     act(arg)
@@ -195,17 +253,32 @@ local function each(count, width, act)  -- `act` gets the index of the first of 
 end
 
 local free = true
-each(ARGV[4], 4, function(i) free = free and grantable(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end)
+each(ARGV[6], 4, function(i) free = free and grantable(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end)
 if not free then
   pass_turn()
   return 0
 end
 
+local function replace(name)  -- what this version was until now stays for open snapshots, on the list to go
+  local old = last_in('[' .. name, '[' .. name .. '\255')
+  if old then
+    sweep(string.format('%.0f', now() - ARGV[4]), 16)
+    redis.call('ZADD', STALE, now(), string.sub(old, 1, #name + 8))
+  end
+  return old
+end
+
 -- What frees memory goes first: a server that is full still lets content be erased.
-each(ARGV[5], 1, function(i) redis.call('HDEL', BODIES, ARGV[i]) end)
-each(ARGV[6], 2, function(i) redis.call('ZREMRANGEBYLEX', ROWS, ARGV[i], ARGV[i + 1]) end)
-each(ARGV[7], 1, function(i) redis.call('HDEL', BLOBS, ARGV[i]) end)
-each(ARGV[8], 9, function(i)  -- position, id, created_at, header, hash, run, run member or '', body?, body
+each(ARGV[7], 1, function(i) redis.call('HDEL', BODIES, ARGV[i]) end)
+each(ARGV[8], 1, function(i)
+  if replace(ARGV[i]) then
+    redis.call('ZADD', ROWS, 0, ARGV[i] .. ARGV[3] .. '\2')
+    redis.call('ZADD', STALE, now(), ARGV[i] .. ARGV[3])
+  end
+end)
+each(ARGV[9], 1, function(i) redis.call('HDEL', BLOBS, ARGV[i]) end)
+local last
+each(ARGV[10], 9, function(i)  -- position, id, created_at, header, hash, run, run member or '', body?, body
   local at, id = ARGV[i], ARGV[i + 1]
   if ARGV[i + 6] == '' then
     redis.call('XADD', STREAM, at .. '-0', 'i', id, 't', ARGV[i + 2], 'h', ARGV[i + 3], 'x', ARGV[i + 4])
@@ -216,17 +289,22 @@ each(ARGV[8], 9, function(i)  -- position, id, created_at, header, hash, run, ru
   end
   redis.call('HSET', IDS, id, at)
   if ARGV[i + 7] == '1' then redis.call('HSET', BODIES, at, ARGV[i + 8]) end
-  redis.call('HSET', HEAD, 'pos', at, 'hash', ARGV[i + 4], 'at', ARGV[i + 2])
+  last = i
 end)
-each(ARGV[9], 3, function(i)  -- first and last of what it replaces, the new member
-  redis.call('ZREMRANGEBYLEX', ROWS, ARGV[i], ARGV[i + 1])
-  redis.call('ZADD', ROWS, 0, ARGV[i + 2])
+each(ARGV[11], 2, function(i)  -- the version's name, the whole member
+  replace(ARGV[i])
+  redis.call('ZADD', ROWS, 0, ARGV[i + 1])
 end)
-each(ARGV[10], 2, function(i) redis.call('HSET', BLOBS, ARGV[i], ARGV[i + 1]) end)
-arg = 11
-each(ARGV[4], 4, function(i) grant(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end)
-if ARGV[2] == '1' then redis.call('HSET', HEAD, 'meta', ARGV[3]) end
-redis.call('HINCRBY', HEAD, 'rev', 1)
+-- The same digest is the same content: the first one stays, with the revision since which it is there.
+each(ARGV[12], 2, function(i) redis.call('HSETNX', BLOBS, ARGV[i], ARGV[i + 1]) end)
+arg = 13
+each(ARGV[6], 4, function(i) grant(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end)
+if last then
+  redis.call('HSET', HEAD, 'rev', ARGV[2], 'meta', ARGV[5],
+    'pos', ARGV[last], 'hash', ARGV[last + 4], 'at', ARGV[last + 2])
+else
+  redis.call('HSET', HEAD, 'rev', ARGV[2], 'meta', ARGV[5])
+end
 pass_turn()
 return 1
 """,
@@ -237,31 +315,36 @@ if redis.call('EXISTS', HEAD) == 1 and redis.call('LLEN', TURN) == 0 then redis.
 return 1
 """)
 
-# ARGV: 1 revision of the snapshot, 2 first position too late while it is unchanged, 3 otherwise, 4… stems
-_GET = _script("""
-local late = redis.call('HGET', HEAD, 'rev') == ARGV[1] and ARGV[2] or ARGV[3]
+# ARGV: 1 the snapshot's revision, 2 first position too late, 3… stems
+_GET = _script(
+    _MEMBERS,
+    """
 local found = {}
-for i = 4, #ARGV do
-  local last = redis.call('ZREVRANGEBYLEX', ROWS, '(' .. ARGV[i] .. late, '[' .. ARGV[i], 'LIMIT', 0, 1)
-  found[#found + 1] = last[1] or ''
+for i = 3, #ARGV do
+  found[#found + 1] = visible(ARGV[i], ARGV[2], tonumber(ARGV[1])) or ''
 end
 return found
-""")
+""",
+)
 
-# ARGV: 1–3 as in get, 4 low, 5 high, 6 limit, 7 reverse?, 8 length of the space's name in a member.
-# Answers with the bound to go on from ('' at the end) and then the rows. Versions that are not asked for are
-# jumped over; the window of members looked at grows where keys have few versions and shrinks where many.
+# ARGV: 1–2 as in get, 3 low, 4 high, 5 limit, 6 reverse?, 7 length of the space's name in a member.
+# Answers with the bound to go on from ('' at the end) and then the rows. Keys are found by windows of members
+# and their versions jumped over: the window grows where keys have few versions and shrinks where many.
 _SCAN = _script(
     _MEMBERS,
     r"""
-local late = redis.call('HGET', HEAD, 'rev') == ARGV[1] and ARGV[2] or ARGV[3]
-local low, high, limit, reverse, skip = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1', tonumber(ARGV[8])
-local late_number, window, looked, bytes, found = position(late, 0), 8, 0, 0, {''}
+local revision, late, low, high = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local limit, reverse, skip = tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
+local too_late, window, looked, bytes, found = number(late, 0), 8, 0, 0, {''}
 
-local function take(member, key)
-  if member and string.byte(member, #key + 9) == 1 then
-    found[#found + 1] = member
-    bytes = bytes + #member
+local function take(key, only)  -- `only`: the key's one member, if it has just one
+  local row = only
+  if not only or number(only, #key) >= too_late or number(only, #key + 8) > revision then
+    row = visible(key, late, revision)
+  end
+  if row and string.byte(row, #key + 17) == 1 then
+    found[#found + 1] = row
+    bytes = bytes + #row
   end
 end
 
@@ -269,25 +352,20 @@ while #found <= limit do
   local page
   if reverse then page = redis.call('ZREVRANGEBYLEX', ROWS, high, low, 'LIMIT', 0, window)
   else page = redis.call('ZRANGEBYLEX', ROWS, low, high, 'LIMIT', 0, window) end
-  local key, best, keys = nil, nil, 0
+  local key, only, keys = nil, nil, 0
   for _, member in ipairs(page) do
     local this = stem(member, skip)
-    if this ~= key then
-      if key then take(best, key) end
-      key, best, keys = this, nil, keys + 1
+    if this == key then only = nil
+    else
+      if key then take(key, only) end
+      key, only, keys = this, member, keys + 1
     end
-    if position(member, #this) < late_number and not (reverse and best) then best = member end
   end
-  if #page < window then
-    if key then take(best, key) end
-    return found
-  end
-  if not (reverse and best) then  -- the window may end in the middle of this key
-    best = redis.call('ZREVRANGEBYLEX', ROWS, '(' .. key .. late, '[' .. key, 'LIMIT', 0, 1)[1]
-  end
-  take(best, key)
+  local whole = #page < window
+  if key then take(key, whole and only or nil) end  -- else the window may end in the middle of this key
+  if whole then return found end
   if reverse then high = '(' .. key else low = '[' .. string.sub(key, 1, -2) .. '\2' end
-  looked = looked + window
+  looked = looked + window + 8
   if looked > 4000 or bytes > 4194304 then  -- let others have the server
     found[1] = reverse and high or low
     return found
@@ -311,20 +389,21 @@ return gone
 
 # ARGV: 1 low, 2 high, 3 first position beyond the horizon, 4 length of the space's name in a member.
 # Answers with the bound to go on from ('' at the end) and how many went. No read at or above the horizon can
-# tell the difference, so the revision stays.
+# tell the difference, so the revision stays. The stale go first: what is left has one member a version.
 _TRIM = _script(
     _MEMBERS,
     r"""
 local low, gone, looked, skip = ARGV[1], 0, 0, tonumber(ARGV[4])
+if sweep('+inf', 1000) == 1000 then return {low, 0} end
 while gone < 2000 and looked < 500 do
   local first = redis.call('ZRANGEBYLEX', ROWS, low, ARGV[2], 'LIMIT', 0, 1)[1]
   if not first then return {'', gone} end
   local key = stem(first, skip)
   local after = '[' .. string.sub(key, 1, -2) .. '\2'
-  local last = redis.call('ZREVRANGEBYLEX', ROWS, '(' .. key .. ARGV[3], '[' .. key, 'LIMIT', 0, 1)[1]
+  local last = last_in('[' .. key, '(' .. key .. ARGV[3])
   if last then
-    local alive = string.byte(last, #key + 9) == 1
-    local bound = '(' .. string.sub(last, 1, #key + 8) .. (alive and '' or '\2')
+    local alive = string.byte(last, #key + 17) == 1
+    local bound = '(' .. string.sub(last, 1, #key + 16) .. (alive and '' or '\1')
     local count, whole = cut('[' .. key, bound, 2000, skip)
     gone = gone + count
     if not whole then after = low end
@@ -335,25 +414,29 @@ return {low, gone}
 """,
 )
 
+_SWEEP = _script(_MEMBERS, "return sweep('+inf', 1000)")
+
 # ARGV: 1 name, 2 holder, 3 fence, 4 microseconds. Answers with holder, fence and microseconds left.
 _LEASE = _script(
+    _CLOCK,
     _LEASES,
     """
 if redis.call('EXISTS', HEAD) == 0 then return {} end
 if grantable(ARGV[1], ARGV[2], ARGV[3]) then grant(ARGV[1], ARGV[2], ARGV[3], ARGV[4]) end
 local holder, fence, till = in_force(ARGV[1])
 if not holder then return {ARGV[2], ARGV[3], '0'} end
-return {holder, fence, string.format('%.0f', till - now)}
+return {holder, fence, string.format('%.0f', till - now())}
 """,
 )
 
 _LEASES_NOW = _script(
+    _CLOCK,
     _LEASES,
     """
 local found = {}
 for i = 1, #ARGV do
   local holder, fence, till = in_force(ARGV[i])
-  found[i] = holder and {holder, fence, string.format('%.0f', till - now)} or {}
+  found[i] = holder and {holder, fence, string.format('%.0f', till - now())} or {}
 end
 return found
 """,
@@ -383,21 +466,16 @@ def _eight(position: int) -> bytes:
     return min(max(position, 0), FOREVER + 1).to_bytes(8, "big")
 
 
-def _version(stem: bytes, position: int) -> tuple[bytes, bytes]:
-    """The range that holds this one version of a row, if there is one."""
-    return b"[" + stem + _eight(position), b"(" + stem + _eight(position + 1)
-
-
 def _span(space: bytes, start: bytes, end: bytes | None) -> tuple[bytes, bytes]:
     """The range of the members of the space whose part is `space` with start ≤ key < end."""
     return b"[" + space + _text(start), b"(" + (space[:-1] + b"\2" if end is None else space + _text(end))
 
 
 def _row(name: str, space: bytes, member: bytes) -> Row:
-    end = member.index(b"\0\1", len(space))
-    key = member[len(space) : end].replace(b"\0\xff", b"\0")
-    position = int.from_bytes(member[end + 2 : end + 10], "big")
-    return Row(name, key, position, member[end + 11 :] if member[end + 10] else None)
+    end = member.index(b"\0\1", len(space)) + 2
+    key = member[len(space) : end - 2].replace(b"\0\xff", b"\0")
+    position = int.from_bytes(member[end : end + 8], "big")
+    return Row(name, key, position, member[end + 17 :] if member[end + 16] == 1 else None)
 
 
 def _lease(name: str, reply: list[bytes]) -> Lease:
@@ -424,10 +502,21 @@ Command = tuple[bytes | str | int | float, ...]
 class _Wire(Protocol):
     """What this engine uses of a redis-py connection."""
 
-    def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
+    def connect(self) -> None: ...
+    def can_read(self) -> bool: ...
     def send_packed_command(self, command: list[bytes]) -> None: ...
     def read_response(self) -> Any: ...
     def disconnect(self) -> None: ...
+
+
+def _pack(commands: Iterable[Command]) -> bytes:
+    parts = []
+    for command in commands:
+        parts.append(b"*%d\r\n" % len(command))
+        for word in command:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
+    return b"".join(parts)
 
 
 class _Server:
@@ -441,21 +530,25 @@ class _Server:
         try:
             options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
             # RESP2, because scripts answer in it; no retries, because redis-py would send a write again.
-            options.update(
-                protocol=2, decode_responses=False, retry=Retry(NoBackoff(), 0), max_connections=2**31
-            )
-            options.update(socket_timeout=SOCKET_SECONDS, retry_on_timeout=False, retry_on_error=[])
+            options.update(protocol=2, decode_responses=False, socket_timeout=SOCKET_SECONDS)
+            options.update(retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[])
             options.setdefault("socket_connect_timeout", 5.0)
-            pool: Any = ConnectionPool(**options)
-            pool.connection_class(**pool.connection_kwargs)  # refuses unknown options now, not at first use
+            for pooling in ("max_connections", "timeout"):
+                options.pop(pooling, None)
+            self._make: Callable[[], _Wire] = partial(options.pop("connection_class", Connection), **options)
+            self._make()  # refuses unknown options now, not at first use
         except (ValueError, TypeError, redis.RedisError):
             # Neither the URL nor the cause is repeated: a badly quoted password shows in both.
             raise BadInput(
                 "this is not a URL that redis-py can read; allowed are redis://[user:password@]host:port/db, "
                 "rediss://… and unix:///path?db=0, with special characters in a password percent-encoded"
             ) from None
-        self.where = str(options["path"] if "path" in options else f"{options.get('host', 'localhost')}")
-        self._pool = pool
+        self.where = str(
+            options["path"]
+            if "path" in options
+            else f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        )
+        self._idle: list[_Wire] = []
         self._pid = os.getpid()
         self.closed = False
 
@@ -469,32 +562,53 @@ class _Server:
         """Ends idle connections; one that is in use ends when its user gives it back."""
         if not self.closed and os.getpid() == self._pid:
             self.closed = True
-            self._pool.disconnect(inuse_connections=False)
+            self._drain()
+
+    def _drain(self) -> None:
+        while self._idle:
+            with suppress(IndexError):  # two threads may reach for the last one
+                self._idle.pop().disconnect()
+
+    def _wire(self) -> _Wire:
+        """A connection that is open as far as can be seen: the server may have hung up on an idle one."""
+        try:
+            wire = self._idle.pop()
+        except IndexError:
+            wire = self._make()
+        try:
+            wire.connect()
+            if not wire.can_read():
+                return wire
+        except (redis.ConnectionError, redis.TimeoutError):
+            pass  # so it has; a new one tells what is the matter
+        wire.disconnect()
+        wire.connect()
+        return wire
 
     def ask(self, *commands: Command, ids: Sequence[str] | None = None) -> list[Any]:
         """One round trip: the answers, refusals among them as exception objects. `ids` marks a write: once
         it may have been sent, a lost answer is OutcomeUnknown."""
         self.check()
         try:
-            wire: _Wire = self._pool.get_connection()  # looks whether the other end hung up, and reconnects
+            wire = self._wire()
         except (redis.RedisError, OSError) as error:
             raise self._unavailable(error) from error
         try:
-            wire.send_packed_command(wire.pack_commands(commands))
-            return [self._answer(wire) for _ in commands]
-        except (redis.exceptions.BusyLoadingError, redis.AuthenticationError) as error:
-            raise self._unavailable(error) from error  # the server's own words: it did nothing
-        except (redis.RedisError, OSError) as error:
+            wire.send_packed_command([_pack(commands)])
+            answers = [self._answer(wire) for _ in commands]
+        except BaseException as error:
+            wire.disconnect()  # answers may be under way that nobody will read
+            if isinstance(error, redis.exceptions.BusyLoadingError | redis.AuthenticationError):
+                raise self._unavailable(error) from error  # the server's own words: it did nothing
+            if not isinstance(error, redis.RedisError | OSError):
+                raise
             if ids is None:
                 raise self._unavailable(error) from error
             raise OutcomeUnknown(ids, f"lost the connection to {self.where}") from error
-        except BaseException:
-            wire.disconnect()  # answers are under way that nobody will read
-            raise
-        finally:
-            if self.closed:
-                wire.disconnect()
-            self._pool.release(wire)
+        self._idle.append(wire)
+        if self.closed:
+            self._drain()
+        return answers
 
     @staticmethod
     def _answer(wire: _Wire) -> Any:
@@ -528,19 +642,17 @@ class _Server:
         if isinstance(reply, redis.RedisError):
             raise self.refusal(reply, ids) from reply
         if fsync and reply != 0 and not (isinstance(replies[1], list) and replies[1][0] >= 1):
-            why = (
-                f": {replies[1]}"
-                if isinstance(replies[1], redis.RedisError)
-                else f" within {FSYNC_SECONDS:g} s"
-            )
-            raise OutcomeUnknown(ids or (), f"the server did not confirm that it is on disk{why}")
+            why = replies[1] if isinstance(replies[1], redis.RedisError) else f"within {FSYNC_SECONDS:g} s"
+            raise OutcomeUnknown(ids or (), f"the server did not confirm the fsync: {why}")
         return reply
 
-    def _unavailable(self, error: Exception) -> EngineUnavailable:
+    def _unavailable(self, error: Exception) -> CommonplaceError:
         if isinstance(error, redis.exceptions.BusyLoadingError):
             return EngineUnavailable(f"the server at {self.where} is loading its data; try again in a moment")
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             return EngineUnavailable(f"the server at {self.where} refused the URL's user or password")
+        if isinstance(error, redis.ResponseError):
+            return self.refusal(error)
         return EngineUnavailable(
             f"the server at {self.where} cannot be reached, or did not answer ({type(error).__name__}); "
             f"check that it runs and that the URL is right, then try again"
@@ -599,10 +711,7 @@ def _survey(server: _Server) -> tuple[Facts, bool]:
         if policy != "always":
             notes.append("unless appendfsync is always, a lone write waits up to a second for its fsync")
     else:
-        durable, why = (
-            "configured",
-            "WAITAOF is missing or not allowed: the server cannot show that a write is on disk",
-        )
+        durable, why = "configured", "the server refuses WAITAOF and cannot show that a write is on disk"
     eviction = memory.get("maxmemory_policy", "noeviction")
     if eviction != "noeviction":
         notes.append(
@@ -629,25 +738,20 @@ def _survey(server: _Server) -> tuple[Facts, bool]:
 # --- One book -----------------------------------------------------------------------------------------------
 
 
-def _keys(book: str) -> list[bytes]:
-    tag = hashlib.sha256(_utf8(book)).hexdigest()[:32]
-    return [f"commonplace:{{{tag}}}:{name}".encode() for name in KEYS]
-
-
 class RedisReads(Reads):
     """A snapshot: the head as it was read, and answers fitted to it (see the module's first words)."""
 
-    def __init__(self, store: RedisStore, head: Head, revision: bytes) -> None:
+    def __init__(self, store: RedisStore, head: Head, revision: int) -> None:
         self.head = head
         self._store = store
         self._server = store.server
         self._keys = store.keys
         self._revision = revision
 
-    def _until(self, at: int | None) -> tuple[bytes, bytes]:
-        """The first position too late: while nothing was written since, and afterwards."""
-        last = FOREVER if at is None else at
-        return _eight(last + 1), _eight(min(last, self.head.position) + 1)
+    def _until(self, at: int | None) -> tuple[int, bytes]:
+        """What a script needs to know which versions this snapshot sees: its revision, the first position
+        too late."""
+        return self._revision, _eight(FOREVER if at is None else at + 1)
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         first, last = max(after, 0) + 1, min(upto, self.head.position)
@@ -657,13 +761,13 @@ class RedisReads(Reads):
             return []
         part = _text(_utf8(run))
         low, high = b"[" + part + _eight(first), b"[" + part + _eight(last)
-        (members,) = self._server.read(("ZRANGEBYLEX", self._keys[4], low, high, "LIMIT", 0, limit))
+        (members,) = self._server.read(("ZRANGEBYLEX", self._keys.runs, low, high, "LIMIT", 0, limit))
         return self._fetch([int.from_bytes(member[-8:], "big") for member in members])
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
         if not ids:
             return {}
-        (replies,) = self._server.read(("HMGET", self._keys[3], *map(_utf8, ids)))
+        (replies,) = self._server.read(("HMGET", self._keys.ids, *map(_utf8, ids)))
         positions = sorted({int(reply) for reply in replies if reply is not None})
         return {
             record.id: record for record in self._fetch([p for p in positions if p <= self.head.position])
@@ -677,8 +781,8 @@ class RedisReads(Reads):
             gaps = page[-1] - page[0] + 1 != len(page)
             spans = [(p, p) for p in page] if gaps else [(page[0], page[-1])]
             *parts, bodies = self._server.read(
-                *(("XRANGE", self._keys[1], f"{low}-0", f"{high}-0") for low, high in spans),
-                ("HMGET", self._keys[2], *page),
+                *(("XRANGE", self._keys.stream, f"{low}-0", f"{high}-0") for low, high in spans),
+                ("HMGET", self._keys.bodies, *page),
             )
             entries = [entry for part in parts for entry in part]
             for position, (name, pairs), body in zip(page, entries, bodies, strict=False):
@@ -701,7 +805,7 @@ class RedisReads(Reads):
         for i in range(0, len(wanted), PAGE):
             page = wanted[i : i + PAGE]
             stems = (part + _text(key) for key in page)
-            members = self._server.run(_GET, self._keys, self._revision, *until, *stems)
+            members = self._server.run(_GET, self._keys, *until, *stems)
             for key, member in zip(page, members, strict=True):
                 row = _row(space, part, member) if member else None
                 if row is not None and row.value is not None:
@@ -723,7 +827,7 @@ class RedisReads(Reads):
         rows: list[Row] = []
         while len(rows) < most:
             span = (low, high, most - len(rows), int(reverse), len(part))
-            bound, *members = self._server.run(_SCAN, self._keys, self._revision, *until, *span)
+            bound, *members = self._server.run(_SCAN, self._keys, *until, *span)
             rows.extend(_row(space, part, member) for member in members)
             if not bound:
                 break
@@ -733,20 +837,26 @@ class RedisReads(Reads):
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         part = _text(_utf8(space))
         low, high = _span(part, start, end)
+        seen: tuple[Row, bool] | None = None  # the last revision so far of one version; was it dropped?
         while True:
-            members, revision = self._server.read(
-                ("ZRANGEBYLEX", self._keys[5], low, high, "LIMIT", 0, PAGE), ("HGET", self._keys[0], "rev")
-            )
-            last = FOREVER if revision == self._revision else self.head.position
-            rows = [_row(space, part, member) for member in members]
-            yield from (row for row in rows if row.position <= last)
+            (members,) = self._server.read(("ZRANGEBYLEX", self._keys.rows, low, high, "LIMIT", 0, PAGE))
+            for member in members:
+                row = _row(space, part, member)
+                named = len(part) + len(_text(row.key)) + 8
+                if int.from_bytes(member[named : named + 8], "big") > self._revision:
+                    continue
+                if seen is not None and not seen[1] and seen[0][:3] != row[:3]:
+                    yield seen[0]
+                seen = row, member[named + 8] == 2
             if len(members) < PAGE:
-                return
-            low = b"[" + part + _text(rows[-1].key) + _eight(rows[-1].position + 1)
+                break
+            low = b"(" + member[: named + 8] + b"\xff"
+        if seen is not None and not seen[1]:
+            yield seen[0]
 
     def blob(self, digest: str) -> bytes | None:
-        (content,) = self._server.read(("HGET", self._keys[6], _utf8(digest)))
-        return bytes(content) if content is not None else None
+        (content,) = self._server.read(("HGET", self._keys.blobs, _utf8(digest)))
+        return content[8:] if content and int.from_bytes(content[:8], "big") <= self._revision else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
         replies = self._server.run(_LEASES_NOW, self._keys, *map(_utf8, names)) if names else []
@@ -754,7 +864,7 @@ class RedisReads(Reads):
 
 
 class RedisTx(RedisReads, Tx):
-    def __init__(self, store: RedisStore, head: Head, revision: bytes, now: int, has_turn: bool) -> None:
+    def __init__(self, store: RedisStore, head: Head, revision: int, now: int, has_turn: bool) -> None:
         super().__init__(store, head, revision)
         self.now = now
         self.has_turn = has_turn
@@ -783,13 +893,17 @@ class RedisTx(RedisReads, Tx):
         rows = {version: value for version, value in rows.items() if version not in drops}
         blobs = {digest: content for digest, content in write.blobs.items() if digest not in dropped_blobs}
         counts = (write.leases, erased, drops, dropped_blobs, write.records, rows, blobs)
-        args: list[bytes | str | int] = [self._revision, int(write.meta is not None), write.meta or b""]
-        args += map(len, counts)
+        # By the clock: when a crash loses the last writes, their revisions are not given out again.
+        following = max(self._revision + 1, self.now)
+        revision = _eight(following)
+        args: list[bytes | str | int] = [self._revision, following, revision]
+        meta = self.head.meta if write.meta is None else write.meta
+        args += (int(GRACE_SECONDS * 1_000_000), meta, *map(len, counts))
         for lease in write.leases:
             args += (_utf8(lease.name), _utf8(lease.holder), lease.fence, int(lease.seconds * 1_000_000))
         args += erased
         for space, key, position in drops:
-            args += _version(stems[space] + _text(key), position)
+            args.append(stems[space] + _text(key) + _eight(position))
         args += map(_utf8, dropped_blobs)
         for record in write.records:
             body = None if record.position in erased else record.body
@@ -800,11 +914,10 @@ class RedisTx(RedisReads, Tx):
             args += (record.position, _utf8(record.id), record.created_at, record.header, record.hash)
             args += (run, member, int(body is not None), body or b"")
         for (space, key, position), value in rows.items():
-            stem = stems[space] + _text(key)
-            args += _version(stem, position)
-            args.append(stem + _eight(position) + (b"\0" if value is None else b"\1" + value))
+            name = stems[space] + _text(key) + _eight(position)
+            args += (name, name + revision + (b"\0" if value is None else b"\1" + value))
         for digest, content in blobs.items():
-            args += (_utf8(digest), content)
+            args += (_utf8(digest), revision + content)
         return args
 
 
@@ -813,17 +926,17 @@ class RedisStore(Store):
 
     def __init__(self, server: _Server, book: str, facts: Facts, fsync: bool) -> None:
         self.server = server
-        self.keys = _keys(book)
+        self.keys = _Keys.of(book)
         self.facts = facts
         self.fsync = fsync
         self._book = book
         self._news = threading.Lock()
         self._waiting = 0
         self._wakes = 0
-        self._wake_key = self.keys[0][: -len(KEYS[0])] + b"wake:" + secrets.token_hex(8).encode()
+        self._wake_key = self.keys.head.removesuffix(b"head") + b"wake:" + secrets.token_hex(8).encode()
         self._crowded_until = 0.0
 
-    def _head(self, reply: list[bytes | None]) -> tuple[Head, bytes]:
+    def _head(self, reply: list[bytes | None]) -> tuple[Head, int]:
         layout, revision, position, hash, created_at, meta = reply
         if layout is None or revision is None:
             raise BookNotFound(f"the book {self._book!r} was dropped from {self.server.where}; open it again")
@@ -831,11 +944,11 @@ class RedisStore(Store):
             raise BookTooNew(
                 f"the book has layout {int(layout)}, this library knows {LAYOUT}; upgrade commonplace"
             )
-        return Head(int(position or 0), hash or GENESIS, int(created_at or 0), meta or b""), revision
+        return Head(int(position or 0), hash or GENESIS, int(created_at or 0), meta or b""), int(revision)
 
     @property
     def _ask_head(self) -> Command:
-        return ("HMGET", self.keys[0], "layout", "rev", "pos", "hash", "at", "meta")
+        return ("HMGET", self.keys.head, "layout", "rev", "pos", "hash", "at", "meta")
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
@@ -856,11 +969,13 @@ class RedisStore(Store):
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
-        server hands out in the order of asking and every apply puts back. It is only a hint. When a token dies
-        with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; a surplus
-        token is lost in the collision that it causes."""
+        server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies
+        with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; one too
+        many is lost in the collision that it causes."""
         crowded = time.monotonic() < self._crowded_until
-        turn: list[Command] = [("BLPOP", self.keys[8], min(timeout, TURN_SECONDS))] if crowded else []
+        turn: list[Command] = (
+            [("BLPOP", self.keys.turn, max(0.01, min(timeout, TURN_SECONDS)))] if crowded else []
+        )
         *token, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
         head, revision = self._head(reply)
         now = int(clock[0]) * 1_000_000 + int(clock[1])
@@ -881,6 +996,7 @@ class RedisStore(Store):
         self._crowded_until = time.monotonic() + 1.0
 
     def wait(self, after: int, timeout: float) -> int:
+        self.server.check()
         deadline = time.monotonic() + timeout
         with self._news:
             self._waiting += 1
@@ -893,7 +1009,7 @@ class RedisStore(Store):
                     break
                 block = max(1, int(min(left, SLICE_SECONDS) * 1000))
                 # The woken are called by an entry in a stream of this store, so a call cannot come too early.
-                streams = (self.keys[1], self._wake_key, f"{max(after, 0)}-0", f"{wakes}-0")
+                streams = (self.keys.stream, self._wake_key, f"{max(after, 0)}-0", f"{wakes}-0")
                 if self.server.read(("XREAD", "COUNT", 1, "BLOCK", block, "STREAMS", *streams))[0]:
                     position = max(position, self._position()) if wakes == self._wakes else position
         finally:
@@ -902,10 +1018,11 @@ class RedisStore(Store):
         return position
 
     def _position(self) -> int:
-        (position,) = self.server.read(("HGET", self.keys[0], "pos"))
+        (position,) = self.server.read(("HGET", self.keys.head, "pos"))
         return int(position or 0)
 
     def wake(self) -> None:
+        self.server.check()
         with self._news:
             self._wakes += 1
             wakes, waiting = self._wakes, self._waiting
@@ -950,6 +1067,8 @@ class RedisStore(Store):
             ("CONFIG", "GET", "save"),
             ("CONFIG", "GET", "aof-disable-auto-gc"),
         )
+        while self.server.run(_SWEEP, self.keys):
+            pass
         state = _info(persistence)
         done: list[str] = []
         remaining: list[str] = []
@@ -962,10 +1081,9 @@ class RedisStore(Store):
             (remaining if problem else done).append(problem or "the append-only file was rewritten")
             if _setting(keep) == "yes":
                 remaining.append("aof-disable-auto-gc is yes: the files before the rewrite are kept")
-        saved = (
-            state.get("rdb_last_bgsave_time_sec", "-1") != "-1"
-            or state.get("rdb_last_load_keys_loaded", "0") != "0"
-        )
+        # A load counts only without an AOF, which may begin with an RDB of its own.
+        loaded = state.get("aof_enabled") == "0" and state.get("rdb_last_load_keys_loaded", "0") != "0"
+        saved = loaded or state.get("rdb_last_bgsave_time_sec", "-1") != "-1"
         if state and (_setting(saves) or saved):
             problem = self._rewrite("BGSAVE", "rdb_bgsave", "rdb_last_bgsave_status")
             (remaining if problem else done).append(problem or "the snapshot (RDB) was written anew")
@@ -976,7 +1094,9 @@ class RedisStore(Store):
             remaining.append(
                 f"{replicas} replica(s) have files of their own: run BGREWRITEAOF and BGSAVE there"
             )
-        return PurgeReport(tuple(done or ["nothing to do: this server keeps no files"]), tuple(remaining))
+        if not done and not remaining:
+            done.append("nothing to do: this server keeps no files")
+        return PurgeReport(tuple(done), tuple(remaining))
 
     def _rewrite(self, command: str, what: str, status: str) -> str | None:
         """Start this background job after the one that may be running, which began before the erasure, and
@@ -1021,8 +1141,8 @@ class RedisEngine(Engine):
             facts, fsync = _survey(server)
             if create:
                 self._enlist(server, book)
-            words = (int(create), _utf8(book), LAYOUT, GENESIS, *TYPES)
-            state, *more = server.run(_OPEN, _keys(book), *words, ids=(), fsync=fsync and create)
+            words = (int(create), _utf8(book), LAYOUT, GENESIS, *_Keys())
+            state, *more = server.run(_OPEN, _Keys.of(book), *words, fsync=fsync and create)
             self._admit(book, state, more)
         except BaseException:
             server.close()
@@ -1051,18 +1171,22 @@ class RedisEngine(Engine):
             )
         if state == b"there" and not int(more[0]) == more[1] == more[2]:
             raise Corrupt(
-                f"the head of {book!r} counts {int(more[0])} events, and there are {more[1]} and {more[2]} ids; "
-                f"it evicted or lost some (is maxmemory-policy noeviction?); restore the book from a copy"
+                f"the head of {book!r} counts {int(more[0])} events, there are {more[1]}, and {more[2]} ids: "
+                f"the server lost some (is maxmemory-policy noeviction?); restore the book from a copy"
             )
 
     def books(self) -> list[str]:
         (names,) = self._server.read(("SMEMBERS", BOOKS))
-        there = self._server.ask(*(("HGET", _keys(_str(name))[0], "name") for name in names)) if names else []
+        there = (
+            self._server.ask(*(("HGET", _Keys.of(_str(name)).head, "name") for name in names))
+            if names
+            else []
+        )
         return sorted(_str(name) for name, found in zip(names, there, strict=True) if found == name)
 
     def drop(self, book: str) -> None:
         _, fsync = _survey(self._server)
-        self._server.run(_DROP, _keys(book), _utf8(book), ids=(), fsync=fsync)
+        self._server.run(_DROP, _Keys.of(book), _utf8(book), fsync=fsync)
         self._server.read(("SREM", BOOKS, _utf8(book)))
 
     def close(self) -> None:

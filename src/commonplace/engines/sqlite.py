@@ -86,7 +86,7 @@ WHERE space = ? AND key = ? AND position <= ? ORDER BY position DESC LIMIT 1
 PUT_ROW = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)"
 DROP_ROW = "DELETE FROM rows WHERE space = ? AND key = ? AND position = ?"
 # Rows as of a position in key order. The keys are found one by one with a seek each, so that a key with very
-# many versions costs no more than any other.
+# many versions costs no more than any other. CROSS JOIN keeps SQLite from turning the two around.
 SCAN = """
 WITH RECURSIVE keys (key) AS (
     SELECT min(key) FROM rows WHERE space = :space AND key >= :start AND (:end IS NULL OR key < :end)
@@ -95,7 +95,7 @@ WITH RECURSIVE keys (key) AS (
             AND (:end IS NULL OR r.key < :end))
     FROM keys WHERE keys.key IS NOT NULL
 )
-SELECT r.key, r.position, r.value FROM keys JOIN rows r ON r.space = :space AND r.key = keys.key
+SELECT r.key, r.position, r.value FROM keys CROSS JOIN rows r ON r.space = :space AND r.key = keys.key
 AND r.position = (SELECT max(position) FROM rows WHERE space = :space AND key = keys.key AND position <= :at)
 WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 """
@@ -107,7 +107,7 @@ WITH RECURSIVE keys (key) AS (
     SELECT (SELECT max(r.key) FROM rows r WHERE r.space = :space AND r.key < keys.key AND r.key >= :start)
     FROM keys WHERE keys.key IS NOT NULL
 )
-SELECT r.key, r.position, r.value FROM keys JOIN rows r ON r.space = :space AND r.key = keys.key
+SELECT r.key, r.position, r.value FROM keys CROSS JOIN rows r ON r.space = :space AND r.key = keys.key
 AND r.position = (SELECT max(position) FROM rows WHERE space = :space AND key = keys.key AND position <= :at)
 WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 """
@@ -301,6 +301,7 @@ class SqliteStore(Store):
     @contextmanager
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
         self._check()
+        self.reach(at_least, timeout)
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -565,6 +566,8 @@ class SqliteEngine(Engine):
         return [self.path.stem] if self.path.exists() else []
 
     def drop(self, book: str) -> None:
+        if book not in self.books():
+            return
         for suffix in ("", "-wal", "-shm", "-gate"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 

@@ -19,8 +19,10 @@ runs the result with pytest:
 as another process would have it. It has to be picklable (a class or a `functools.partial`), because some
 tests hand it to real processes. Class attributes switch off what cannot apply:
 
-    many_books = False      the place holds one book (a file, a folder)
+    many_books = False      the place holds one book (a file, a folder); the fixture `book` gives its name
     many_processes = False  the place cannot be reached from another process
+
+and the fixture `data_dir` may name the folder with the place's files: purged content must have left them.
 
 `commonplace.testing.servers` starts real PostgreSQL and Valkey servers from wheels, without root or network.
 

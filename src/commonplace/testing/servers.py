@@ -218,7 +218,7 @@ class _Postgres:
             )
         while self._process.poll() is None:
             with suppress(FileNotFoundError):
-                if pid_file.read_text().splitlines()[-1].strip() == "ready":
+                if pid_file.read_text().rstrip().endswith("ready"):
                     return
             time.sleep(0.01)  # the server has no other way to say so
         raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..engines.contract import Engine, Head, Moved, Record, Row, Store, WriteSet
-from ..errors import Busy
 
 MakeEngine: TypeAlias = Callable[[], Engine]
 
@@ -130,24 +129,6 @@ def hold(make_engine: MakeEngine, book: str, say: Connection) -> None:
         say.send("holding")
         say.recv()
     store.close()
-
-
-def try_to_write(make_engine: MakeEngine, book: str, timeout: float) -> str:
-    """One attempt at a commit through a handle of its own: "landed", "busy" or "moved"."""
-    engine = make_engine()
-    store = engine.open(book, create=False)
-    try:
-        with store.begin(timeout) as tx:
-            tx.apply(WriteSet(records=[record(tx.head.position + 1, "intruder")]))
-    except Busy:
-        return "busy"
-    except Moved:
-        return "moved"
-    else:
-        return "landed"
-    finally:
-        store.close()
-        engine.close()
 
 
 def look_for(folder: Path, secret: bytes, say: Connection) -> None:

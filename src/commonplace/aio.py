@@ -1,0 +1,195 @@
+"""The verbs of a book for asyncio: the same synchronous core, on threads of its own.
+
+There is one implementation. Each verb here runs the one of the same name on an executor that belongs to the
+book (the loop's default pool is small, and a few long calls would starve everyone else's). All async
+watchers of a book share one waiting thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from .book import OWNER, At, Book
+from .errors import BookClosed
+from .events import Draft, Event, draft_from, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS = 16
+PAGE = 200
+
+
+def lifted(
+    verb: Callable[Concatenate[Book, P], R],
+) -> Callable[Concatenate[AsyncBook, P], Awaitable[R]]:
+    """A verb of Book as a coroutine with the same signature."""
+
+    @wraps(verb)
+    async def call(self: AsyncBook, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._run(partial(verb, self._book, *args, **kwargs))
+
+    return call  # type: ignore[return-value]
+
+
+class AsyncBook:
+    """`book.aio`: every verb of the book, awaitable; `events` and `watch` are async iterators.
+
+    A write that is cancelled while it is on its way may still land: the CancelledError carries a note with
+    the ids to look up.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commonplace-aio")
+        self._news = _News(book)
+
+    async def record(self, kind: str, **fields: Any) -> Event:
+        """As `Book.record`; the id is made here, so that a cancelled call can be looked up."""
+        fields["id"] = fields.get("id") or new_id()
+        return await self._write([fields["id"]], partial(self._book.record, kind, **fields))
+
+    async def record_all(self, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
+        drafts = [draft_from(fields, actor=OWNER) for fields in events]
+        return await self._write([one.id for one in drafts], partial(self._book.record_all, drafts))
+
+    erase = lifted(Book.erase)
+    purge = lifted(Book.purge)
+    event = lifted(Book.event)
+    runs = lifted(Book.runs)
+    blob = lifted(Book.blob)
+    position = lifted(Book.position)
+    verify = lifted(Book.verify)
+    rebuild = lifted(Book.rebuild)
+    export = lifted(Book.export)
+    import_ = lifted(Book.import_)
+    copy = lifted(Book.copy)
+    backup = lifted(Book.backup)
+
+    async def head(self) -> int:
+        return await self._run(lambda: self._book.head)
+
+    async def events(
+        self,
+        after: int = 0,
+        run_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        actor: str | None = None,
+        at: At = None,
+    ) -> AsyncIterator[Event]:
+        """As `Book.events`, a page at a time."""
+        found = await self._run(partial(self._book.events, after, run_id, kinds, actor, at))
+        while True:
+            page = await self._run(lambda: [event for event, _ in zip(found, range(PAGE), strict=False)])
+            for event in page:
+                yield event
+            if not page:
+                return
+
+    async def watch(
+        self,
+        after: int | None = None,
+        run_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        actor: str | None = None,
+    ) -> AsyncIterator[Event]:
+        """As `Book.watch`. Any number of watchers share one thread."""
+        reached = await self.head() if after is None else after
+        while True:
+            head = await self._news.beyond(reached)
+            if head is None:
+                return
+            async for event in self.events(reached, run_id, kinds, actor, head):
+                yield event
+            reached = head
+
+    async def close(self) -> None:
+        """Close the book itself."""
+        await asyncio.to_thread(self._book.close)
+
+    def shut_down(self) -> None:
+        self._news.stop()
+        self._threads.shutdown(wait=False)
+
+    async def _run(self, call: Callable[[], R]) -> R:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except RuntimeError as error:
+            if "shutdown" in str(error):
+                raise BookClosed("this book is closed; open it again") from None
+            raise
+
+    async def _write(self, ids: list[str], call: Callable[[], R]) -> R:
+        try:
+            return await self._run(call)
+        except asyncio.CancelledError as cancelled:
+            cancelled.add_note(f"the write may have landed: look up {', '.join(ids[:3])} with book.event(id)")
+            raise
+
+
+class _News:
+    """One thread that waits for commits and tells every asyncio watcher of them."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._lock = threading.Lock()
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[int | None], int]] = set()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._head = 0
+
+    async def beyond(self, position: int) -> int | None:
+        """The head, once it is beyond `position`; None when the book is closed."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int | None] = loop.create_future()
+        entry = (loop, future, position)
+        with self._lock:
+            if self._stopped:
+                return None
+            if self._head > position:
+                return self._head
+            self._waiting.add(entry)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, daemon=True, name="commonplace-news")
+                self._thread.start()
+        try:
+            return await future
+        finally:
+            with self._lock:
+                self._waiting.discard(entry)
+
+    def _serve(self) -> None:
+        try:
+            while not self._stopped:
+                self._tell(self._book._ledger.store.wait(self._head, 3600.0))
+        except BookClosed:
+            self.stop()
+
+    def _tell(self, head: int) -> None:
+        with self._lock:
+            self._head = max(self._head, head)
+            due = {entry for entry in self._waiting if self._head > entry[2]}
+            self._waiting -= due
+        for loop, future, _ in due:
+            _settle(loop, future, self._head)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            waiting, self._waiting = self._waiting, set()
+        for loop, future, _ in waiting:
+            _settle(loop, future, None)
+
+
+def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[int | None], head: int | None) -> None:
+    if loop.is_closed():
+        return
+    loop.call_soon_threadsafe(lambda: None if future.done() else future.set_result(head))

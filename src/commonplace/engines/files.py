@@ -1,0 +1,575 @@
+"""A folder of plain files, for a book that people read, diff and keep in git.
+
+    ledger.jsonl   one event a line, in order; the only truth
+    book.json      the book's own record
+    blobs/         content by its sha256
+    leases.json    who holds what until when; not truth
+    redo.json      what else a commit in progress must change; read again after a crash
+    ledger.torn    what was cut off the ledger because a crash left it unfinished, never acknowledged
+    gate           the lock between processes, and news of commits
+
+A commit appends its lines and fsyncs; the last line of a batch says that it is the last, so that a batch cut
+short by a crash is dropped whole. An erasure writes the ledger anew without the content and swaps it in. Rows
+live in memory, so that each process folds the ledger for itself. A ledger that two branches of a repository
+have continued apart cannot be merged: the hash chain refuses it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import (
+    BookClosed,
+    BookNotFound,
+    BookTooNew,
+    Corrupt,
+    EngineUnavailable,
+    ForkedBook,
+    NotABook,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from .contract import Engine, Facts, Lease, Moved, PurgeReport, Reads, Record, Store, Tx, WriteSet
+from .local import SLOW_CHECK, Disk, Gate, Watch, boot_clock, disk_notes
+from .memory import LeaseBook, MemoryReads, _Data
+
+log = logging.getLogger("commonplace")
+
+LAYOUT = 1
+SALT = 16
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """One record. Header and payload stand as the JSON they are; anything else is kept as base64."""
+
+    position: int
+    id: str
+    created_at: int
+    hash: str
+    more: int = 0
+    """How many lines of the same batch follow."""
+    run: str | None = None
+    header: msgspec.Raw = msgspec.Raw(b"")
+    header64: str = ""
+    salt: str = ""
+    payload: msgspec.Raw = msgspec.Raw(b"")
+    body64: str = ""
+    erased: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def to_line(record: Record, more: int) -> bytes:
+    line = _Line(record.position, record.id, record.created_at, record.hash.hex(), more, record.run)
+    if _is_json(record.header):
+        line.header = msgspec.Raw(record.header)
+    else:
+        line.header64 = b64encode(record.header).decode()
+    body = record.body
+    if body is None:
+        line.erased = True
+    elif _is_json(body[SALT:]):
+        line.salt, line.payload = body[:SALT].hex(), msgspec.Raw(body[SALT:])
+    else:
+        line.body64 = b64encode(body).decode()
+    return _encode(line) + b"\n"
+
+
+def from_line(raw: bytes) -> tuple[Record, int]:
+    line = _decode(raw)
+    header = bytes(line.header) if line.header else b64decode(line.header64)
+    body: bytes | None = None
+    if not line.erased:
+        body = bytes.fromhex(line.salt) + bytes(line.payload) if line.payload else b64decode(line.body64)
+    hash = bytes.fromhex(line.hash)
+    return Record(line.position, line.id, line.run, line.created_at, header, hash, body), line.more
+
+
+def _is_json(raw: bytes) -> bool:
+    if b"\n" in raw or not raw:
+        return False
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return raw == raw.strip()
+
+
+class FilesReads(MemoryReads):
+    def __init__(self, store: FilesStore) -> None:
+        super().__init__(store._data)
+        self._store = store
+
+    @property
+    def folded(self) -> int:
+        return self._store._folded
+
+    def blob(self, digest: str) -> bytes | None:
+        path = self._store.blob_path(digest)
+        return path.read_bytes() if path is not None and path.exists() else None
+
+    def leases(self, names: Collection[str]) -> dict[str, Lease]:
+        held, now = self._store.read_leases()
+        found = ((name, held.in_force(name, now)) for name in names)
+        return {name: lease for name, lease in found if lease is not None}
+
+
+class FilesTx(FilesReads, Tx):
+    def __init__(self, store: FilesStore) -> None:
+        super().__init__(store)
+        self.now = time.time_ns() // 1000
+
+    def apply(self, write: WriteSet) -> None:
+        self._store.commit(write)
+
+
+class FilesStore(Store):
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._ledger = folder / "ledger.jsonl"
+        self._book = folder / "book.json"
+        self._leases = folder / "leases.json"
+        self._redo = folder / "redo.json"
+        self._torn = folder / "ledger.torn"
+        self._gate = Gate(folder / "gate")
+        self._pid = os.getpid()
+        self._closed = False
+        self._data = _Data()
+        self._folded = 0
+        self._size = -1
+        self._seen: tuple[int, int] = (0, 0)
+        self._seen_book: tuple[int, int] = (0, 0)
+        self._watches: list[Watch] = []
+        self.facts = Facts(
+            engine="files",
+            durable="proven",
+            durable_why="every commit is appended to the ledger and fsynced before it is answered",
+            hosts="one",
+            views="memory",
+            purge="immediate",
+            purge_why="an erasure writes the ledger file anew without the content",
+            notes=("all events are held in memory while the book is open", *disk_notes(folder)),
+        )
+
+    # the contract
+
+    @contextmanager
+    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+        self._check()
+        self.reach(at_least, timeout)
+        with self._data.lock:
+            if self._changed():
+                self._gate.enter(timeout)
+                try:
+                    self._load()
+                finally:
+                    self._gate.leave()
+            yield FilesReads(self)
+
+    @contextmanager
+    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+        self._check()
+        self._gate.enter(timeout)
+        try:
+            with self._data.lock:
+                self._check()
+                if self._changed():
+                    self._load()
+                yield FilesTx(self)
+        finally:
+            self._gate.leave()
+
+    def wait(self, after: int, timeout: float) -> int:
+        self._check()
+        try:
+            watch = self._watches.pop()
+        except IndexError:
+            watch = Watch(self._gate.path)
+        deadline = time.monotonic() + timeout
+        try:
+            while True:
+                with self.read() as reads:
+                    position = reads.head.position
+                left = deadline - time.monotonic()
+                if position > after or left <= 0:
+                    return position
+                watch.wait(min(left, SLOW_CHECK))
+                if self._closed:
+                    return position
+        finally:
+            if self._closed:
+                watch.close()
+            else:
+                self._watches.append(watch)
+
+    def wake(self) -> None:
+        self._check()
+        self._closed = True
+        self._gate.poke(self._gate.last_word())
+
+    def acknowledged(self) -> int:
+        self._check()
+        return self._gate.last_word()
+
+    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
+        with self.begin():
+            held, now = self.read_leases()
+            answer = held.ask(Lease(name, holder, fence, seconds), now)
+            self._write_leases(held)
+            return answer
+
+    def drop_spaces(self, prefix: str) -> None:
+        with self.begin():
+            self._data.rows.drop_spaces(prefix)
+
+    def trim(self, space: str, horizon: int) -> int:
+        with self.begin():
+            return self._data.rows.trim(space, horizon)
+
+    def purge(self) -> PurgeReport:
+        with self.begin():
+            done = ["erased content left the ledger file when it was erased"]
+            if self._torn.exists():
+                self._torn.unlink()
+                done.append("removed what a crash had left unfinished (ledger.torn)")
+        return PurgeReport(tuple(done), ())
+
+    def close(self) -> None:
+        if os.getpid() != self._pid or (self._closed and self._gate._fd < 0):
+            return
+        if not self._closed:
+            self.wake()
+        while self._watches:
+            self._watches.pop().close()
+        self._gate.close()
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        if self._closed:
+            raise BookClosed("this book is closed; open it again")
+
+    # loading
+
+    def _changed(self) -> bool:
+        """Whether another process, or a person, has touched the files since we looked."""
+        return (
+            self._redo.exists()
+            or _identity(self._ledger) != self._seen
+            or self._ledger.stat().st_size != self._size
+            or _identity(self._book, modified=True) != self._seen_book
+        )
+
+    def _load(self) -> None:
+        """Take in what is new, under the gate. A ledger that was replaced is read from its start."""
+        try:
+            if _identity(self._ledger) != self._seen or self._ledger.stat().st_size < self._size:
+                self._start_over()
+            self._read_lines()
+            self._finish_redo()
+            self._read_book()
+        except OSError as error:
+            raise EngineUnavailable(f"cannot read the book in {self.folder} ({error}): check its rights") from error
+
+    def _start_over(self) -> None:
+        lock, news, meta = self._data.lock, self._data.news, self._data.meta
+        self._data.__init__()  # type: ignore[misc]
+        self._data.lock, self._data.news, self._data.meta = lock, news, meta
+        self._folded, self._size = 0, 0
+        self._seen = _identity(self._ledger)
+
+    def _read_lines(self) -> None:
+        with self._ledger.open("rb") as ledger:
+            ledger.seek(self._size)
+            fresh = ledger.read()
+        batch: list[Record] = []
+        whole = start = 0
+        while (end := fresh.find(b"\n", start)) >= 0:
+            expected = len(self._data.records) + len(batch) + 1
+            record, more = _record_or_damage(fresh[start:end], expected)
+            batch.append(record)
+            start = end + 1
+            if more == 0:
+                self._remember(batch)
+                batch, whole = [], start
+        if whole < len(fresh):
+            self._cut(self._size + whole, fresh[whole:])
+        self._size += whole
+
+    def _remember(self, records: list[Record]) -> None:
+        for record in records:
+            self._data.records.append(record)
+            self._data.by_id[record.id] = record.position
+            if record.run is not None:
+                self._data.by_run[record.run].append(record.position)
+
+    def _cut(self, size: int, torn: bytes) -> None:
+        """Drop a batch that a crash cut short. It was never acknowledged; it is kept aside all the same."""
+        log.warning(
+            "%s: a write of %d bytes was cut short by a crash and had not been acknowledged; moved to %s",
+            self._ledger,
+            len(torn),
+            self._torn.name,
+        )
+        with self._torn.open("ab") as aside:
+            aside.write(torn)
+            aside.flush()
+            self._disk.sync(aside.fileno())
+        fd = os.open(self._ledger, os.O_WRONLY)
+        try:
+            self._disk.truncate(fd, size)
+            self._disk.sync(fd)
+        finally:
+            os.close(fd)
+
+    def _read_book(self) -> None:
+        seen = _identity(self._book, modified=True)
+        if seen == self._seen_book:
+            return
+        book = read_book(self._book)
+        meta = b64decode(book["meta"])
+        if self._data.meta and meta != self._data.meta:
+            # Another process has switched generations: fold what is here into those it names.
+            self._data.rows.drop_spaces("")
+            self._folded = 0
+        self._data.meta, self._seen_book = meta, seen
+
+    # committing
+
+    def commit(self, write: WriteSet) -> None:
+        held, now = self.read_leases()
+        if not all(held.grantable(lease, now) for lease in write.leases):
+            raise Moved
+        try:
+            self._write_blobs(write.blobs)
+            redo = self._plan(write)
+            if write.records or write.erase:
+                if redo:
+                    self._disk.write_file(self._redo, _encode(redo))
+                self._write_ledger(write)
+            self._follow_up(redo)
+        except OSError as error:
+            self._size = -1  # look at the files again before anything else
+            raise StorageFailed(
+                f"writing to {self.folder} failed ({error}); nothing was recorded. Free space or mend the disk"
+            ) from error
+        self._apply_in_memory(write)
+        for lease in write.leases:
+            held.grant(lease, now)
+        if write.leases:
+            self._write_leases(held)
+
+    def _plan(self, write: WriteSet) -> dict[str, Any]:
+        """What the commit changes besides the ledger, so that a crash in between can be finished."""
+        plan: dict[str, Any] = {}
+        if write.meta is not None:
+            plan["meta"] = b64encode(write.meta).decode()
+        if write.blob_drops:
+            plan["blob_drops"] = write.blob_drops
+        if plan:
+            plan["position"] = write.records[-1].position if write.records else len(self._data.records)
+        return plan
+
+    def _finish_redo(self) -> None:
+        """A crash fell between the ledger and the rest: if the ledger has the commit, do the rest."""
+        if not self._redo.exists():
+            return
+        redo = msgspec.json.decode(self._redo.read_bytes())
+        if len(self._data.records) >= redo["position"]:
+            self._follow_up(redo)
+        else:
+            self._redo.unlink()
+
+    def _follow_up(self, redo: dict[str, Any]) -> None:
+        if "meta" in redo:
+            self._disk.write_file(self._book, book_bytes(redo["meta"]))
+            self._data.meta, self._seen_book = b64decode(redo["meta"]), _identity(self._book, modified=True)
+        for digest in redo.get("blob_drops", ()):
+            path = self.blob_path(digest)
+            if path is not None:
+                path.unlink(missing_ok=True)
+        if redo:
+            self._redo.unlink(missing_ok=True)
+
+    def _write_ledger(self, write: WriteSet) -> None:
+        """The commit itself: append, or where something is erased write the file anew."""
+        ids = [record.id for record in write.records]
+        count = len(write.records)
+        fresh = b"".join(to_line(record, count - i) for i, record in enumerate(write.records, 1))
+        if write.erase:
+            self._rewrite(set(write.erase), write.records)
+            return
+        before = self._size
+        fd = os.open(self._ledger, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            try:
+                self._disk.write(fd, fresh)
+            except OSError:
+                self._disk.truncate(fd, before)
+                raise
+            try:
+                self._disk.sync(fd)
+            except OSError as error:
+                # What a failed fsync left on disk nobody knows: take it back as far as possible, and say so.
+                self._size = -1
+                self._disk.truncate(fd, before)
+                raise OutcomeUnknown(ids, str(error)) from error
+        finally:
+            os.close(fd)
+        self._size = before + len(fresh)
+        if write.records:
+            self._gate.poke(write.records[-1].position)
+
+    def _rewrite(self, erased: set[int], fresh: list[Record]) -> None:
+        records = [
+            record._replace(body=None) if record.position in erased else record
+            for record in [*self._data.records, *fresh]
+        ]
+        content = b"".join(to_line(record, 0) for record in records)
+        self._disk.write_file(self._ledger, content)
+        self._seen, self._size = _identity(self._ledger), len(content)
+        if records:
+            self._gate.poke(records[-1].position)
+
+    def _apply_in_memory(self, write: WriteSet) -> None:
+        caught_up = self._folded == len(self._data.records)
+        self._remember(write.records)
+        for row in write.rows:
+            self._data.rows.put(row)
+        for drop in write.drops:
+            self._data.rows.drop(*drop)
+        for position in write.erase:
+            self._data.records[position - 1] = self._data.records[position - 1]._replace(body=None)
+        self._folded = write.folded or (len(self._data.records) if caught_up else self._folded)
+
+    def _write_blobs(self, blobs: dict[str, bytes]) -> None:
+        for digest, data in blobs.items():
+            path = self.blob_path(digest)
+            if path is None:
+                raise Corrupt(f"{digest!r} is not a digest")
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._disk.write_file(path, data)
+
+    def blob_path(self, digest: str) -> Path | None:
+        """Where a blob lies; None for anything that is not a digest, so that no name leaves the folder."""
+        return self.folder / "blobs" / digest[:2] / digest if DIGEST.fullmatch(digest) else None
+
+    # leases
+
+    def read_leases(self) -> tuple[LeaseBook, float]:
+        boot, now = boot_clock()
+        held = LeaseBook()
+        if self._leases.exists():
+            stored = msgspec.json.decode(self._leases.read_bytes())
+            if stored["boot"] == boot:
+                held.held = {name: tuple(entry) for name, entry in stored["held"].items()}
+        return held, now
+
+    def _write_leases(self, held: LeaseBook) -> None:
+        boot, now = boot_clock()
+        live = {name: entry for name, entry in held.held.items() if entry[2] > now}
+        fresh = self._leases.with_name("leases.json.new")
+        fresh.write_bytes(_encode({"boot": boot, "held": live}))
+        fresh.replace(self._leases)
+
+
+def _record_or_damage(raw: bytes, expected: int) -> tuple[Record, int]:
+    """A line that cannot be read still has its place: whoever reads that position is told it is damaged."""
+    try:
+        record, more = from_line(raw)
+        if record.position != expected:
+            raise ValueError
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Record(expected, "", None, 0, raw, b"", None), 0
+    return record, more
+
+
+def _identity(path: Path, modified: bool = False) -> tuple[int, int]:
+    found = path.stat()
+    return (found.st_ino, found.st_mtime_ns if modified else found.st_dev)
+
+
+def book_bytes(meta: str) -> bytes:
+    return _encode({"commonplace": "files", "layout": LAYOUT, "meta": meta})
+
+
+def read_book(path: Path) -> dict[str, Any]:
+    try:
+        book = msgspec.json.decode(path.read_bytes())
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Corrupt(f"{path} cannot be read: restore it from git or a backup") from None
+    if not isinstance(book, dict) or book.get("commonplace") != "files":
+        raise NotABook(f"{path.parent} holds some other program's book.json: choose another folder")
+    if book["layout"] > LAYOUT:
+        raise BookTooNew(
+            f"{path.parent} has file layout {book['layout']} and this library knows up to {LAYOUT}: "
+            "upgrade commonplace to open it"
+        )
+    return book
+
+
+class FilesEngine(Engine):
+    """One folder that holds one book."""
+
+    def __init__(self, folder: Path, disk: Disk | None = None) -> None:
+        self.folder = folder
+        self._disk = disk or Disk()
+
+    def open(self, book: str, create: bool) -> Store:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
+        exists = (self.folder / "book.json").exists()
+        if not exists and not create:
+            raise BookNotFound(f"there is no book in {self.folder}; create it with `commonplace init`")
+        try:
+            self._lay_out(exists)
+            return FilesStore(self.folder, self._disk)
+        except OSError as error:
+            raise EngineUnavailable(f"cannot make a book in {self.folder} ({error}): check its rights") from error
+
+    def _lay_out(self, exists: bool) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        gate = Gate(self.folder / "gate")
+        gate.enter(30.0)
+        try:
+            ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
+            if not exists and not book.exists():
+                if ledger.exists():
+                    raise NotABook(f"{ledger} is there without its book.json: restore it, or choose another folder")
+                self._disk.write_file(ledger, b"")
+                self._disk.write_file(book, book_bytes(""))
+            read_book(book)
+            if not ledger.exists():
+                raise NotABook(f"{ledger} is missing: restore it from git or a backup")
+        finally:
+            gate.leave()
+            gate.close()
+
+    def books(self) -> list[str]:
+        return [self.folder.name] if (self.folder / "book.json").exists() else []
+
+    def drop(self, book: str) -> None:
+        if book not in self.books():
+            return
+        for name in ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn", "gate"):
+            (self.folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "blobs", ignore_errors=True)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,432 @@
+"""Moving a ledger: export to JSONL, import, and copies between any two engines.
+
+An export is JSONL that any tool can read. Its first line says which book it is, then each event stands on
+one line with everything its hash covers, each blob on a line before the first event that needs it, and the
+last line says where it ends, so that a cut file is noticed. Nothing is written before the whole source has
+been read and its chain checked.
+
+Into an empty book, or one that holds a beginning of the source, events go as they are: positions, times and
+hashes kept. Anything else would break one of the two chains, so there they are recorded anew: the label
+`origin` names where they come from, `occurred_at` keeps their time, and kinds with an owner become
+`event.imported`, because only their owner may claim that they happened here.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .commit import Overlay
+from .engines.contract import GENESIS, Record
+from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed
+from .events import (
+    BLOB_REF,
+    FORMAT,
+    KIND,
+    SALT,
+    Draft,
+    Header,
+    blob_refs,
+    canonical,
+    check_name,
+    decode,
+    encode_payload,
+    iso,
+    read_header,
+    to_us,
+    unseal,
+)
+from .ledger import IMPORTED, Ledger, Progress
+
+BATCH = 500
+BATCH_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One event on its way from one book to another, with the blobs that must arrive no later than it."""
+
+    record: Record
+    blobs: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of a source. `exact`: positions and hashes were kept. `already` were here before.
+    `left_out` gives id and reason of what could not be taken."""
+
+    events: int
+    already: int
+    exact: bool
+    left_out: tuple[tuple[str, str], ...]
+    head: int
+
+
+class Source:
+    """Something that can be read from its first event to its last, more than once."""
+
+    def __init__(self, book: str, head: int, parcels: Callable[[], Iterator[Parcel]]) -> None:
+        self.book = book
+        self.head = head
+        self.parcels = parcels
+
+
+# export
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One event of an export. Its names and order are the format."""
+
+    position: int
+    id: str
+    kind: str
+    actor: str
+    run_id: str | None
+    session_id: str | None
+    turn: int
+    created_at: str
+    occurred_at: str | None
+    schema_version: int
+    parents: tuple[str, ...]
+    labels: dict[str, str]
+    payload: msgspec.Raw
+    salt: str | None
+    digest: str
+    previous: str
+    hash: str
+
+
+_read_line = msgspec.json.Decoder(_Line).decode
+
+
+def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None = None) -> int:
+    """Write the export beside its place and move it there when it is whole and on disk."""
+    unfinished = to.with_name(f"{to.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("wb") as out:
+            count = 0
+            for line in export_lines(ledger, upto):
+                out.write(line + b"\n")
+                count += line.startswith(b'{"position"')
+                if progress and count % BATCH == 0:
+                    progress(count, upto)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(to)
+    except OSError as error:
+        raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
+    meta = ledger.meta
+    yield canonical({"commonplace": "export", "format": FORMAT, "book": meta.book, "name": meta.name, "head": upto})
+    last = GENESIS
+    for parcel in _parcels(ledger, upto):
+        for digest, data in parcel.blobs.items():
+            yield canonical({"blob": digest, "data": b64encode(data).decode()})
+        yield _event_line(parcel.record)
+        last = parcel.record.hash
+    yield canonical({"end": upto, "hash": last.hex()})
+
+
+def _event_line(record: Record) -> bytes:
+    header, body = read_header(record), record.body
+    line = _Line(
+        position=header.position,
+        id=header.id,
+        kind=header.kind,
+        actor=header.actor,
+        run_id=header.run_id,
+        session_id=header.session_id,
+        turn=header.turn,
+        created_at=iso(header.created_at),
+        occurred_at=None if header.occurred_at is None else iso(header.occurred_at),
+        schema_version=header.schema_version,
+        parents=header.parents,
+        labels=header.labels,
+        payload=msgspec.Raw(b"null" if body is None else body[SALT:]),
+        salt=None if body is None else body[:SALT].hex(),
+        digest=header.digest,
+        previous=header.previous,
+        hash=record.hash.hex(),
+    )
+    return msgspec.json.encode(line)
+
+
+def _parcels(ledger: Ledger, upto: int) -> Iterator[Parcel]:
+    sent: set[str] = set()
+    with closing(ledger.records(0, upto)) as records:
+        for record in records:
+            blobs = {}
+            if record.body is not None and BLOB_REF.encode() in record.body:
+                for digest in sorted(blob_refs(unseal(record).payload) - sent):
+                    with ledger.store.read() as reads:
+                        data = reads.blob(digest)
+                    if data is not None:
+                        blobs[digest] = data
+                sent |= set(blobs)
+            yield Parcel(record, blobs)
+
+
+def of_ledger(ledger: Ledger) -> Source:
+    with ledger.store.read() as reads:
+        head = reads.head.position
+    return Source(ledger.meta.book, head, lambda: _parcels(ledger, head))
+
+
+# import
+
+
+def of_file(path: Path) -> Source:
+    """An export on disk. Every problem names its line."""
+    if not path.is_file():
+        raise BadInput(f"{path} is not a file: give the JSONL file that `commonplace export` wrote")
+    with path.open("rb") as lines:
+        first = _plain_line(lines.readline(), path, 1)
+    if first.get("commonplace") != "export":
+        raise BadInput(f"{path} is no export of a book: its first line should say {{'commonplace': 'export', …}}")
+    if not isinstance(first.get("format"), int) or first["format"] > FORMAT:
+        raise BadInput(f"{path} has export format {first.get('format')!r}; this library reads up to {FORMAT}: upgrade it")
+    book, head = first.get("book"), first.get("head")
+    if not isinstance(book, str) or not isinstance(head, int):
+        raise BadInput(f"{path}, line 1: the book or the head is missing, so this is no whole export")
+    return Source(book, head, lambda: _read_parcels(path))
+
+
+def _read_parcels(path: Path) -> Iterator[Parcel]:
+    blobs: dict[str, bytes] = {}
+    last = GENESIS.hex()
+    with path.open("rb") as lines:
+        next(lines)
+        for number, raw in enumerate(lines, 2):
+            if raw.startswith(b'{"position"'):
+                record = _read_event(raw, path, number)
+                last = record.hash.hex()
+                yield Parcel(record, blobs)
+                blobs = {}
+                continue
+            line = _plain_line(raw, path, number)
+            if "blob" in line:
+                blobs |= _read_blob(line, path, number)
+            elif "end" in line:
+                if line.get("hash") != last:
+                    raise BadInput(f"{path}, line {number}: the export does not end where it says; export it again")
+                return
+            else:
+                raise BadInput(f"{path}, line {number}: neither an event, nor a blob, nor the end")
+    raise BadInput(f"{path} is cut off: its last line is missing. Export it again")
+
+
+def _plain_line(raw: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        line = decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        line = None
+    if not isinstance(line, dict):
+        raise BadInput(f"{path}, line {number}: not a line of an export (JSON object expected)")
+    return line
+
+
+def _read_blob(line: dict[str, Any], path: Path, number: int) -> dict[str, bytes]:
+    try:
+        data = b64decode(line["data"], validate=True)
+    except (KeyError, TypeError, ValueError, Base64Error):
+        raise BadInput(f"{path}, line {number}: the blob's data is not base64") from None
+    if sha256(data).hexdigest() != line["blob"]:
+        raise BadInput(f"{path}, line {number}: the blob's content does not match its digest")
+    return {line["blob"]: data}
+
+
+def _read_event(raw: bytes, path: Path, number: int) -> Record:
+    """An event of an export, as the record it was: the hash must come out the same."""
+    try:
+        line = _read_line(raw)
+        body = None
+        if line.salt is not None:
+            payload, _, _ = encode_payload(decode(line.payload))
+            body = bytes.fromhex(line.salt) + payload
+        header = _header(line)
+        record = Record(
+            line.position, line.id, line.run_id, header.created_at, canonical(header), bytes.fromhex(line.hash), body
+        )
+        unseal(record)
+    except (CommonplaceError, msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        raise BadInput(f"{path}, line {number}: this event cannot be taken ({error})") from error
+    return record
+
+
+def _header(line: _Line) -> Header:
+    if not KIND.fullmatch(line.kind):
+        raise BadInput(f"kind {line.kind!r} is not dotted lowercase")
+    for field, value in (("id", line.id), ("actor", line.actor), ("run_id", line.run_id)):
+        if value is not None:
+            check_name(field, value)
+    return Header(
+        FORMAT,
+        line.position,
+        line.id,
+        line.kind,
+        line.actor,
+        line.run_id,
+        line.session_id,
+        line.turn,
+        None if line.occurred_at is None else to_us("occurred_at", datetime.fromisoformat(line.occurred_at)),
+        to_us("created_at", datetime.fromisoformat(line.created_at)),
+        line.schema_version,
+        line.parents,
+        line.labels,
+        line.digest,
+        line.previous,
+    )
+
+
+def import_file(ledger: Ledger, path: Path, progress: Progress | None = None) -> Imported:
+    return take_in(ledger, of_file(path), progress)
+
+
+def copy_book(source: Ledger, target: Ledger, progress: Progress | None = None) -> Imported:
+    return take_in(target, of_ledger(source), progress)
+
+
+def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) -> Imported:
+    """Check the whole source, then take it in, exactly where that is possible."""
+    exact = _check(ledger, source)
+    taken = already = 0
+    left_out: list[tuple[str, str]] = []
+    for batch in _batches(source.parcels()):
+        decide = _append_exactly if exact else _record_anew
+        result = ledger.run(decide, (source.book, batch))
+        taken += result.events
+        already += result.already
+        left_out += result.left_out
+        if progress:
+            progress(batch[-1].record.position, source.head)
+    with ledger.store.read() as reads:
+        return Imported(taken, already, exact, tuple(left_out), reads.head.position)
+
+
+def _check(ledger: Ledger, source: Source) -> bool:
+    """Read the source to its end without writing: its chain must hold. Answers whether this book's own chain
+    is a beginning of it, or it is a beginning of this book's."""
+    with ledger.store.read() as reads:
+        head = reads.head
+    position, previous, exact = 0, GENESIS.hex(), head.position == 0
+    for parcel in source.parcels():
+        header = read_header(parcel.record)
+        if header.position != position + 1 or header.previous != previous:
+            raise BadInput(
+                f"the source is not whole: event {header.position} does not follow from event {position}. "
+                "Nothing was taken in; export it again"
+            )
+        position, previous = header.position, parcel.record.hash.hex()
+        if position == head.position:
+            exact = previous == head.hash.hex()
+    if position != source.head:
+        raise BadInput(f"the source ends at {position} and should end at {source.head}. Nothing was taken in")
+    if 0 < position < head.position:
+        with ledger.store.read() as reads:
+            exact = reads.records(position - 1, position, 1)[0].hash.hex() == previous
+    return exact or position == 0
+
+
+def _batches(parcels: Iterable[Parcel]) -> Iterator[list[Parcel]]:
+    batch: list[Parcel] = []
+    size = 0
+    for parcel in parcels:
+        batch.append(parcel)
+        size += len(parcel.record.body or b"") + sum(map(len, parcel.blobs.values()))
+        if len(batch) == BATCH or size > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@dataclass(slots=True)
+class _Taken:
+    events: int
+    already: int
+    left_out: list[tuple[str, str]]
+
+
+def _append_exactly(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
+    _, batch = request
+    fresh = [parcel for parcel in batch if parcel.record.position > overlay.position]
+    taken = _Taken(0, len(batch) - len(fresh), [])
+    clash = overlay.tx.by_id([parcel.record.id for parcel in fresh])
+    for parcel in fresh:
+        record = parcel.record
+        header = read_header(record)
+        if header.position != overlay.position + 1 or header.previous != overlay.hash.hex():
+            raise Busy("somebody else wrote to this book while the source was taken in; start again")
+        if record.id in clash or overlay.knows(record.id):
+            raise Corrupt(f"the source holds the id {record.id!r} twice", record.position)
+        overlay.write.blobs.update(parcel.blobs)
+        overlay.append(record, overlay.registry.current(unseal(record)))
+        taken.events += 1
+    return taken
+
+
+def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
+    book, batch = request
+    taken = _Taken(0, 0, [])
+    for parcel in batch:
+        header, body = read_header(parcel.record), parcel.record.body
+        if body is None:
+            taken.left_out.append((header.id, "erased"))
+            continue
+        known = overlay.record_of(header.id)
+        if known is not None:
+            _same_or_conflict(known, header, body)
+            taken.already += 1
+            continue
+        kind, raw, payload = header.kind, body[SALT:], decode(body[SALT:])
+        if overlay.registry.owner(kind) is not None:
+            kind, (raw, payload, _) = IMPORTED, encode_payload({"kind": header.kind, "payload": payload})
+        overlay.emit(
+            Draft(
+                id=header.id,
+                kind=kind,
+                actor=header.actor,
+                raw=raw,
+                payload=payload,
+                run_id=header.run_id,
+                session_id=header.session_id,
+                turn=header.turn,
+                occurred_at=header.created_at if header.occurred_at is None else header.occurred_at,
+                schema_version=header.schema_version if kind == header.kind else 1,
+                parents=header.parents,
+                labels={**header.labels, "origin": f"{book}@{header.position}"},
+                given_id=True,
+                blobs=parcel.blobs,
+            )
+        )
+        taken.events += 1
+    return taken
+
+
+def _same_or_conflict(known: Record, header: Header, body: bytes) -> None:
+    """An event that is here already may stand: recorded here first, or taken in before. Otherwise stop."""
+    here = read_header(known)
+    mine = None if known.body is None else known.body[SALT:]
+    if here.kind == IMPORTED and mine is not None:
+        mine = canonical(decode(mine)["payload"])
+    same = mine is None or mine == body[SALT:]
+    if not same or (here.actor, here.run_id) != (header.actor, header.run_id):
+        raise Conflict(
+            f"event {header.id!r} of the source is already here, at position {here.position}, with other content: "
+            "take the source into a book of its own"
+        )
