@@ -89,9 +89,9 @@ def book_url(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -
         yield str(tmp_path / "team.db")
     else:
         server: Server = request.getfixturevalue("postgres" if engine_name == "postgres" else "valkey")
+        make_engine: MakeEngine = request.getfixturevalue(f"{engine_name}_engine")
         name = f"book-{uuid.uuid4().hex[:12]}"
         yield f"{server.url}{'&' if '?' in server.url else '?'}book={name}"
-        make_engine: MakeEngine = request.getfixturevalue(f"{engine_name}_engine")
         engine = make_engine()
         engine.drop(name)
         engine.close()

@@ -190,7 +190,9 @@ class Overlay(Lens):
 
     def _again(self, draft: Draft, known: Record) -> Event:
         if known.body is None:
-            raise Erased(f"event {draft.id!r} was erased; recording it again restores nothing. Use another id")
+            raise Erased(
+                f"event {draft.id!r} was erased; recording it again restores nothing. Use another id"
+            )
         if not same_content(draft, known):
             raise Conflict(
                 f"event {draft.id!r} is already recorded at position {known.position} with other content: "

@@ -101,30 +101,31 @@ def erase_payloads(overlay: Overlay, erasure: Event) -> None:
     overlay.write.blob_drops += sorted(blob for blob in blobs if not overlay.scan("blobs", blob, limit=1))
 
 
-def _derive_again(
-    overlay: Overlay, view: View, key: Key, where: str, packed: bytes, gone: set[int]
-) -> None:
+def _derive_again(overlay: Overlay, view: View, key: Key, where: str, packed: bytes, gone: set[int]) -> None:
     """Fold one row's own history once more, from the first erased event on."""
     kept = {row.position: row for row in overlay.versions(where, packed)}
     horizon = overlay.meta.horizon
     touched = sorted(kept)
     if min(gone) <= horizon:  # versions below the horizon were dropped: find the row's events in the ledger
         touched = sorted({*kept, *_touching(overlay, view, key, max(kept, default=0))})
-    base = max((position for position in touched if position <= horizon and position not in gone), default=None)
+    history = [(position, _as_folded(overlay, overlay.event_at(position))) for position in touched]
+    base = max((position for position, seen in history if seen and position <= horizon), default=None)
     value = None
-    for position in touched:
-        event = overlay.event_at(position)
-        seen = overlay.residues.stand_in(overlay, event) if event.erased else event
+    for position, seen in history:
         if seen is None:
             if position in kept:
                 overlay.drop(where, packed, position)
-            continue
-        if position < min(gone) and position in kept:
+        elif position < min(gone) and position in kept:
             value = read_row(kept[position])
-            continue
-        value = view.fold(key, value, seen)
-        if position in kept or position == base:
-            overlay.put(write_row(where, packed, position, value))
+        else:
+            value = view.fold(key, value, seen)
+            if position in kept or position == base:
+                overlay.put(write_row(where, packed, position, value))
+
+
+def _as_folded(overlay: Overlay, event: Event) -> Event | None:
+    """What folds see of an event: itself, what its kind kept of it, or nothing."""
+    return overlay.residues.stand_in(overlay, event) if event.erased else event
 
 
 def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> list[int]:
@@ -136,7 +137,7 @@ def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> list[int]:
             event = overlay.registry.current(unseal(record))
             if view.kinds is not None and event.kind not in view.kinds:
                 continue
-            seen = overlay.residues.stand_in(overlay, event) if event.erased else event
+            seen = _as_folded(overlay, event)
             if record.position <= upto and seen is not None and key in view.keys(seen):
                 found.append(record.position)
         after = page[-1].position

@@ -196,7 +196,9 @@ def draft(
     if type(turn) is not int or not 0 <= turn < 2**53:
         raise BadInput(f"turn {_shown(turn)} is not a turn: give a whole number from 0")
     if type(schema_version) is not int or not 1 <= schema_version < 2**31:
-        raise BadInput(f"schema_version {_shown(schema_version)} is not a version: give a whole number from 1")
+        raise BadInput(
+            f"schema_version {_shown(schema_version)} is not a version: give a whole number from 1"
+        )
     raw, copy, blobs = encode_payload({} if payload is None else payload)
     return Draft(
         id=new_id() if id is None else id,
@@ -225,7 +227,9 @@ def draft_from(fields: object, *, actor: str) -> Draft:
     if isinstance(fields, Draft):
         return fields
     if not isinstance(fields, Mapping):
-        raise BadInput(f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict")
+        raise BadInput(
+            f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict"
+        )
     unknown = sorted(str(name) for name in fields if name not in FIELDS)
     if unknown:
         raise BadInput(f"unknown event field {', '.join(unknown)}: the fields are {', '.join(FIELDS)}")
@@ -356,7 +360,9 @@ def encode_payload(payload: object) -> tuple[bytes, dict[str, Any], dict[str, by
         pass  # the walk below finds the place and says what is wrong with it
     blobs: dict[str, bytes] = {}
     if not isinstance(payload, Mapping):
-        raise BadInput(f"payload is a {type(payload).__name__}: give an object (a dict), such as {{'text': …}}")
+        raise BadInput(
+            f"payload is a {type(payload).__name__}: give an object (a dict), such as {{'text': …}}"
+        )
     clean = _plain(payload, "payload", 1, blobs)
     return _within_limit(canonical(clean)), clean, blobs
 

@@ -313,7 +313,9 @@ def resolve(reads: Reads, at: int | datetime) -> int:
                 high = middle - 1
         return low
     if type(at) is not int or not 0 <= at <= reads.head.position:
-        raise BadInput(f"at={at!r} is not in this book: give a position from 0 to {reads.head.position}, or a time")
+        raise BadInput(
+            f"at={at!r} is not in this book: give a position from 0 to {reads.head.position}, or a time"
+        )
     return at
 
 

@@ -132,7 +132,9 @@ def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None =
 
 def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
     meta = ledger.meta
-    yield canonical({"commonplace": "export", "format": FORMAT, "book": meta.book, "name": meta.name, "head": upto})
+    yield canonical(
+        {"commonplace": "export", "format": FORMAT, "book": meta.book, "name": meta.name, "head": upto}
+    )
     last = GENESIS
     for parcel in _parcels(ledger, upto):
         for digest, data in parcel.blobs.items():
@@ -197,9 +199,13 @@ def of_file(path: Path) -> Source:
     with path.open("rb") as lines:
         first = _plain_line(lines.readline(), path, 1)
     if first.get("commonplace") != "export":
-        raise BadInput(f"{path} is no export of a book: its first line should say {{'commonplace': 'export', …}}")
+        raise BadInput(
+            f"{path} is no export of a book: its first line should say {{'commonplace': 'export', …}}"
+        )
     if not isinstance(first.get("format"), int) or first["format"] > FORMAT:
-        raise BadInput(f"{path} has export format {first.get('format')!r}; this library reads up to {FORMAT}: upgrade it")
+        raise BadInput(
+            f"{path} has export format {first.get('format')!r}; this library reads up to {FORMAT}: upgrade it"
+        )
     book, head = first.get("book"), first.get("head")
     if not isinstance(book, str) or not isinstance(head, int):
         raise BadInput(f"{path}, line 1: the book or the head is missing, so this is no whole export")
@@ -223,7 +229,9 @@ def _read_parcels(path: Path) -> Iterator[Parcel]:
                 blobs |= _read_blob(line, path, number)
             elif "end" in line:
                 if line.get("hash") != last:
-                    raise BadInput(f"{path}, line {number}: the export does not end where it says; export it again")
+                    raise BadInput(
+                        f"{path}, line {number}: the export does not end where it says; export it again"
+                    )
                 return
             else:
                 raise BadInput(f"{path}, line {number}: neither an event, nor a blob, nor the end")
@@ -260,7 +268,13 @@ def _read_event(raw: bytes, path: Path, number: int) -> Record:
             body = bytes.fromhex(line.salt) + payload
         header = _header(line)
         record = Record(
-            line.position, line.id, line.run_id, header.created_at, canonical(header), bytes.fromhex(line.hash), body
+            line.position,
+            line.id,
+            line.run_id,
+            header.created_at,
+            canonical(header),
+            bytes.fromhex(line.hash),
+            body,
         )
         unseal(record)
     except (CommonplaceError, msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:

@@ -190,7 +190,9 @@ class Meta(msgspec.Struct, frozen=True):
                     f"this book holds the view {name!r} in version {version}, which this library does not know: "
                     "upgrade commonplace, or open the book with the capability that brings it"
                 )
-        return [view for view in registry.views.values() if view.version > self.views.get(view.name, (0, 0))[0]]
+        return [
+            view for view in registry.views.values() if view.version > self.views.get(view.name, (0, 0))[0]
+        ]
 
 
 def read_meta(raw: bytes) -> Meta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ..errors import BadInput, MissingExtra, UnknownEngine
 from ..events import check_name
@@ -59,14 +59,14 @@ def _sqlite(path: str, durability: str) -> Engine:
 
 
 def _server(url: str, scheme: str, name: str | None) -> tuple[Engine, str]:
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    named = [value for key, value in query if key == "book"]
+    bare, _, query = url.partition("?")
+    fields = parse_qsl(query, keep_blank_values=True)
+    named = [value for key, value in fields if key == "book"]
     if name is not None and named and named != [name]:
         raise BadInput(f"the URL says book={named[0]!r} and the call says {name!r}: give one of them")
     book = check_name("the book's name", name or (named[0] if named else DEFAULT_BOOK))
-    rest = urlencode([(key, value) for key, value in query if key != "book"])
-    bare = urlunsplit(parts._replace(query=rest)) if named else url
+    rest = urlencode([field for field in fields if field[0] != "book"], quote_via=quote)
+    bare = f"{bare}?{rest}" if rest else bare
     module, engine = SERVERS[scheme]
     return _load(module, engine)(bare.replace("valkey://", "redis://", 1)), book
 

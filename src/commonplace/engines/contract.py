@@ -222,7 +222,9 @@ class Store(ABC):
     def reach(self, at_least: int, timeout: float) -> None:
         """Wait until position `at_least` is there to be read; after `timeout` seconds raise Busy."""
         if at_least > 0 and self.wait(at_least - 1, timeout) < at_least:
-            raise Busy(f"position {at_least} did not arrive within {timeout:g} s; ask for an earlier one, or wait longer")
+            raise Busy(
+                f"position {at_least} did not arrive within {timeout:g} s; ask for an earlier one, or wait longer"
+            )
 
     @abstractmethod
     def wake(self) -> None:

@@ -284,7 +284,9 @@ class FilesStore(Store):
             self._finish_redo()
             self._read_book()
         except OSError as error:
-            raise EngineUnavailable(f"cannot read the book in {self.folder} ({error}): check its rights") from error
+            raise EngineUnavailable(
+                f"cannot read the book in {self.folder} ({error}): check its rights"
+            ) from error
 
     def _start_over(self) -> None:
         lock, news, meta = self._data.lock, self._data.news, self._data.meta
@@ -541,7 +543,9 @@ class FilesEngine(Engine):
             self._lay_out(exists)
             return FilesStore(self.folder, self._disk)
         except OSError as error:
-            raise EngineUnavailable(f"cannot make a book in {self.folder} ({error}): check its rights") from error
+            raise EngineUnavailable(
+                f"cannot make a book in {self.folder} ({error}): check its rights"
+            ) from error
 
     def _lay_out(self, exists: bool) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -551,7 +555,9 @@ class FilesEngine(Engine):
             ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
             if not exists and not book.exists():
                 if ledger.exists():
-                    raise NotABook(f"{ledger} is there without its book.json: restore it, or choose another folder")
+                    raise NotABook(
+                        f"{ledger} is there without its book.json: restore it, or choose another folder"
+                    )
                 self._disk.write_file(ledger, b"")
                 self._disk.write_file(book, book_bytes(""))
             read_book(book)

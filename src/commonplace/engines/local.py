@@ -139,7 +139,7 @@ class Disk:
         os.ftruncate(fd, size)
 
     def replace(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
+        source.replace(target)
         self.sync_folder(target.parent)
 
     def sync_folder(self, folder: Path) -> None:
@@ -262,5 +262,7 @@ def disk_notes(path: Path) -> tuple[str, ...]:
     if kind in ("tmpfs", "ramfs"):
         return (f"it lies on {kind}, so it ends with the machine's power",)
     if kind.startswith(("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")):
-        return (f"it lies on {kind}: locks there are not reliable. Use a local disk, or PostgreSQL for many hosts",)
+        return (
+            f"it lies on {kind}: locks there are not reliable. Use a local disk, or PostgreSQL for many hosts",
+        )
     return ()

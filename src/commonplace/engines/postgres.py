@@ -13,6 +13,7 @@ transaction.
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import socket
@@ -386,6 +387,10 @@ WAL_FILES = (
 )
 
 
+# Driver and pool log each failed try; where nobody configured logging, that would land on stderr beside
+# the error that we raise.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 _Statement = tuple[LiteralString, Sequence[Any] | dict[str, Any] | None]
 
 
@@ -753,11 +758,11 @@ class PostgresStore(Store):
 
     def _take(self, timeout: float) -> _Connection:
         """A connection from the pool. The pool itself would go on trying in silence while the server is
-        away; so after a second without one, a try of our own says what the trouble is."""
+        away; so after a moment without one, a try of our own says what the trouble is."""
         deadline = time.monotonic() + timeout
         while True:
             try:
-                return self._pool.getconn(timeout=max(0.001, min(1.0, deadline - time.monotonic())))
+                return self._pool.getconn(timeout=max(0.001, min(0.25, deadline - time.monotonic())))
             except PoolClosed:
                 raise BookClosed("this book is closed; open it again") from None
             except PoolTimeout:

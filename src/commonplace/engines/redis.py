@@ -4,7 +4,7 @@ A transaction reads the head with its revision, decides in Python, and sends eve
 script: "if the revision is still this one, apply these bytes". Every applied WriteSet raises the revision.
 
 Where things live. One hash tag a book, so that all its keys share a cluster slot; no key is ever guessed from
-a name by pattern. `KEYS` lists them:
+a name by pattern. `_Keys` names them:
     head     hash: layout, name, rev, pos, hash, at (created_at), meta
     stream   one entry a record under the id <position>-0, without its body; XREAD serves `wait`
     bodies   hash: position → body. Apart, because deleted stream entries survive in AOF rewrites
@@ -19,8 +19,9 @@ Texts inside members are escaped (`_text`), which keeps byte order and makes eve
 
 What a snapshot is here. Nothing is locked: a snapshot is the head it read, and every later answer leaves out
 what has a higher position or revision. A version that is replaced or dropped stays GRACE_SECONDS for the
-snapshots that are open, then the next write sweeps it out; a snapshot kept open longer may miss it. Erased
-bodies and dropped blobs are gone at once, from open snapshots too.
+snapshots that are open, then the next write that replaces or drops one sweeps it out, and so do trim and
+purge; a snapshot kept open longer may miss it. Erased bodies and dropped blobs are gone at once, from open
+snapshots too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ from ..errors import (
     BookClosed,
     BookNotFound,
     BookTooNew,
-    Busy,
     CommonplaceError,
     Corrupt,
     EngineUnavailable,
@@ -952,17 +952,10 @@ class RedisStore(Store):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
-        deadline = time.monotonic() + timeout
-        while True:
+        head, revision = self._head(self.server.read(self._ask_head)[0])
+        if head.position < at_least:
+            self.reach(at_least, timeout)
             head, revision = self._head(self.server.read(self._ask_head)[0])
-            if head.position >= at_least:
-                break
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise Busy(
-                    f"the book is at {head.position} and did not reach {at_least} within {timeout:g} s"
-                )
-            self.wait(at_least - 1, left)
         yield RedisReads(self, head, revision)
 
     @contextmanager

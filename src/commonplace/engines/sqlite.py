@@ -11,7 +11,6 @@ descriptor would silently drop SQLite's locks.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -118,7 +117,10 @@ WHERE space = ? AND key >= ? AND (?3 IS NULL OR key < ?3) ORDER BY key, position
 """
 # Spaces whose name starts with a prefix, compared letter by letter.
 SPACES = "SELECT DISTINCT space FROM rows WHERE substr(space, 1, length(?1)) = ?1"
-DROP_SOME_ROWS = "DELETE FROM rows WHERE (space, key, position) IN (SELECT space, key, position FROM rows WHERE space = ? LIMIT ?)"
+# Some rows of a space, so that nobody waits long for the lock.
+DROP_SOME_ROWS = """
+DELETE FROM rows WHERE (space, key, position) IN (SELECT space, key, position FROM rows WHERE space = ? LIMIT ?)
+"""
 # Versions that no read at or above the horizon can see.
 TRIM = """
 DELETE FROM rows AS r WHERE space = :space AND position <= :horizon AND (
@@ -145,13 +147,17 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
     if isinstance(error, apsw.NotADBError):
         return NotABook(f"{path} is not a SQLite database: choose another path for the book")
     if isinstance(error, apsw.CorruptError):
-        return Corrupt(f"{path} is damaged ({error}). Run `commonplace verify`, and restore from a backup or a copy")
+        return Corrupt(
+            f"{path} is damaged ({error}). Run `commonplace verify`, and restore from a backup or a copy"
+        )
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.NoMemError):
         return StorageFailed(
             f"writing to {path} failed ({error}); nothing was recorded. Free space or mend the disk, then try again"
         )
     if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError | apsw.AuthError):
-        return EngineUnavailable(f"{path} cannot be opened for writing ({error}): check its folder and rights")
+        return EngineUnavailable(
+            f"{path} cannot be opened for writing ({error}): check its folder and rights"
+        )
     return Corrupt(f"{path} did not behave like a book ({error}): run `commonplace doctor`")
 
 
@@ -306,20 +312,22 @@ class SqliteStore(Store):
             connection = self._idle.pop()
         except IndexError:
             connection = self._open_connection()
+        sound = False
         try:
             connection.execute("BEGIN")
             yield SqliteReads(connection)
+            sound = True
         except apsw.Error as error:
-            connection.close(True)
             raise translate(error, self.path) from error
         except BaseException:
-            connection.close(True)
+            sound = True
             raise
-        connection.execute("COMMIT")
-        if self._closed:
-            connection.close(True)
-        else:
-            self._idle.append(connection)
+        finally:
+            if sound and not self._closed:
+                connection.execute("ROLLBACK")
+                self._idle.append(connection)
+            else:
+                connection.close(True)
 
     def _open_connection(self) -> apsw.Connection:
         try:
@@ -405,7 +413,8 @@ class SqliteStore(Store):
 
     def _change(self, statement: str, values: Any) -> int:
         with self.begin() as tx:
-            assert isinstance(tx, SqliteTx) and self._writer is not None
+            assert isinstance(tx, SqliteTx)
+            assert self._writer is not None
             tx._do(statement, values)
             changed = self._writer.changes()
             tx.apply(WriteSet())
@@ -430,7 +439,9 @@ class SqliteStore(Store):
         finally:
             self._gate.leave()
         if busy or frames != moved:
-            why = "a reader of an earlier snapshot is still open, so the log keeps it: close it and purge again"
+            why = (
+                "a reader of an earlier snapshot is still open, so the log keeps it: close it and purge again"
+            )
             return PurgeReport(tuple(done), (why,))
         return PurgeReport((*done, "emptied the write-ahead log"))
 
@@ -475,7 +486,9 @@ def prepare(connection: apsw.Connection, synchronous: str) -> None:
         connection.pragma(name, value)
     numbers = {"FULL": 2, "NORMAL": 1}
     if connection.pragma("synchronous") != numbers[synchronous] or connection.pragma("secure_delete") != 1:
-        raise EngineUnavailable("this SQLite does not honour synchronous or secure_delete; install apsw's own wheel")
+        raise EngineUnavailable(
+            "this SQLite does not honour synchronous or secure_delete; install apsw's own wheel"
+        )
 
 
 class SqliteEngine(Engine):
@@ -493,7 +506,9 @@ class SqliteEngine(Engine):
 
     def open(self, book: str, create: bool) -> Store:
         if self.path.is_dir():
-            raise NotABook(f"{self.path} is a folder: for a book kept as files in it, open 'file:{self.path}'")
+            raise NotABook(
+                f"{self.path} is a folder: for a book kept as files in it, open 'file:{self.path}'"
+            )
         if not self.path.exists():
             if not create:
                 raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
@@ -504,7 +519,9 @@ class SqliteEngine(Engine):
         try:
             store = SqliteStore(self.path, self._facts(), self._synchronous)
         except OSError as error:
-            raise EngineUnavailable(f"cannot write beside {self.path} ({error}): check the folder's rights") from error
+            raise EngineUnavailable(
+                f"cannot write beside {self.path} ({error}): check the folder's rights"
+            ) from error
         try:
             self._lay_out(store)
         except BaseException:
@@ -518,9 +535,10 @@ class SqliteEngine(Engine):
             connection = apsw.Connection(str(self.path))
             try:
                 connection.set_busy_timeout(5_000)
-                if connection.pragma("application_id") == 0 and not connection.execute(
-                    "SELECT count(*) FROM sqlite_schema"
-                ).get:
+                if (
+                    connection.pragma("application_id") == 0
+                    and not connection.execute("SELECT count(*) FROM sqlite_schema").get
+                ):
                     connection.pragma("journal_mode", "wal")
                     prepare(connection, self._synchronous)
                     connection.execute("BEGIN IMMEDIATE")
@@ -529,7 +547,9 @@ class SqliteEngine(Engine):
                     connection.pragma("user_version", LAYOUT)
                     connection.execute("COMMIT")
                 if connection.pragma("application_id") != APPLICATION_ID:
-                    raise NotABook(f"{self.path} is some other program's database: choose another path for the book")
+                    raise NotABook(
+                        f"{self.path} is some other program's database: choose another path for the book"
+                    )
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(

