@@ -51,6 +51,9 @@ from .ledger import IMPORTED, Ledger, Progress
 BATCH = 500
 BATCH_BYTES = 4 * 1024 * 1024
 
+_EVENT = b'{"position"'
+"""How a line with an event begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
@@ -117,9 +120,10 @@ def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None =
             count = 0
             for line in export_lines(ledger, upto):
                 out.write(line + b"\n")
-                count += line.startswith(b'{"position"')
-                if progress and count % BATCH == 0:
-                    progress(count, upto)
+                if line.startswith(_EVENT):
+                    count += 1
+                    if progress and count % BATCH == 0:
+                        progress(count, upto)
             out.flush()
             os.fsync(out.fileno())
         unfinished.replace(to)
@@ -135,13 +139,14 @@ def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
     yield canonical(
         {"commonplace": "export", "format": FORMAT, "book": meta.book, "name": meta.name, "head": upto}
     )
-    last = GENESIS
+    last, blobs = GENESIS, 0
     for parcel in _parcels(ledger, upto):
         for digest, data in parcel.blobs.items():
             yield canonical({"blob": digest, "data": b64encode(data).decode()})
         yield _event_line(parcel.record)
         last = parcel.record.hash
-    yield canonical({"end": upto, "hash": last.hex()})
+        blobs += len(parcel.blobs)
+    yield canonical({"end": upto, "hash": last.hex(), "blobs": blobs})
 
 
 def _event_line(record: Record) -> bytes:
@@ -214,11 +219,11 @@ def of_file(path: Path) -> Source:
 
 def _read_parcels(path: Path) -> Iterator[Parcel]:
     blobs: dict[str, bytes] = {}
-    last = GENESIS.hex()
+    last, count = GENESIS.hex(), 0
     with path.open("rb") as lines:
         next(lines)
         for number, raw in enumerate(lines, 2):
-            if raw.startswith(b'{"position"'):
+            if raw.startswith(_EVENT):
                 record = _read_event(raw, path, number)
                 last = record.hash.hex()
                 yield Parcel(record, blobs)
@@ -227,8 +232,9 @@ def _read_parcels(path: Path) -> Iterator[Parcel]:
             line = _plain_line(raw, path, number)
             if "blob" in line:
                 blobs |= _read_blob(line, path, number)
+                count += 1
             elif "end" in line:
-                if line.get("hash") != last:
+                if (line.get("hash"), line.get("blobs")) != (last, count):
                     raise BadInput(
                         f"{path}, line {number}: the export does not end where it says; export it again"
                     )

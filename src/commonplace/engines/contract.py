@@ -141,7 +141,11 @@ class PurgeReport:
 
 
 class Reads(ABC):
-    """One consistent snapshot: every answer speaks of the same moment, the one `head` names."""
+    """One consistent snapshot: every answer speaks of the same moment, the one `head` names.
+
+    Records and row versions that are added later do not show in it. What is erased, replaced or dropped
+    later may: forgetting does not wait for readers.
+    """
 
     head: Head
 

@@ -223,16 +223,20 @@ GET_ROWS = """
         ORDER BY position DESC LIMIT 1) AS found
     WHERE found.value IS NOT NULL
 """
-# The same over a range of keys. It hops from key to key, so a row with a long history costs no more than
-# one with a short history, and a limit ends the walk early.
-SCAN_ROWS: LiteralString = """
-    WITH RECURSIVE walk (key) AS (
+# The same over a range of keys, forwards, for a few rows: it hops from key to key in the primary key.
+SCAN_SOME = """
+    WITH RECURSIVE stop (key) AS MATERIALIZED (
+        SELECT coalesce(%(end)s, (SELECT key || '\\x00' FROM commonplace.rows
+            WHERE book = %(book)s AND space = %(space)s ORDER BY key DESC LIMIT 1))
+    ), walk (key) AS (
         (SELECT key FROM commonplace.rows
-         WHERE book = %(book)s AND space = %(space)s AND {first} ORDER BY key {order} LIMIT 1)
+         WHERE book = %(book)s AND space = %(space)s AND key >= %(start)s AND key < (SELECT key FROM stop)
+         ORDER BY key LIMIT 1)
         UNION ALL
         SELECT hop.key FROM walk CROSS JOIN LATERAL (
-            SELECT key FROM commonplace.rows
-            WHERE book = %(book)s AND space = %(space)s AND {next} ORDER BY key {order} LIMIT 1) AS hop
+            SELECT r.key FROM commonplace.rows r
+            WHERE book = %(book)s AND space = %(space)s AND r.key > walk.key AND r.key < (SELECT key FROM stop)
+            ORDER BY r.key LIMIT 1) AS hop
     )
     SELECT walk.key, found.position, found.value FROM walk CROSS JOIN LATERAL (
         SELECT position, value FROM commonplace.rows
@@ -240,18 +244,26 @@ SCAN_ROWS: LiteralString = """
         ORDER BY position DESC LIMIT 1) AS found
     WHERE found.value IS NOT NULL LIMIT %(limit)s
 """
-FROM, UNTIL = "key >= %(start)s", "key < %(end)s"
-SCANS: dict[tuple[bool, bool], LiteralString] = {
-    # (reverse, bounded by an end): four statements, so that each bound is one the index understands
-    (False, False): SCAN_ROWS.format(first=FROM, next="key > walk.key", order="ASC"),
-    (False, True): SCAN_ROWS.format(
-        first=f"{FROM} AND {UNTIL}", next=f"key > walk.key AND {UNTIL}", order="ASC"
-    ),
-    (True, False): SCAN_ROWS.format(first=FROM, next=f"key < walk.key AND {FROM}", order="DESC"),
-    (True, True): SCAN_ROWS.format(
-        first=f"{FROM} AND {UNTIL}", next=f"key < walk.key AND {FROM}", order="DESC"
-    ),
-}
+# The same backwards, where a key's last version comes first. It reads piece by piece and goes on below the
+# last key of each, so that a long history costs one piece at most.
+SCAN_BACK = """
+    WITH RECURSIVE walk (key, position, value, newest, last) AS (
+        SELECT coalesce(%(end)s, (SELECT key || '\\x00' FROM commonplace.rows
+            WHERE book = %(book)s AND space = %(space)s ORDER BY key DESC LIMIT 1)),
+            0::bigint, NULL::bytea, false, true
+        UNION ALL
+        SELECT hop.* FROM walk CROSS JOIN LATERAL (
+            SELECT key, position, value, lag(key) OVER w IS DISTINCT FROM key, lead(key) OVER w IS NULL
+            FROM (
+                SELECT r.key, r.position, r.value FROM commonplace.rows r
+                WHERE book = %(book)s AND space = %(space)s AND r.key < walk.key AND r.key >= %(start)s
+                    AND r.position <= %(at)s
+                ORDER BY r.key DESC, r.position DESC LIMIT 256) AS piece
+            WINDOW w AS (ORDER BY key DESC, position DESC)) AS hop
+        WHERE walk.last
+    )
+    SELECT key, position, value FROM walk WHERE newest AND value IS NOT NULL LIMIT %(limit)s
+"""
 # The next versions after one, of every key.
 READ_VERSIONS = """
     SELECT key, position, value FROM commonplace.rows
@@ -606,7 +618,9 @@ class PostgresReads(Reads):
     ) -> list[Row]:
         asked = {"book": self._store.book, "space": _b(space), "start": start, "end": end, "at": _at(at)}
         asked["limit"] = MAX if limit is None else limit
-        rows = self._all(SCANS[reverse, end is not None], asked)
+        rows = self._all(SCAN_BACK if reverse or limit is None else SCAN_SOME, asked)
+        if limit is None and not reverse:
+            rows.reverse()  # all of them are wanted anyway, and backwards is the faster way
         return [Row(space, key, position, value) for key, position, value in rows]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:

@@ -1,0 +1,178 @@
+"""A random story told to a book, and the judge who knows afterwards what the book must hold.
+
+The story keeps a log of plain data: what it tries before it tries it, what the book answered after. Whatever
+then happens to the book (a kill, a power cut, a full disk), the log decides what is owed: everything that
+was acknowledged, nothing that was refused, and of what was under way all or nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any
+
+import commonplace
+from commonplace import Blob, Book, CommonplaceError, EngineUnavailable, OutcomeUnknown
+
+Entry = tuple[str, Any]
+BLOBS = [f"blob {n} ".encode() * 100 * n for n in range(1, 5)]
+STEPS = ("record", "batch", "blob", "child", "again", "erase", "rebuild", "purge")
+WEIGHTS = (50, 14, 10, 8, 6, 8, 2, 2)
+
+
+class Story:
+    """`tell(book)` does one random thing. Raises what the book raises, after noting what that means."""
+
+    def __init__(self, rng: random.Random, tag: str, log: Callable[[Entry], None], size: int = 2000) -> None:
+        self.rng = rng
+        self.tag = tag
+        self.log = log
+        self.size = size
+        self.count = 0
+        self.known: dict[str, dict[str, Any]] = {}
+        self.parents: dict[str, str] = {}
+
+    def tell(self, book: Book, step: str = "") -> str:
+        step = step or self.rng.choices(STEPS, WEIGHTS)[0]
+        if step in ("child", "again", "erase") and not self.known:
+            step = "record"
+        if step in ("rebuild", "purge"):
+            getattr(book, step)()
+        elif step == "erase":
+            self._erase(book, self.rng.choice(list(self.known)))
+        elif step == "again":
+            id = self.rng.choice(list(self.known))
+            self._record(book, [self.known[id]])
+        else:
+            count = self.rng.randint(2, 4) if step == "batch" else 1
+            self._record(book, [self._fields(step) for _ in range(count)])
+        return step
+
+    def _fields(self, step: str) -> dict[str, Any]:
+        self.count += 1
+        fields: dict[str, Any] = {
+            "id": f"{self.tag}-{self.count}",
+            "kind": self.rng.choice(("agent.spoke", "world.changed", "tool.ran")),
+            "actor": self.rng.choice(("ada", "ben", "çem")),
+            "run_id": self.rng.choice(("run-1", "run-2", "run%", None)),
+            "payload": {"text": self.rng.randbytes(self.rng.randint(1, self.size) // 2).hex()},
+        }
+        if step == "blob":
+            fields["payload"]["file"] = Blob(self.rng.choice(BLOBS))
+        if step == "child":
+            fields["parents"] = [self.rng.choice(list(self.known))]
+        return fields
+
+    def _record(self, book: Book, batch: list[dict[str, Any]]) -> None:
+        ids = [fields["id"] for fields in batch]
+        new = [id for id in ids if id not in self.known]
+        self.log(("try", new))
+        try:
+            events = book.record_all(batch)
+        except OutcomeUnknown:
+            raise
+        except (EngineUnavailable, commonplace.Busy):
+            self.log(("refused", new))
+            raise
+        for fields in batch:
+            self.known[fields["id"]] = fields
+            for parent in fields.get("parents", ()):
+                self.parents[fields["id"]] = parent
+        self.log(("recorded", [(event.id, event.payload, event.position) for event in events]))
+
+    def _erase(self, book: Book, id: str) -> None:
+        ids = [id]
+        for child, parent in self.parents.items():  # parents are recorded before their children
+            if parent in ids:
+                ids.append(child)
+        self.log(("try-erase", ids))
+        for gone in ids:
+            self.known.pop(gone, None)
+        try:
+            erasure = book.erase(id)
+        except OutcomeUnknown:
+            raise
+        except (EngineUnavailable, commonplace.Busy):
+            self.log(("kept", ids))
+            raise
+        self.log(("erased", [*erasure.erased, *erasure.already]))
+
+
+class Truth:
+    """What a log says a book must hold."""
+
+    def __init__(self, log: Iterable[Entry]) -> None:
+        self.recorded: dict[str, dict[str, Any]] = {}
+        self.tried: list[list[str]] = []
+        self.refused: set[str] = set()
+        self.erased: set[str] = set()
+        self.doubtful: set[str] = set()
+        for what, about in log:
+            if what == "try":
+                self.tried.append(about)
+            elif what == "recorded":
+                self.recorded |= {id: payload for id, payload, _ in about}
+            elif what == "refused":
+                self.refused |= set(about)
+            elif what == "try-erase":
+                self.doubtful |= set(about)
+            elif what == "kept":
+                self.doubtful -= set(about)
+            elif what == "erased":
+                self.erased |= set(about)
+
+    def judge(self, book: Book) -> list[str]:
+        """What is wrong with the book; nothing is the only good answer."""
+        wrong: list[str] = []
+        events = {event.id: event for event in book.events()}
+        checked = book.verify()
+        if not checked.ok or checked.head != len(events):
+            wrong.append(f"verify: {checked.problem or 'ids stand twice'} ({checked.first_bad})")
+        for id, payload in self.recorded.items():
+            if id not in events:
+                wrong.append(f"{id} was acknowledged and is lost")
+            elif events[id].erased:
+                if id not in self.doubtful:
+                    wrong.append(f"{id} is erased and nobody asked for it")
+            elif id in self.erased:
+                wrong.append(f"{id} was erased and is back")
+            elif events[id].payload != payload or book.event(id) != events[id]:
+                wrong.append(f"{id} has another payload than was acknowledged")
+            elif "file" in payload:
+                wrong += _blob_problem(book, id, payload["file"]["$blob"])
+        for ids in self.tried:
+            if len({id in events for id in ids}) > 1:
+                wrong.append(f"of the batch {ids} only a part is there")
+        wrong += [f"{id} was refused and is there" for id in sorted(self.refused & set(events))]
+        told = {id for ids in self.tried for id in ids} | set(self.recorded)
+        wrong += [f"nobody sent {id}" for id in events if id not in told and events[id].kind != "event.erased"]
+        runs = {run.id: (run.first, run.last, run.count) for run in book.runs()}
+        seen: dict[str, tuple[int, int, int]] = {}
+        for event in events.values():
+            if event.run_id is not None:
+                first, _, count = seen.get(event.run_id, (event.position, 0, 0))
+                seen[event.run_id] = (first, event.position, count + 1)
+        if runs != seen:
+            wrong.append(f"runs() says {runs} and the events say {seen}")
+        return wrong
+
+
+def _blob_problem(book: Book, id: str, digest: str) -> list[str]:
+    try:
+        found = sha256(book.blob(digest)).hexdigest() == digest
+    except CommonplaceError as error:
+        return [f"the blob of {id} cannot be had: {error!r}"]
+    return [] if found else [f"the blob of {id} is another"]
+
+
+def judge_again(book: Book, log: Iterable[Entry]) -> list[str]:
+    """Judge a book, and whether it still takes writes."""
+    try:
+        wrong = Truth(log).judge(book)
+        after = book.record("fault.survived", payload={"after": "the fault"})
+        if book.event(after.id).position != book.head or not book.verify().ok:
+            wrong.append("what is written after the fault does not hold")
+    except CommonplaceError as error:
+        return [f"the book cannot be used after the fault: {error!r}"]
+    return wrong

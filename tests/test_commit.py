@@ -1,0 +1,279 @@
+"""Group commit: who leads, who follows, and what everyone is told when something breaks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from toy import TOY, Put
+
+import commonplace
+from commonplace import Book
+from commonplace.engines.contract import Tx, WriteSet
+from commonplace.engines.memory import MemoryStore
+
+
+class Interruptible:
+    """Stands between the committer and a store's transactions, counts commits and can break one."""
+
+    def __init__(self, book: Book) -> None:
+        self.commits = 0
+        self.batches: list[int] = []
+        self.before: Callable[[WriteSet], None] = lambda write: None
+        self.after: Callable[[WriteSet], None] = lambda write: None
+        store = book._ledger.store
+        begin = store.begin
+
+        @contextmanager
+        def watched(timeout: float = 30.0) -> Iterator[Tx]:
+            with begin(timeout) as tx:
+                apply = tx.apply
+
+                def watched_apply(write: WriteSet) -> None:
+                    self.before(write)
+                    apply(write)
+                    self.commits += 1
+                    self.batches.append(len(write.records))
+                    self.after(write)
+
+                tx.apply = watched_apply  # type: ignore[method-assign]
+                yield tx
+
+        store.begin = watched  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Book]:
+    with commonplace.open(tmp_path / "b.db", capabilities=[TOY]) as opened:
+        yield opened
+
+
+def in_threads(*calls: Callable[[], object]) -> list[object]:
+    """Run the calls at once; their answers or errors, in order."""
+    answers: list[object] = [None] * len(calls)
+
+    def run(i: int, call: Callable[[], object]) -> None:
+        try:
+            answers[i] = call()
+        except Exception as error:
+            answers[i] = error
+
+    threads = [threading.Thread(target=run, args=(i, call)) for i, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return answers
+
+
+def held_up(book: Book, middle: Interruptible, followers: int) -> threading.Event:
+    """Keep the first commit waiting until as many followers have queued behind it."""
+    committer, led = book._ledger._committer, threading.Event()
+
+    def wait_for_followers(_: WriteSet) -> None:
+        if not led.is_set():
+            led.set()
+            while len(committer._queue) < followers:
+                threading.Event().wait(0.001)
+
+    middle.before = wait_for_followers
+    return led
+
+
+@pytest.mark.spec("L2", "L4")
+def test_whoever_leads_commits_for_everyone_who_waits(book: Book) -> None:
+    middle = Interruptible(book)
+    led = held_up(book, middle, followers=20)
+
+    def follower(i: int) -> Callable[[], object]:
+        def call() -> object:
+            led.wait(30)
+            return book.record("agent.spoke", actor=f"a{i}", payload={"i": i})
+
+        return call
+
+    events = in_threads(lambda: book.record("agent.spoke"), *(follower(i) for i in range(20)))
+    assert sorted(event.position for event in events) == list(range(1, 22))  # type: ignore[attr-defined]
+    assert middle.batches[0] == 1
+    assert middle.commits <= 3
+    assert book.verify().ok
+
+
+@pytest.mark.spec("L4")
+def test_one_bad_command_does_not_hurt_the_others_of_its_batch(book: Book) -> None:
+    middle = Interruptible(book)
+    led = held_up(book, middle, followers=4)
+
+    def later(call: Callable[[], object]) -> Callable[[], object]:
+        return lambda: led.wait(30) and call()
+
+    submit = book._ledger.submit
+    answers = in_threads(
+        lambda: book.record("agent.spoke", id="first"),
+        later(lambda: submit("put", Put("tea", 3))),
+        later(lambda: submit("crash", "tea")),
+        later(lambda: submit("put", Put("tea", -9))),
+        later(lambda: book.record("agent.spoke", id="first", payload={"other": 1})),
+    )
+    assert answers[1] == 3
+    assert [type(answer).__name__ for answer in answers[2:]] == ["ZeroDivisionError", "Conflict", "Conflict"]
+    assert book.head == 2
+    with book._ledger.snapshot() as snapshot:
+        assert snapshot.get("jars", "tea")["coins"] == 3
+
+
+@pytest.mark.spec("L2")
+def test_trouble_before_the_commit_fails_the_leader_and_the_others_go_again(book: Book) -> None:
+    middle = Interruptible(book)
+    led = held_up(book, middle, followers=5)
+    queue_up = middle.before
+
+    def break_once(write: WriteSet) -> None:
+        queue_up(write)
+        middle.before = lambda _: None
+        raise commonplace.StorageFailed("the disk is full")
+
+    middle.before = break_once
+    answers = in_threads(
+        lambda: book.record("agent.spoke", id="leader"),
+        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(5)),  # type: ignore[misc]
+    )
+    assert isinstance(answers[0], commonplace.StorageFailed)
+    assert all(isinstance(answer, commonplace.Event) for answer in answers[1:])
+    assert {event.id for event in book.events()} == {f"f{i}" for i in range(5)}
+
+
+@pytest.mark.spec("L2")
+def test_trouble_between_apply_and_answer_is_reported_as_unknown_and_can_be_looked_up(book: Book) -> None:
+    middle = Interruptible(book)
+    led = held_up(book, middle, followers=3)
+
+    def lose_the_answer(write: WriteSet) -> None:
+        if len(write.records) > 1:
+            middle.after = lambda _: None
+            raise commonplace.OutcomeUnknown([record.id for record in write.records], "the line went dead")
+
+    middle.after = lose_the_answer
+    answers = in_threads(
+        lambda: book.record("agent.spoke", id="leader"),
+        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(3)),  # type: ignore[misc]
+    )
+    assert isinstance(answers[0], commonplace.Event)
+    for i, answer in enumerate(answers[1:]):
+        assert isinstance(answer, commonplace.OutcomeUnknown)
+        assert answer.ids == (f"f{i}",)
+        assert book.event(f"f{i}").id == f"f{i}"
+        assert book.record("agent.spoke", id=f"f{i}") == book.event(f"f{i}")
+    assert book.head == 4
+
+
+@pytest.mark.spec("L2")
+def test_a_commit_that_fails_leaves_a_book_that_goes_on(tmp_path: Path) -> None:
+    """SQLite itself reports the failed commit; the connection is dropped and the next write uses a new one."""
+    with commonplace.open(tmp_path / "b.db") as book:
+        book.record("agent.spoke", id="before")
+        store = book._ledger.store
+        writer = store._writer  # type: ignore[attr-defined]
+        writer.set_commit_hook(lambda: True)  # turns COMMIT into an error
+        with pytest.raises(commonplace.OutcomeUnknown) as unknown:
+            book.record("agent.spoke", id="lost")
+        assert unknown.value.ids == ("lost",)
+        with pytest.raises(commonplace.NotFound):
+            book.event("lost")
+        assert book.record("agent.spoke", id="lost").position == 2
+        assert book.verify().ok
+
+
+@pytest.mark.spec("L2")
+def test_the_lead_is_passed_on_when_a_waiting_thread_is_interrupted(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C reaches a thread while it queues: it leaves, and those behind it are served."""
+    committer = book._ledger._committer
+    middle = Interruptible(book)
+    led = held_up(book, middle, followers=3)
+    follow = committer._follow
+
+    def interrupted(ticket: object) -> None:
+        if threading.current_thread().name == "interrupted":
+            wake = ticket.wake  # type: ignore[attr-defined]
+
+            class Broken:
+                def acquire(self) -> None:
+                    wake.acquire()
+                    raise KeyboardInterrupt
+
+                def release(self) -> None:
+                    wake.release()
+
+            ticket.wake = Broken()  # type: ignore[attr-defined]
+            with pytest.raises(KeyboardInterrupt):
+                follow(ticket)  # type: ignore[arg-type]
+            ticket.done, ticket.error = True, InterruptedError()  # type: ignore[attr-defined]
+        else:
+            follow(ticket)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(committer, "_follow", interrupted)
+
+    def named() -> object:
+        threading.current_thread().name = "interrupted"
+        led.wait(30)
+        return book.record("agent.spoke", actor="interrupted")
+
+    answers = in_threads(
+        lambda: book.record("agent.spoke"),
+        named,
+        lambda: led.wait(30) and book.record("agent.spoke"),
+        lambda: led.wait(30) and book.record("agent.spoke"),
+    )
+    assert isinstance(answers[1], InterruptedError)
+    assert all(isinstance(answer, commonplace.Event) for answer in (answers[0], *answers[2:]))
+    assert book.record("agent.spoke").position == book.head
+
+
+def test_a_lock_that_is_not_free_in_time_is_an_error_not_a_hang(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "b.db") as one, commonplace.open(tmp_path / "b.db") as two:
+        two._ledger._committer._timeout = 0.05
+        with one._ledger.store.begin():
+            with pytest.raises(commonplace.Busy, match="lock was not free"):
+                two.record("agent.spoke")
+        assert two.record("agent.spoke").position == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX call")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_book_is_not_used_across_a_fork(book_url: str) -> None:
+    with commonplace.open(book_url) as book:
+        book.record("agent.spoke")
+        reads, writes = os.pipe()
+        child = os.fork()
+        if child == 0:
+            told = []
+            for use in (lambda: book.record("agent.spoke"), lambda: book.head, lambda: list(book.events())):
+                try:
+                    use()
+                    told.append("nothing")
+                except BaseException as error:
+                    told.append(type(error).__name__)
+            os.write(writes, " ".join(told).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writes)
+        with os.fdopen(reads) as said:
+            assert said.read() == "ForkedBook ForkedBook ForkedBook"
+        assert book.record("agent.spoke").position == 2
+        assert book.verify().ok
+
+
+def test_a_single_writer_needs_no_other_thread() -> None:
+    with commonplace.open("memory:") as book:
+        threads = threading.active_count()
+        for _ in range(50):
+            book.record("agent.spoke")
+        assert threading.active_count() == threads
+        assert isinstance(book._ledger.store, MemoryStore)
