@@ -33,12 +33,10 @@ At = int | datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as the ledger knows it: where it begins and ends so far, and how many events it has."""
+    """A run as the ledger knows it: its id, and the position of its first event."""
 
     id: str
     first: int
-    last: int
-    count: int
 
 
 def open(
@@ -203,7 +201,7 @@ class Book:
     def runs(self, at: At = None) -> list[Run]:
         """The runs in the order in which they were first seen."""
         with self._ledger.snapshot(at) as snapshot:
-            found = [Run(str(key[0]), **row) for key, row in snapshot.scan("runs")]
+            found = [Run(str(key[0]), first) for key, first in snapshot.scan("runs")]
         return sorted(found, key=lambda run: run.first)
 
     def blob(self, digest: str) -> bytes:

@@ -92,9 +92,10 @@ class Overlay(Lens):
     Deciders read through it and `emit` events into it. Nothing leaves it before the whole batch is applied.
     """
 
-    def __init__(self, tx: Tx, registry: Registry, meta: Meta, residues: Residues) -> None:
+    def __init__(self, tx: Tx, registry: Registry, meta: Meta, residues: Residues, known: RowCache) -> None:
         self.tx = tx
         self.residues = residues
+        self._known = known
         self.registry = registry
         self.meta = meta
         self.write = WriteSet()
@@ -140,7 +141,14 @@ class Overlay(Lens):
     def _row(self, space: str, key: bytes) -> Row | None:
         place = (space, key)
         if place not in self._latest:
-            self._latest[place] = self.tx.get(space, (key,)).get(key)
+            known = self._known.rows
+            if place not in known:
+                row = self.tx.get(space, (key,)).get(key)
+                if space not in self._known.spaces:
+                    self._latest[place] = row
+                    return row
+                known[place] = row
+            self._latest[place] = known[place]
         row = self._latest[place]
         return None if row is None or row.value is None else row
 
@@ -224,8 +232,10 @@ class Overlay(Lens):
             for key in view.keys(seen):
                 where, packed = meta.space(view), pack(key)
                 row = self._row(where, packed)
-                after = view.fold(key, None if row is None else read_row(row), seen)
-                self.put(write_row(where, packed, event.position, after))
+                before = None if row is None else read_row(row)
+                after = view.fold(key, before, seen)
+                if not view.header_only or after != before:
+                    self.put(write_row(where, packed, event.position, after))
 
     def put(self, row: Row) -> None:
         """Write a version of a row, or replace the one with the same position."""
@@ -284,6 +294,34 @@ class Overlay(Lens):
         return bool(
             write.records or write.rows or write.drops or write.erase or write.leases or write.blob_drops
         ) or (write.meta is not None)
+
+
+class RowCache:
+    """The newest versions of inline rows, as the last transaction of this process left them. They still hold
+    if nobody has written since: if the next transaction begins at the head where that one ended."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, bytes], Row | None] = {}
+        self.spaces: frozenset[str] = frozenset()
+        self._at: tuple[int, bytes] | None = None
+        self._meta: Meta | None = None
+
+    def begin(self, head: Head, meta: Meta, registry: Registry) -> None:
+        if (head.position, head.hash) != self._at or meta is not self._meta or len(self.rows) > self.MOST:
+            self.rows.clear()
+        if meta is not self._meta:
+            views = [view for view in registry.views.values() if not view.trailing and view.name in meta.views]
+            self.spaces = frozenset(meta.space(view) for view in views)
+            self._meta = meta
+        self._at = None
+
+    def end(self, overlay: Overlay) -> None:
+        """After the commit: what was written is what the next transaction would read."""
+        if overlay.meta is self._meta:
+            self.rows.update((place, row) for place, row in overlay._latest.items() if place[0] in self.spaces)
+            self._at = (overlay.position, overlay.hash)
 
 
 class Residues:
@@ -351,6 +389,7 @@ class Committer:
         self._queue: deque[_Ticket] = deque()
         self._leading = False
         self._residues = Residues()
+        self._known = RowCache()
 
     def submit(self, command: str, request: Any, size: int = 1) -> Any:
         """Run one command and answer when it is durable. Safe from any thread."""
@@ -427,6 +466,7 @@ class Committer:
                 applying = True
                 overlay.write.folded = overlay.position
                 tx.apply(overlay.write)
+            self._known.end(overlay)
             return decided
 
         try:
@@ -485,4 +525,6 @@ class Committer:
         tx.apply(overlay.write)
 
     def _overlay(self, tx: Tx) -> Overlay:
-        return Overlay(tx, self._registry, self._meta(tx.head), self._residues)
+        meta = self._meta(tx.head)
+        self._known.begin(tx.head, meta, self._registry)
+        return Overlay(tx, self._registry, meta, self._residues, self._known)

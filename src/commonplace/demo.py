@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .book import Book, open
 from .errors import BadInput
@@ -90,11 +90,11 @@ class Demo:
     def _team_works(self, book: Book) -> Iterator[str]:
         yield ""
         yield "Three agents work in two runs; another process follows them."
+        ids: list[str] = []
         told: list[str] = []
         with _follower(self.path) as seen, suppress(queue.Empty):
             for act in TEAM:
-                parents = [event.id] if act is TEAM[-1] else []
-                event = book.record(**act, parents=parents)
+                ids.append(book.record(**act, parents=ids[-1:] if act is TEAM[-1] else []).id)
                 told.append(seen.get(timeout=PATIENCE))
                 yield f"  the follower sees  {told[-1]}"
         wanted = [f"{event.position} {event.actor} {event.kind} {event.run_id}" for event in book.events()]
@@ -156,14 +156,18 @@ def _follower(path: Path) -> Iterator[queue.Queue[str]]:
     command = [sys.executable, "-c", FOLLOW, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
-        lines = process.stdout
-        reader = threading.Thread(target=lambda: [seen.put(line.strip()) for line in lines], daemon=True)
+        reader = threading.Thread(target=_pass_on, args=(process.stdout, seen), daemon=True)
         reader.start()
         try:
             yield seen
         finally:
             process.terminate()
             reader.join()
+
+
+def _pass_on(lines: IO[str], seen: queue.Queue[str]) -> None:
+    for line in lines:
+        seen.put(line.strip())
 
 
 def _hashes(book: Book) -> list[tuple[str, bool]]:

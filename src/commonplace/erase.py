@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .commit import PAGE, Overlay
 from .engines.contract import Record
 from .errors import BadInput, NotFound
-from .events import ERASED, Event, blob_refs, draft, unseal
+from .events import ERASED, Event, draft, unseal
 from .keys import Key, pack
 from .views import View, read_row, write_row
 
@@ -90,7 +90,7 @@ def erase_payloads(overlay: Overlay, erasure: Event) -> None:
             continue
         event = overlay.registry.current(unseal(record))
         gone.add(event.position)
-        blobs |= blob_refs(event.payload)
+        blobs.update(event.blobs)
         for trailing in (False, True):
             for view in overlay.registry.folding(event.kind, trailing):
                 if not view.header_only:

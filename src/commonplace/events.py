@@ -13,10 +13,12 @@ short secret by trying digests.
 from __future__ import annotations
 
 import os
+import random
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -39,6 +41,7 @@ KIND = re.compile(r"[a-z][a-z0-9]*(?:\.[a-z][a-z0-9]*)+")
 SESSION = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LABEL = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 BLOB_REF = "$blob"
+_BLOB_MARK = b'"$blob"'
 
 ERASED = "event.erased"
 """The kind of the tombstone that an erasure leaves."""
@@ -97,6 +100,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     hash: str
     erased: bool = False
+    blobs: tuple[str, ...] = ()
+    """The digests of the blobs that the payload refers to."""
 
     @property
     def created_at(self) -> datetime:
@@ -179,7 +184,7 @@ def draft(
     schema_version: int = 1,
 ) -> Draft:
     """Check every field. Raises BadInput or TooLarge that names the field and what is allowed."""
-    if not isinstance(kind, str) or len(kind) > MAX_NAME or not KIND.fullmatch(kind):
+    if not isinstance(kind, str) or not _is_kind(kind):
         raise BadInput(
             f"kind {_shown(kind)} is not dotted lowercase: write two or more words of a-z and 0-9, "
             "such as 'agent.spoke'"
@@ -220,18 +225,19 @@ def draft(
 
 FIELDS = ("kind", *(name for name in draft.__annotations__ if name not in ("kind", "return")))
 """The names a caller may give for an event, as in `record_all([{…}])`."""
+_FIELDS = frozenset(FIELDS)
 
 
 def draft_from(fields: object, *, actor: str) -> Draft:
     """The same from plain data, as it comes from a batch, a file or another process."""
     if isinstance(fields, Draft):
         return fields
-    if not isinstance(fields, Mapping):
+    if not isinstance(fields, dict | Mapping):
         raise BadInput(
             f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict"
         )
-    unknown = sorted(str(name) for name in fields if name not in FIELDS)
-    if unknown:
+    if not fields.keys() <= _FIELDS:
+        unknown = sorted(str(name) for name in fields if name not in FIELDS)
         raise BadInput(f"unknown event field {', '.join(unknown)}: the fields are {', '.join(FIELDS)}")
     if "kind" not in fields:
         raise BadInput("an event needs a kind, such as 'agent.spoke'")
@@ -307,6 +313,7 @@ def unseal(record: Record) -> Event:
         labels=header.labels,
         hash=record.hash.hex(),
         erased=body is None,
+        blobs=_blobs_in(body, payload),
     )
 
 
@@ -327,6 +334,7 @@ def event_of(draft: Draft, record: Record) -> Event:
         parents=draft.parents,
         labels=draft.labels,
         hash=record.hash.hex(),
+        blobs=_blobs_in(draft.raw, draft.payload),
     )
 
 
@@ -415,18 +423,30 @@ def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any
     )
 
 
-def blob_refs(payload: object) -> set[str]:
-    """The digests of every blob a payload refers to."""
-    if isinstance(payload, Mapping):
-        own = {payload[BLOB_REF]} if isinstance(payload.get(BLOB_REF), str) else set()
-        return own.union(*map(blob_refs, payload.values()))
-    if isinstance(payload, list):
-        return set().union(*map(blob_refs, payload))
-    return set()
+def _blobs_in(raw: bytes | None, payload: dict[str, Any]) -> tuple[str, ...]:
+    """The digests of every blob a payload refers to. Most refer to none, and their bytes show it."""
+    return tuple(sorted(set(_refs(payload)))) if raw is not None and _BLOB_MARK in raw else ()
+
+
+def _refs(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get(BLOB_REF), str):
+            yield value[BLOB_REF]
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _refs(inner)
+
+
+@lru_cache(1024)
+def _is_kind(kind: str) -> bool:
+    return len(kind) <= MAX_NAME and KIND.fullmatch(kind) is not None
 
 
 def check_name(field: str, value: object) -> str:
     """Names (ids, actors, runs, books) are 1 to 200 characters of any script, without NUL."""
+    if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii() and "\0" not in value:
+        return value
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or "\0" in value:
         raise BadInput(f"{field} {_shown(value)} is not a name: give 1 to {MAX_NAME} characters without NUL")
     return _text(value, field)
@@ -460,13 +480,16 @@ def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     return dict(labels)
 
 
+_random = random.Random(os.urandom(32))  # noqa: S311  ids must differ, not be secret
+os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
+
+
 def new_id() -> str:
     """A version 7 UUID: ids made later sort later, to a quarter of a microsecond."""
-    now = time.time_ns()
-    milliseconds, rest = divmod(now, 1_000_000)
-    tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-    text = f"{milliseconds:012x}7{rest * 4096 // 1_000_000:03x}{tail:016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    tail = f"{_random.getrandbits(62) | 0x8000_0000_0000_0000:016x}"
+    head = f"{milliseconds:012x}"
+    return f"{head[:8]}-{head[8:]}-7{rest * 4096 // 1_000_000:03x}-{tail[:4]}-{tail[4:]}"
 
 
 def to_us(field: str, moment: object) -> int:

@@ -1,7 +1,7 @@
 """One opened ledger: its store, its registry, and the rules that hold for every book.
 
 What the ledger itself brings is a capability like any other: the commands `record` and `erase`, and three
-small views. A plain event touches one row (its run's); only events with parents or blobs touch more.
+small views. A plain event touches no row but the first of its run; events with parents or blobs touch more.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .commit import PAGE, Committer, Overlay, Snapshot
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
 from .errors import BadInput, BeforeHorizon, Busy, Corrupt, OwnedKind
-from .events import ERASED, Draft, Event, blob_refs, canonical, new_id, read_header, to_us, unseal
-from .keys import Key, pack
+from .events import ERASED, Draft, Event, canonical, new_id, read_header, to_us, unseal
+from .keys import pack
 from .views import Capability, Kind, Meta, Registry, View, read_meta, read_row, space, write_row
 
 Progress = Callable[[int, int], None]
@@ -43,30 +43,24 @@ def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event]:
     return [overlay.emit(draft) for draft in drafts]
 
 
-def _fold_run(_key: Key, before: Any, event: Event) -> Any:
-    if before is None:
-        return {"first": event.position, "last": event.position, "count": 1}
-    return {"first": before["first"], "last": event.position, "count": before["count"] + 1}
-
-
 RUNS = View(
     "runs",
     1,
     keys=lambda event: () if event.run_id is None else ((event.run_id,),),
-    fold=_fold_run,
+    fold=lambda _key, before, event: before or event.position,
     header_only=True,
 )
 CHILDREN = View(
     "children",
     1,
-    keys=lambda event: [(parent, event.position) for parent in dict.fromkeys(event.parents)],
+    keys=lambda event: [(parent, event.position) for parent in set(event.parents)],
     fold=lambda _key, _before, event: event.id,
     header_only=True,
 )
 BLOBS = View(
     "blobs",
     1,
-    keys=lambda event: [(digest, event.position) for digest in sorted(blob_refs(event.payload))],
+    keys=lambda event: [(digest, event.position) for digest in event.blobs],
     fold=lambda _key, _before, _event: True,
 )
 

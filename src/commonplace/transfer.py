@@ -30,13 +30,11 @@ from .commit import Overlay
 from .engines.contract import GENESIS, Record
 from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed
 from .events import (
-    BLOB_REF,
     FORMAT,
     KIND,
     SALT,
     Draft,
     Header,
-    blob_refs,
     canonical,
     check_name,
     decode,
@@ -178,13 +176,14 @@ def _parcels(ledger: Ledger, upto: int) -> Iterator[Parcel]:
     with closing(ledger.records(0, upto)) as records:
         for record in records:
             blobs = {}
-            if record.body is not None and BLOB_REF.encode() in record.body:
-                for digest in sorted(blob_refs(unseal(record).payload) - sent):
-                    with ledger.store.read() as reads:
-                        data = reads.blob(digest)
-                    if data is not None:
-                        blobs[digest] = data
-                sent |= set(blobs)
+            for digest in unseal(record).blobs:
+                if digest in sent:
+                    continue
+                with ledger.store.read() as reads:
+                    data = reads.blob(digest)
+                if data is not None:
+                    blobs[digest] = data
+            sent |= blobs.keys()
             yield Parcel(record, blobs)
 
 

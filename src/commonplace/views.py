@@ -14,7 +14,8 @@ say) without touching the others, and the rows of a rebuilt view are the same by
 
 *Inline* views commit with their events. *Trailing* views keep a checkpoint, catch up when somebody reads or
 follows them, and say as of where they speak. A view with `header_only` reads no payload, so erasing one
-changes nothing in it; any other view forgets an erased event, or sees what the kind's `residue` kept of it.
+changes nothing in it, and a fold that changes nothing writes nothing; any other view forgets an erased event,
+or sees what the kind's `residue` kept of it, and has a version for every event that touched a row.
 """
 
 from __future__ import annotations
