@@ -43,7 +43,9 @@ def main() -> int:
     show(figures)
     asked.json.parent.mkdir(parents=True, exist_ok=True)
     machine = {"python": platform.python_version(), "system": platform.platform()}
-    asked.json.write_text(json.dumps({"machine": machine, "figures": [asdict(one) for one in figures]}, indent=2))
+    asked.json.write_text(
+        json.dumps({"machine": machine, "figures": [asdict(one) for one in figures]}, indent=2)
+    )
     return 0
 
 
@@ -52,7 +54,14 @@ def show(figures: list[Figure]) -> None:
     for one in figures:
         mark = {True: "met", False: "missed", None: ""}[one.met]
         table.add_row(
-            one.work, f"{one.peer:,.1f}", f"{one.ours:,.1f}", one.unit, f"{one.ratio:.2f}", one.goal, mark, one.note
+            one.work,
+            f"{one.peer:,.1f}",
+            f"{one.ours:,.1f}",
+            one.unit,
+            f"{one.ratio:.2f}",
+            one.goal,
+            mark,
+            one.note,
         )
     Console(width=170).print(table)
 

@@ -53,7 +53,7 @@ def raw_append(connection: apsw.Connection) -> Action:
 
 
 def single(scale: float) -> Iterator[Figure]:
-    places = {"disk": (None, ">= 0.9", 0.9)}
+    places: dict[str, tuple[str | None, str, float]] = {"disk": (None, ">= 0.9", 0.9)}
     if memory_disk():
         places["tmpfs"] = (memory_disk(), "<= 3", 3.0)
     for name, (place, goal, bound) in places.items():
@@ -70,10 +70,14 @@ def single(scale: float) -> Iterator[Figure]:
         peer, ours = median(times["raw"]), median(times["ours"])
         if name == "disk":  # how fast, as a share of raw
             ratio = peer / ours
-            yield Figure(f"append, 1 writer, {name}", peer, ours, "µs", ratio, f"{goal} × raw speed", ratio >= bound)
+            yield Figure(
+                f"append, 1 writer, {name}", peer, ours, "µs", ratio, f"{goal} × raw speed", ratio >= bound
+            )
         else:  # the library's own cost, as a multiple of raw
             ratio = ours / peer
-            yield Figure(f"append, 1 writer, {name}", peer, ours, "µs", ratio, f"{goal} × raw cost", ratio <= bound)
+            yield Figure(
+                f"append, 1 writer, {name}", peer, ours, "µs", ratio, f"{goal} × raw cost", ratio <= bound
+            )
 
 
 @contextmanager
@@ -132,7 +136,9 @@ def threads(scale: float) -> Iterator[Figure]:
         for _ in range(3):
             peers += in_threads(64, each, locked)
             with counted(book) as sizes:
-                ours += in_threads(64, each, lambda _: book.record("agent.spoke", payload=PAYLOAD, run_id="r1"))
+                ours += in_threads(
+                    64, each, lambda _: book.record("agent.spoke", payload=PAYLOAD, run_id="r1")
+                )
             commits += len(sizes)
         raw.close()
     share = commits / len(ours)
@@ -163,7 +169,13 @@ def batches(scale: float) -> Iterator[Figure]:
         peer, ours = median(times["raw"]) / 100, median(times["ours"]) / 100
         ratio = peer / ours
         yield Figure(
-            f"batch of 100, {rows} view rows", peer, ours, "µs/event", ratio, f">= {goal} × raw speed", ratio >= goal
+            f"batch of 100, {rows} view rows",
+            peer,
+            ours,
+            "µs/event",
+            ratio,
+            f">= {goal} × raw speed",
+            ratio >= goal,
         )
 
 
@@ -184,9 +196,7 @@ def in_processes(path: Path, count: int, raw: bool, processes: int = 8) -> tuple
     spawn = multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(processes + 1)
     pipes = [spawn.Pipe(False) for _ in range(processes)]
-    workers = [
-        spawn.Process(target=_writer, args=(str(path), count, barrier, out, raw)) for _, out in pipes
-    ]
+    workers = [spawn.Process(target=_writer, args=(str(path), count, barrier, out, raw)) for _, out in pipes]
     for worker in workers:
         worker.start()
     barrier.wait()
@@ -240,7 +250,9 @@ def growth(scale: float) -> Iterator[Figure]:
         def grow(to: int) -> None:
             while book.head < to:
                 some = min(1000, to - book.head)
-                book.record_all([{"kind": "agent.spoke", "payload": PAYLOAD, "run_id": f"r{book.head % 997}"}] * some)
+                book.record_all(
+                    [{"kind": "agent.spoke", "payload": PAYLOAD, "run_id": f"r{book.head % 997}"}] * some
+                )
 
         grow(1_000)
         cost()
@@ -289,5 +301,14 @@ def tailing(scale: float) -> Iterator[Figure]:
             got.wait(5)
             delays.append((arrived[-1] - sent) * 1e6)
     follower.join()
-    yield Figure("read the ledger, checked", peer, ours, "µs/event", ours / peer, note="raw reads bytes and checks nothing")
-    yield Figure("a watcher wakes after", 0, median(delays), "µs", 0, note=f"p99 {percentile(delays, 0.99):,.0f} µs")
+    yield Figure(
+        "read the ledger, checked",
+        peer,
+        ours,
+        "µs/event",
+        ours / peer,
+        note="raw reads bytes and checks nothing",
+    )
+    yield Figure(
+        "a watcher wakes after", 0, median(delays), "µs", 0, note=f"p99 {percentile(delays, 0.99):,.0f} µs"
+    )

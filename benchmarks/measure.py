@@ -11,7 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PAYLOAD = {"text": "the quick brown fox jumps over the lazy dog " * 6, "turn": 3, "score": 0.5, "tags": ["a", "b"]}
+PAYLOAD = {
+    "text": "the quick brown fox jumps over the lazy dog " * 6,
+    "turn": 3,
+    "score": 0.5,
+    "tags": ["a", "b"],
+}
 """About 300 bytes, the size of an ordinary message."""
 
 Action = Callable[[int], object]

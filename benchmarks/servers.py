@@ -32,7 +32,9 @@ def postgres(scale: float) -> Iterator[Figure]:
                 count=max(20, int(200 * scale)),
             )
     peer, ours = median(times["raw"]), median(times["ours"])
-    yield Figure("append, 1 writer, PostgreSQL", peer, ours, "µs", peer / ours, "", note="raw: INSERT and COMMIT")
+    yield Figure(
+        "append, 1 writer, PostgreSQL", peer, ours, "µs", peer / ours, "", note="raw: INSERT and COMMIT"
+    )
 
 
 def valkey(scale: float) -> Iterator[Figure]:
@@ -47,4 +49,6 @@ def valkey(scale: float) -> Iterator[Figure]:
         )
         raw.close()
     peer, ours = median(times["raw"]), median(times["ours"])
-    yield Figure("append, 1 writer, Valkey", peer, ours, "µs", peer / ours, "", note="raw: XADD, fsync always")
+    yield Figure(
+        "append, 1 writer, Valkey", peer, ours, "µs", peer / ours, "", note="raw: XADD, fsync always"
+    )

@@ -22,4 +22,6 @@ def importing(_: float) -> Iterator[Figure]:
     rounds = [(cpu_seconds("pass"), cpu_seconds("import commonplace")) for _ in range(7)]
     bare, ours = (statistics.median(times) for times in zip(*rounds, strict=True))
     cost = ours - bare
-    yield Figure("import commonplace", bare * 1000, ours * 1000, "CPU-ms", cost, "<= 0.15 CPU-s more", cost <= 0.15)
+    yield Figure(
+        "import commonplace", bare * 1000, ours * 1000, "CPU-ms", cost, "<= 0.15 CPU-s more", cost <= 0.15
+    )

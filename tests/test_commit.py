@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from toy import TOY, Put
 
 import commonplace
 from commonplace import Book
 from commonplace.engines.contract import Tx, WriteSet
 from commonplace.engines.memory import MemoryStore
+from tests.toy import TOY, Put
 
 
 class Interruptible:
@@ -112,7 +112,7 @@ def test_one_bad_command_does_not_hurt_the_others_of_its_batch(book: Book) -> No
     def later(call: Callable[[], object]) -> Callable[[], object]:
         return lambda: led.wait(30) and call()
 
-    submit = book._ledger.submit
+    submit = book.submit
     answers = in_threads(
         lambda: book.record("agent.spoke", id="first"),
         later(lambda: submit("put", Put("tea", 3))),
@@ -123,7 +123,7 @@ def test_one_bad_command_does_not_hurt_the_others_of_its_batch(book: Book) -> No
     assert answers[1] == 3
     assert [type(answer).__name__ for answer in answers[2:]] == ["ZeroDivisionError", "Conflict", "Conflict"]
     assert book.head == 2
-    with book._ledger.snapshot() as snapshot:
+    with book.snapshot() as snapshot:
         assert snapshot.get("jars", "tea")["coins"] == 3
 
 
@@ -141,7 +141,7 @@ def test_trouble_before_the_commit_fails_the_leader_and_the_others_go_again(book
     middle.before = break_once
     answers = in_threads(
         lambda: book.record("agent.spoke", id="leader"),
-        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(5)),  # type: ignore[misc]
+        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(5)),
     )
     assert isinstance(answers[0], commonplace.StorageFailed)
     assert all(isinstance(answer, commonplace.Event) for answer in answers[1:])
@@ -161,7 +161,7 @@ def test_trouble_between_apply_and_answer_is_reported_as_unknown_and_can_be_look
     middle.after = lose_the_answer
     answers = in_threads(
         lambda: book.record("agent.spoke", id="leader"),
-        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(3)),  # type: ignore[misc]
+        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(3)),
     )
     assert isinstance(answers[0], commonplace.Event)
     for i, answer in enumerate(answers[1:]):
@@ -239,9 +239,8 @@ def test_the_lead_is_passed_on_when_a_waiting_thread_is_interrupted(
 def test_a_lock_that_is_not_free_in_time_is_an_error_not_a_hang(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "b.db") as one, commonplace.open(tmp_path / "b.db") as two:
         two._ledger._committer._timeout = 0.05
-        with one._ledger.store.begin():
-            with pytest.raises(commonplace.Busy, match="lock was not free"):
-                two.record("agent.spoke")
+        with one._ledger.store.begin(), pytest.raises(commonplace.Busy, match="lock was not free"):
+            two.record("agent.spoke")
         assert two.record("agent.spoke").position == 1
 
 

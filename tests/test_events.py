@@ -193,7 +193,13 @@ def test_bad_input_is_the_same_typed_error_everywhere_and_leaves_nothing(book_ur
                 book.record(**{"kind": "agent.spoke", **fields})
             with pytest.raises(commonplace.BadInput):
                 book.record_all([{"kind": "agent.spoke"}, {"kind": "agent.spoke", **fields}])
-        for batch in ([7], [{"actor": "no kind"}], [{"kind": "a.b", "unknown": 1}], [{"kind": "a.b"}] * 10_001):
+        batches: list[Any] = [
+            [7],
+            [{"actor": "no kind"}],
+            [{"kind": "a.b", "unknown": 1}],
+            [{"kind": "a.b"}] * 10_001,
+        ]
+        for batch in batches:
             with pytest.raises(commonplace.BadInput):
                 book.record_all(batch)
         for after in (-1, "1", None, 1.5):

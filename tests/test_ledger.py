@@ -40,7 +40,7 @@ def test_what_an_agent_records_is_there_for_the_next_one(book: Book) -> None:
     second = say(book, "and bye", actor="bob")
 
     assert [event.position for event in book.events()] == [1, 2]
-    assert list(book.events())[0] == first
+    assert next(iter(book.events())) == first
     assert (first.position, first.turn, first.session_id, first.run_id) == (1, 3, "s-1", "r1")
     assert first.payload["n"][4]["deep"] == "ü 🙂 \x00 end"
     assert first.occurred_at == happened
@@ -111,7 +111,7 @@ def test_every_read_can_be_asked_as_of_then(book: Book) -> None:
     assert [event.position for event in book.events(at=2)] == [1, 2]
     assert [run.id for run in book.runs(at=2)] == ["r"]
     assert book.runs(at=0) == []
-    assert [run.id for run in book.runs(at=second.created_at)][0] == "r"
+    assert next(run.id for run in book.runs(at=second.created_at)) == "r"
     assert book.runs(at=first.created_at - timedelta(seconds=1)) == []
     assert book.position(datetime.now(UTC) + timedelta(days=1)) == 3
     with pytest.raises(commonplace.NotFound, match="as of then"):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from toy import TOY, Put
 
 import commonplace
 from commonplace import Blob, Book
+from tests.toy import TOY, Put
 
 
 def fill(book: Book) -> None:
@@ -45,7 +45,10 @@ def test_a_copy_from_engine_to_engine_is_the_same_ledger(
     """SQLite → PostgreSQL → Redis → files → SQLite: the same events, times, positions and hashes."""
     servers = [request.getfixturevalue(name).url for name in ("postgres", "valkey")]
     urls = [
-        *(f"{url}{'&' if '?' in url else '?'}book=copy-{tmp_path.name}-{tmp_path.parent.name}" for url in servers),
+        *(
+            f"{url}{'&' if '?' in url else '?'}book=copy-{tmp_path.name}-{tmp_path.parent.name}"
+            for url in servers
+        ),
         f"file:{tmp_path / 'folder'}",
         str(tmp_path / "back.db"),
     ]
@@ -123,21 +126,23 @@ def test_what_cannot_be_continued_is_recorded_anew_with_its_origin(source: Book,
 @pytest.mark.spec("1.5")
 def test_owned_kinds_cannot_be_forged_by_an_import(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "a.db", capabilities=[TOY]) as source:
-        source._ledger.submit("put", Put("tea", 50))
+        source.submit("put", Put("tea", 50))
         with commonplace.open("memory:", capabilities=[TOY]) as target:
             target.record("agent.spoke")
             source.copy(target)
-            with target._ledger.snapshot() as snapshot:
+            with target.snapshot() as snapshot:
                 assert snapshot.get("jars", "tea") is None
             assert [event.kind for event in target.events()] == ["agent.spoke", "event.imported"]
         with commonplace.open("memory:", capabilities=[TOY]) as replica:
             source.copy(replica)
-            with replica._ledger.snapshot() as snapshot:
+            with replica.snapshot() as snapshot:
                 assert snapshot.get("jars", "tea")["coins"] == 50
 
 
 @pytest.mark.spec("1.4", "L10")
-def test_an_erasure_travels_with_the_copy_and_an_old_export_restores_nothing(source: Book, tmp_path: Path) -> None:
+def test_an_erasure_travels_with_the_copy_and_an_old_export_restores_nothing(
+    source: Book, tmp_path: Path
+) -> None:
     early = tmp_path / "early.jsonl"
     with commonplace.open("memory:") as copy:
         source.copy(copy)
@@ -169,8 +174,10 @@ def edit(number: int, **fields: object) -> Damage:
     [
         pytest.param(lambda lines: lines[:-1], id="the end is missing"),
         pytest.param(lambda lines: lines[:3] + lines[4:], id="an event is missing"),
-        pytest.param(lambda lines: lines[:4] + [lines[3]] + lines[4:], id="an event stands twice"),
-        pytest.param(lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]], id="two have changed places"),
+        pytest.param(lambda lines: [*lines[:4], lines[3], *lines[4:]], id="an event stands twice"),
+        pytest.param(
+            lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]], id="two have changed places"
+        ),
         pytest.param(edit(2, actor="mallory"), id="another actor"),
         pytest.param(edit(2, payload={"text": "forged"}), id="another payload"),
         pytest.param(edit(2, unknown=1), id="an unknown field"),

@@ -61,6 +61,7 @@ class AsyncBook:
         drafts = [draft_from(fields, actor=OWNER) for fields in events]
         return await self._write([one.id for one in drafts], partial(self._book.record_all, drafts))
 
+    submit = lifted(Book.submit)
     erase = lifted(Book.erase)
     purge = lifted(Book.purge)
     event = lifted(Book.event)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
@@ -136,6 +137,11 @@ class Book:
         erasure: Erasure = self._ledger.submit("erase", EraseRequest(wanted, OWNER, reason, dry_run))
         return erasure
 
+    def submit(self, command: str, request: Any) -> Any:
+        """Run a command of one of the book's capabilities, and answer what its decider answers once the
+        events are durable. Raises NotFound for a command that nobody brings."""
+        return self._ledger.submit(command, request)
+
     def purge(self) -> PurgeReport:
         """Remove what was erased from the store's own files; report what they may still hold, and why."""
         return self._ledger.store.purge()
@@ -203,6 +209,11 @@ class Book:
         with self._ledger.snapshot(at) as snapshot:
             found = [Run(str(key[0]), first) for key, first in snapshot.scan("runs")]
         return sorted(found, key=lambda run: run.first)
+
+    def snapshot(self, at: At = None) -> AbstractContextManager[Snapshot]:
+        """The views of the book's capabilities as of `at`, for the length of a `with` block. Raises
+        BeforeHorizon when the versions of that time are no longer kept."""
+        return self._ledger.snapshot(at)
 
     def blob(self, digest: str) -> bytes:
         """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""

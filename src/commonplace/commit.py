@@ -312,7 +312,9 @@ class RowCache:
         if (head.position, head.hash) != self._at or meta is not self._meta or len(self.rows) > self.MOST:
             self.rows.clear()
         if meta is not self._meta:
-            views = [view for view in registry.views.values() if not view.trailing and view.name in meta.views]
+            views = [
+                view for view in registry.views.values() if not view.trailing and view.name in meta.views
+            ]
             self.spaces = frozenset(meta.space(view) for view in views)
             self._meta = meta
         self._at = None
@@ -320,7 +322,9 @@ class RowCache:
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is self._meta:
-            self.rows.update((place, row) for place, row in overlay._latest.items() if place[0] in self.spaces)
+            self.rows.update(
+                (place, row) for place, row in overlay._latest.items() if place[0] in self.spaces
+            )
             self._at = (overlay.position, overlay.hash)
 
 

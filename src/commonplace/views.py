@@ -115,7 +115,12 @@ class Registry:
 
     def command(self, name: str) -> tuple[str, Decider]:
         """The capability and decider behind a command's name."""
-        return self._commands[name]
+        try:
+            return self._commands[name]
+        except KeyError:
+            raise NotFound(
+                f"there is no command {name!r}: there are {', '.join(sorted(self._commands))}"
+            ) from None
 
     def view(self, name: str) -> View:
         try:

@@ -1,0 +1,144 @@
+"""The shape of the code: who may import whom, what importing costs, what is public, what is never done."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import commonplace
+from commonplace import errors
+
+SOURCE = Path(commonplace.__file__).parent
+
+# What each module of the core may import from the package: the way of the data, upwards only.
+MAY_IMPORT = {
+    "errors": set(),
+    "engines.contract": {"errors"},
+    "events": {"errors", "engines.contract"},
+    "keys": {"errors"},
+    "views": {"errors", "engines.contract", "events", "keys"},
+    "commit": {"errors", "engines.contract", "events", "keys", "views"},
+    "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
+    "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase"},
+    "transfer": {"errors", "engines.contract", "events", "commit", "ledger"},
+}
+ENGINE_MAY_IMPORT = {"errors", "events", "engines.contract", "engines.local", "engines.memory"}
+
+
+def imports(path: Path) -> set[str]:
+    """The package's own modules that a file imports, apart from those for type checkers only."""
+    package = ["commonplace", *path.relative_to(SOURCE).parts[:-1]]
+    found = set()
+    tree = ast.parse(path.read_text())
+    hidden = {
+        node
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.dump(branch.test)
+        for node in ast.walk(branch)
+    }
+    for node in ast.walk(tree):
+        if node in hidden or not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = package[: len(package) - node.level + 1]
+        name = (
+            ".".join([*base, *(node.module or "").split(".")])
+            .strip(".")
+            .removeprefix("commonplace")
+            .strip(".")
+        )
+        found.add(name)
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    for module, allowed in MAY_IMPORT.items():
+        path = SOURCE / (module.replace(".", "/") + ".py")
+        assert imports(path) <= allowed, f"{module} imports {imports(path) - allowed}"
+    for path in (SOURCE / "engines").glob("*.py"):
+        if path.name != "__init__.py":
+            assert imports(path) <= ENGINE_MAY_IMPORT, (
+                f"{path.name} imports {imports(path) - ENGINE_MAY_IMPORT}"
+            )
+
+
+def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
+    above = {"__init__", "book", "aio", "demo"}
+    core = {path.stem for path in SOURCE.glob("*.py")} - above
+    assert core == {module for module in MAY_IMPORT if "." not in module}
+
+
+def test_the_public_names_are_sorted_complete_and_documented() -> None:
+    assert commonplace.__all__ == sorted(commonplace.__all__)
+    for name in commonplace.__all__:
+        assert getattr(commonplace, name).__doc__ or issubclass(
+            getattr(commonplace, name), errors.CommonplaceError
+        )
+    raised = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.CommonplaceError)
+    }
+    assert raised <= set(commonplace.__all__)
+
+
+def test_every_error_is_raised_somewhere_and_drawn_in_the_tree() -> None:
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if path.name != "errors.py")
+    codes = set()
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.CommonplaceError):
+            assert name in (errors.__doc__ or "")
+            assert name == "CommonplaceError" or f"{name}(" in source, f"nothing raises {name}"
+            assert str(value.status) in (errors.__doc__ or "") or name == "CommonplaceError"
+            codes.add(value.code)
+    assert len(codes) == len([v for v in vars(errors).values() if isinstance(v, type) and hasattr(v, "code")])
+
+
+@pytest.mark.spec("L11")
+def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
+    code = (
+        "import sys, threading; before = set(sys.modules); import commonplace; "
+        "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before})); "
+        "assert threading.active_count() == 1"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "commonplace" in loaded
+    for heavy in (
+        "apsw",
+        "numpy",
+        "typer",
+        "rich",
+        "pydantic",
+        "psycopg",
+        "redis",
+        "asyncio",
+        "ctypes",
+        "pytest",
+    ):
+        assert heavy not in loaded, f"import commonplace loads {heavy}"
+
+
+def test_no_except_hides_a_failure() -> None:
+    """A broad except either raises again, or stands on the short list of places that hand the error on."""
+    hands_it_on = {"commit.py": 1}
+    for path in SOURCE.rglob("*.py"):
+        quiet = 0
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler):
+                broad = node.type is None or (
+                    isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
+                )
+                quiet += broad and not any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+        if path.parent.name != "testing":
+            assert quiet <= hands_it_on.get(path.name, 0), path
+
+
+def test_no_stub_is_left() -> None:
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        for word in ("NotImplementedError", "TODO", "FIXME", "XXX"):
+            assert word not in text, f"{word} in {path.name}"

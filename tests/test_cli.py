@@ -1,0 +1,812 @@
+"""The `commonplace` command: what a person or a script sees of it.
+
+Most tests call `main` in this process, because it is quick; what depends on a real process (pipes, signals,
+terminals, what gets imported) runs in one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pty
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import commonplace
+from commonplace.demo import SECRET
+from commonplace.engines.contract import PurgeReport
+from commonplace.surfaces import cli as module
+from commonplace.surfaces import health, shell
+
+DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
+REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_cli.py -k docs"
+
+HOSTILE = "a\x1b[2J\x1b]0;owned\x07b\x9b31m\u202ec\r\nd\x00e\x7f"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.err)["error"]
+
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def _plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell that has no settings of its own, in an empty folder."""
+    for name in ("COMMONPLACE_BOOK", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run the entry point in this process."""
+
+    def run(*args: object, stdin: str = "") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["commonplace", *map(str, args)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            module.main()
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+COMMAND = [sys.executable, "-m", "commonplace.surfaces.cli"]
+
+
+def in_process(*args: object, **more: Any) -> Ran:
+    """Run the entry point in a process of its own."""
+    ran = subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=60, **more)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+def on_a_terminal(*args: object, typed: str = "", **env: str) -> tuple[int, str]:
+    """Run it where stdin, stdout and stderr are a terminal; answer the exit code and what was shown."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *map(str, args)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **env},
+    ) as process:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        shown = b""
+        with suppress(OSError):  # how Linux says that the other side has gone
+            while piece := os.read(ours, 65536):
+                shown += piece
+    os.close(ours)
+    return process.returncode, shown.decode()
+
+
+def fill(url: str | Path, count: int = 3) -> list[str]:
+    """A book with events of two actors in two runs; answers their ids."""
+    with commonplace.open(url) as book:
+        return [
+            book.record(
+                "agent.spoke" if number % 2 else "tool.called",
+                actor="ada" if number % 2 else "ben",
+                run_id="r1" if number % 2 else "r2",
+                payload={"text": f"word {number}"},
+            ).id
+            for number in range(1, count + 1)
+        ]
+
+
+# the command itself
+
+
+@pytest.mark.spec("7.2")
+def test_the_script_is_registered_and_tells_its_version() -> None:
+    (script,) = entry_points(group="console_scripts", name="commonplace")
+    assert script.load() is module.main
+    ran = in_process("--version")
+    assert ran == Ran(0, f"commonplace {commonplace.__version__}\n", "")
+
+
+@pytest.mark.spec("7.2")
+def test_the_library_does_without_typer_and_rich_and_json_without_rich(tmp_path: Path) -> None:
+    fill(tmp_path / "team.db")
+    script = """
+import sys
+import commonplace
+assert not {"typer", "rich"} & set(sys.modules), "the library imports them"
+sys.argv = ["commonplace", *sys.argv[1:]]
+from commonplace.surfaces.cli import main
+try:
+    main()
+finally:
+    assert "rich" not in sys.modules, "rich is imported"
+"""
+    for args in (["--help"], ["log", "--json", "--book", str(tmp_path / "team.db")]):
+        ran = subprocess.run(
+            [sys.executable, "-c", script, *args], capture_output=True, text=True, timeout=60
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.spec("7.2")
+def test_the_shell_completes_commands() -> None:
+    env = {"_COMMONPLACE_COMPLETE": "complete_bash", "COMP_WORDS": "commonplace ve", "COMP_CWORD": "1"}
+    ran = in_process(env={**os.environ, **env})
+    assert ran.out.split() == ["verify"]
+    assert "--install-completion" in in_process("--help").out
+
+
+@pytest.mark.spec("7.2")
+@pytest.mark.parametrize("args", [["--json", "--as", "ada", "--book", "b.db"], []])
+def test_common_options_stand_before_the_command_or_after_it(cli: Cli, args: list[str]) -> None:
+    after = [] if args else ["--as", "ada", "--json", "--book", "b.db"]
+    assert cli("init", "--book", "b.db").code == 0
+    event = cli(*args, "record", "agent.spoke", *after).json
+    assert (event["position"], event["actor"]) == (1, "ada")
+
+
+@pytest.mark.spec("7.2")
+def test_the_book_is_the_option_or_the_environment_or_the_default(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("init", "--json").json["url"] == ".commonplace/book.db"
+    assert Path(".commonplace/book.db").is_file()
+    monkeypatch.setenv("COMMONPLACE_BOOK", "env.db")
+    assert cli("init", "--json").json["url"] == "env.db"
+    assert cli("init", "--json", "--book", "option.db").json["url"] == "option.db"
+
+
+# one story on every engine that outlives a process
+
+
+@pytest.mark.spec("7.2", "1.2", "1.3", "1.4")
+@pytest.mark.parametrize("engine_name", ["files", "sqlite", "postgres", "redis"], indirect=True)
+def test_every_command_answers_with_one_json_document(
+    cli: Cli, book_url: str, engine_name: str, tmp_path: Path
+) -> None:
+    def ask(*args: object) -> Any:
+        ran = cli(*args, "--json", "--book", book_url)
+        assert ran.code == 0, ran
+        assert ran.err == "" or set(json.loads(ran.err)) == {"warnings"}
+        return ran.json
+
+    assert ask("init")["created"] is True
+    assert ask("init")["created"] is False
+    first = ask("record", "agent.spoke", '{"text": "hello"}', "--run", "r1", "--as", "ada")
+    second = ask("record", "agent.reflected", '{"n": 1}', "--parent", first["id"])
+    status = ask("status")
+    assert (status["engine"], status["head"], status["hash"]) == (engine_name, 2, second["hash"])
+    assert ask("doctor")["problems"] == []
+    assert ask("log") == [first, second]
+    assert ask("runs") == [{"id": "r1", "first": 1}]
+    assert ask("verify")["ok"] is True
+    assert ask("rebuild")["events"] == 2
+    assert ask("export", tmp_path / "out.jsonl") == {"events": 2, "file": str(tmp_path / "out.jsonl")}
+    assert ask("import", tmp_path / "out.jsonl")["already"] == 2
+    assert ask("copy", book_url, tmp_path / "copy.db")["exact"] is True
+    assert ask("backup", tmp_path / "backup.db")["head"] == 2
+    erased = ask("erase", first["id"], "--yes", "--reason", "asked")
+    assert (erased["erased"], erased["derived"]) == ([first["id"], second["id"]], [second["id"]])
+    assert erased["gone"] is True
+    assert [event.get("erased", False) for event in ask("log")] == [True, True, False]
+    assert "done" in ask("purge")
+    assert ask("verify")["erased"] == 2
+
+
+@pytest.mark.spec("7.2")
+def test_every_command_has_been_asked_for_json() -> None:
+    """Keeps the story above complete: whoever adds a command adds it there."""
+    told = Path(__file__).read_text()
+    assert [name for name in commands() if f'ask("{name}"' not in told] == ["demo"]
+
+
+@pytest.mark.spec("7.2")
+def test_the_same_story_for_people(cli: Cli, tmp_path: Path) -> None:
+    """Every command says something readable, on stdout, in lines without styling."""
+    assert "durable  proven" in cli("init", "--name", "team").out
+    first, second, *_ = fill(".commonplace/book.db")
+    for args, told in {
+        ("init",): "already there: 'team'",
+        ("init", "--quiet"): "",
+        ("status",): "agent.spoke by ada",
+        ("doctor",): "all is well",
+        ("log",): "word 3",
+        ("runs",): "r2",
+        ("runs", "--at", 1): "r1",
+        ("verify",): "the chain holds: 3 events",
+        ("rebuild",): "from 3 events",
+        ("export", tmp_path / "e.jsonl"): "3 events written to",
+        ("import", tmp_path / "e.jsonl"): "3 were here",
+        ("copy", ".commonplace/book.db", f"file:{tmp_path / 'copy'}"): "with their positions and hashes",
+        ("backup", tmp_path / "backup.db"): "head 3",
+        ("erase", second, "--dry-run"): "to erase",
+        ("erase", second, "--yes"): "gone from every read",
+        ("erase", second, "--yes", "--reason", "again"): "erased before",
+        ("purge",): "done",
+        ("record", "agent.spoke", "--id", "mine"): "5 mine",
+    }.items():
+        ran = cli(*args)
+        assert (ran.code, ran.err) == (0, ""), ran
+        assert told in ran.out
+        assert "\x1b" not in ran.out
+        assert bool(ran.out) == bool(told)
+    assert first not in cli("erase", second, "--dry-run").out
+
+
+@pytest.mark.spec("7.2")
+def test_a_memory_book_can_be_made_and_is_gone(cli: Cli) -> None:
+    made = cli("init", "--book", "memory:", "--json")
+    assert made.json["facts"]["durable"] == "no"
+    assert cli("status", "--book", "memory:").code == 1
+
+
+# refusals
+
+
+@pytest.mark.spec("7.2")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["status"],
+        ["record", "agent.spoke"],
+        ["log"],
+        ["log", "--follow"],
+        ["runs"],
+        ["verify"],
+        ["rebuild"],
+        ["export", "out"],
+        ["import", "in"],
+        ["backup", "out"],
+        ["purge"],
+        ["erase", "x", "--yes"],
+        ["copy", "team.db", "to.db"],
+        ["doctor"],
+    ],
+    ids=" ".join,
+)
+def test_without_a_book_a_command_names_the_one_that_makes_it(cli: Cli, args: list[str]) -> None:
+    ran = cli(*args, "--book", "team.db")
+    assert ran.code == 1
+    assert "commonplace init --book team.db" in (ran.out if args == ["doctor"] else ran.err)
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.spec("7.2")
+def test_a_refusal_is_one_line_on_stderr_and_exit_code_1(cli: Cli) -> None:
+    ran = in_process("status")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "Error: there is no book at .commonplace/book.db: create it with `commonplace init`\n"
+    ran = in_process("status", "--json")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.error["code"] == "book_not_found"
+    assert ran.error["status"] == 404
+
+
+@pytest.mark.spec("7.2")
+def test_what_the_book_refuses_is_refused(cli: Cli) -> None:
+    cli("init")
+    for args, code in {
+        ("record", "nodots"): "bad_input",
+        ("record", "task.completed"): "owned_kind",
+        ("record", "agent.spoke", "[1]"): "bad_input",
+        ("log", "--at", "7"): "bad_input",
+        ("log", "--after", "-1"): "bad_input",
+        ("erase", "nobody", "--yes"): "not_found",
+        ("erase", "nobody", "--yes", "--as", "ada"): "bad_input",
+        ("import", "nothing"): "bad_input",
+        ("export", "no/such/folder/x"): "storage_failed",
+        ("status", "--book", "mystery:x"): "unknown_engine",
+    }.items():
+        ran = cli(*args, "--json")
+        assert (ran.code, ran.out, ran.error["code"]) == (1, "", code), ran
+
+
+@pytest.mark.spec("7.2")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["record"],
+        ["record", "agent.spoke", "{not json"],
+        ["record", "agent.spoke", "--turn", "soon"],
+        ["record", "agent.spoke", "--label", "nothing"],
+        ["record", "agent.spoke", "--occurred-at", "yesterday"],
+        ["log", "--at", "yesterday"],
+        ["log", "--at", "1", "--follow"],
+        ["log", "--last", "0"],
+        ["dance"],
+        ["status", "--dance"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_exit_code_2(cli: Cli, args: list[str]) -> None:
+    cli("init")
+    ran = cli(*args)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Error: " in ran.err
+    ran = cli("--json", *args)
+    assert (ran.code, ran.out, ran.error["code"]) == (2, "", "usage")
+
+
+@pytest.mark.spec("7.2")
+def test_a_warning_waits_for_the_end_so_that_stderr_is_one_document(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("init")
+    real = health.standing
+
+    def uneasy(*args: Any) -> Any:
+        logging.getLogger("commonplace").warning("the disk smells of %s", "smoke\x1b[0m")
+        return real(*args)
+
+    monkeypatch.setattr(health, "standing", uneasy)
+    assert json.loads(cli("status", "--json").err) == {"warnings": ["the disk smells of smoke\x1b[0m"]}
+    assert cli("status").err == "Warning: the disk smells of smoke\\x1b[0m\n"
+
+
+@pytest.mark.spec("7.2")
+def test_a_password_in_a_url_is_never_shown() -> None:
+    for url in (
+        "postgresql://me:hush@host/db?book=x",
+        "redis://:hush@h",
+        "postgresql:///db?password=hush&book=x",
+    ):
+        shown = health.public(url)
+        assert "hush" not in shown
+        assert "***" in shown
+    assert health.public("a:b@c.db") == "a:b@c.db"
+
+
+# recording
+
+
+@pytest.mark.spec("7.2", "1.1")
+def test_record_takes_every_field(cli: Cli) -> None:
+    cli("init")
+    parent = cli("record", "agent.spoke", "--json").json
+    assert (parent["actor"], parent["payload"]) == ("owner", {})
+    args = ["--run", "r", "--session", "s", "--turn", 3, "--occurred-at", "2026-01-02T03:04:05+01:00"]
+    args += ["--id", "mine", "--parent", parent["id"], "--label", "sensitivity=private", "--label", "a=b=c"]
+    event = cli("record", "agent.spoke", "-", *args, "--as", "ada", "--json", stdin='{"text": "ä"}').json
+    wanted = {
+        "position": 2,
+        "id": "mine",
+        "actor": "ada",
+        "run_id": "r",
+        "session_id": "s",
+        "turn": 3,
+        "occurred_at": "2026-01-02T02:04:05.000000Z",
+        "parents": [parent["id"]],
+        "labels": {"sensitivity": "private", "a": "b=c"},
+        "payload": {"text": "ä"},
+    }
+    assert {name: event[name] for name in wanted} == wanted
+
+
+@pytest.mark.spec("7.2", "L4")
+def test_recording_again_under_the_same_id_answers_as_the_first_time(cli: Cli) -> None:
+    cli("init")
+    once = cli("record", "agent.spoke", '{"n": 1}', "--id", "mine")
+    assert once.out == "1 mine\n"
+    assert cli("record", "agent.spoke", '{"n": 1}', "--id", "mine") == once
+    assert cli("record", "agent.spoke", '{"n": 2}', "--id", "mine", "--json").error["code"] == "conflict"
+
+
+# the log
+
+
+@pytest.mark.spec("7.2")
+@pytest.mark.parametrize(
+    ("args", "positions"),
+    [
+        ([], range(1, 301)),
+        (["--last", 2], [299, 300]),
+        (["--after", 298], [299, 300]),
+        (["--at", 2], [1, 2]),
+        (["--at", "2020-01-01"], []),
+        (["--at", "2999-01-01T00:00:00Z", "--last", 1], [300]),
+        (["--run", "r1", "--last", 2], [297, 299]),
+        (["--actor", "ben", "--after", 297], [298, 300]),
+        (["--kind", "agent.spoke", "--kind", "tool.called", "--last", 1], [300]),
+        (["--kind", "rare.event", "--last", 3], [7]),
+        (["--kind", "no.such"], []),
+    ],
+)
+def test_log_shows_what_is_asked_for(cli: Cli, args: list[Any], positions: Any) -> None:
+    def made(number: int) -> dict[str, Any]:
+        kind = "rare.event" if number == 7 else "agent.spoke" if number % 2 else "tool.called"
+        who, run = ("ada", "r1") if number % 2 else ("ben", "r2")
+        return {"kind": kind, "actor": who, "run_id": run}
+
+    with commonplace.open("team.db") as book:
+        book.record_all(made(number) for number in range(1, 301))
+    shown = cli("log", "--json", "--book", "team.db", *args).json
+    assert [event["position"] for event in shown] == list(positions)
+
+
+@pytest.mark.spec("7.2")
+def test_people_see_the_last_fifty_unless_they_say_where_to_begin(cli: Cli) -> None:
+    fill("team.db", 60)
+    heading, *lines = cli("log", "--book", "team.db").out.splitlines()
+    assert heading.split() == ["#", "time", "actor", "kind", "run", "content"]
+    assert len(lines) == 50
+    assert re.fullmatch(r" +60 20\d\d-\S+Z ben +tool.called +r2 +word 60", lines[-1])
+    assert len(cli("log", "--book", "team.db", "--after", 2).out.splitlines()) == 59
+
+
+@pytest.mark.spec("7.2")
+def test_log_tells_the_gist_of_a_payload_on_one_line(cli: Cli) -> None:
+    said: list[dict[str, Any]] = [
+        {"text": "a\n  b"},
+        {"summary": "s", "x": 1},
+        {"goal": "g"},
+        {"text": 1, "n": [2]},
+        {"text": "gone"},
+    ]
+    with commonplace.open("team.db") as book:
+        ids = [book.record("agent.spoke", payload=payload).id for payload in said]
+        book.erase(ids[-1])
+    lines = cli("log", "--book", "team.db").out.splitlines()[1:]
+    gists = [line.split("agent.spoke")[-1].strip() for line in lines[:5]]
+    assert gists == ["a b", "s", "g", '{"n": [2], "text": 1}', "(erased)"]
+
+
+@pytest.mark.spec("7.2")
+@pytest.mark.parametrize("width", [30, 40, 80, 200])
+def test_output_fits_a_narrow_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with commonplace.open("team.db") as book:
+        book.record("k.k" * 60, actor="界" * 90, run_id="r" * 150, payload={"text": "汉字 and words " * 60})
+    for command in ("log", "status", "runs", "doctor", "init"):
+        ran = cli(command, "--book", "team.db")
+        assert ran.code == 0
+        assert max(map(len, ran.out.splitlines())) <= width
+    assert "界" in cli("log", "--book", "team.db").out
+
+
+@pytest.mark.spec("7.2")
+def test_what_is_in_a_book_cannot_act_on_the_terminal(cli: Cli) -> None:
+    with commonplace.open("team.db") as book:
+        event = book.record("agent.spoke", actor=HOSTILE.replace("\x00", ""), payload={"text": HOSTILE})
+        book.record(
+            "agent.spoke", payload={HOSTILE: "[bold red]:smile:"}, run_id="\x1b[31mrun", parents=[event.id]
+        )
+    for command in (["log"], ["runs"], ["status"], ["erase", event.id, "--dry-run"]):
+        code, shown = on_a_terminal(*command, "--book", "team.db", NO_COLOR="1")
+        assert code == 0
+        assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", shown)
+    code, shown = on_a_terminal("log", "--book", "team.db")
+    assert code == 0
+    assert "\x1b[1m" in shown  # styling of our own
+    assert "[2J" in shown.replace("\\x1b", "")
+    assert "\x1b[2J" not in shown
+    assert "[bold red]:smile:" in shown
+    ran = cli("log", "--json", "--book", "team.db")
+    assert ran.out.isascii()
+    assert ran.json[0]["payload"]["text"] == HOSTILE
+    assert "\x1b" not in cli("erase", "\x1b[2J", "--yes", "--book", "team.db").err
+
+
+@pytest.mark.spec("7.2")
+def test_output_survives_a_terminal_that_cannot_write_unicode() -> None:
+    with commonplace.open("team.db") as book:
+        book.record("agent.spoke", actor="ada", payload={"text": "naïve 🦉", "n": 2**70})
+    ran = in_process("log", "--book", "team.db", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (ran.code, ran.err) == (0, "")
+    assert "na\\xefve" in ran.out
+    assert in_process("log", "--json", "--book", "team.db").json[0]["payload"]["n"] == 2**70
+
+
+@pytest.mark.spec("7.2")
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
+def test_a_closed_pipe_ends_it_quietly(form: list[str]) -> None:
+    with commonplace.open("team.db") as book:
+        book.record_all({"kind": "agent.spoke", "payload": {"text": "x" * 300}} for _ in range(2000))
+    command = [*COMMAND, "log", "--after", "0", "--book", "team.db", *form]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def following() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `log --follow` in a process of its own, and never leave it behind."""
+    started: list[subprocess.Popen[str]] = []
+
+    def follow(*args: str) -> subprocess.Popen[str]:
+        command = [*COMMAND, "log", "--follow", *args]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+        return started[-1]
+
+    yield follow
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.spec("7.2", "L3")
+def test_follow_sees_what_another_process_records_until_it_is_interrupted(
+    following: Callable[..., subprocess.Popen[str]],
+) -> None:
+    fill("team.db", 3)
+    people = following("--book", "team.db", "--last", "1", "--actor", "ada")
+    script = following("--book", "team.db", "--json")
+    assert people.stdout is not None
+    assert script.stdout is not None
+    assert "content" in people.stdout.readline()
+    assert "word 3" in people.stdout.readline()
+    assert [json.loads(script.stdout.readline())["position"] for _ in range(3)] == [1, 2, 3]
+    assert in_process("record", "agent.spoke", "--as", "ben", "--book", "team.db").code == 0
+    assert (
+        in_process("record", "agent.spoke", '{"text": "news"}', "--as", "ada", "--book", "team.db").code == 0
+    )
+    assert "news" in people.stdout.readline()
+    assert [json.loads(script.stdout.readline())["actor"] for _ in range(2)] == ["ben", "ada"]
+    for process in (people, script):
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == 130
+
+
+# upkeep
+
+
+def _break(path: str, position: int) -> None:
+    database = sqlite3.connect(path)
+    database.execute("UPDATE events SET body = body || x'20' WHERE position = ?", (position,))
+    database.commit()
+    database.close()
+
+
+@pytest.mark.spec("7.2", "1.3")
+def test_verify_names_the_first_broken_position(cli: Cli) -> None:
+    fill("team.db", 4)
+    _break("team.db", 3)
+    ran = cli("verify", "--book", "team.db")
+    assert ran.code == 1
+    assert "broken at position 3" in ran.out
+    ran = cli("verify", "--book", "team.db", "--json")
+    assert (ran.code, ran.json["ok"], ran.json["first_bad"]) == (1, False, 3)
+    ran = cli("log", "--book", "team.db")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert "event 3 is damaged" in ran.err
+
+
+@pytest.mark.spec("7.2", "1.4")
+def test_a_book_travels_by_export_copy_and_backup(cli: Cli) -> None:
+    fill("team.db", 4)
+    log = cli("log", "--json", "--book", "team.db").json
+    assert cli("export", "out.jsonl", "--at", "3", "--book", "team.db").code == 0
+    cli("init", "--book", "imported.db", "--quiet")
+    assert cli("import", "out.jsonl", "--book", "imported.db", "--json").json["exact"] is True
+    assert cli("log", "--json", "--book", "imported.db").json == log[:3]
+    assert cli("copy", "team.db", "file:copied").code == 0
+    assert cli("log", "--json", "--book", "file:copied").json == log
+    assert cli("backup", "kept.db", "--book", "team.db").code == 0
+    assert cli("log", "--json", "--book", "kept.db").json == log
+    refused = cli("backup", "kept.db", "--book", "team.db")
+    assert (refused.code, "exists" in refused.err) == (1, True)
+    cli("init", "--book", "other.db", "--quiet")
+    cli("record", "agent.spoke", "--book", "other.db")
+    assert "recorded anew" in cli("import", "out.jsonl", "--book", "other.db").out
+
+
+@pytest.mark.spec("7.2", "L10")
+def test_erase_asks_first(cli: Cli) -> None:
+    first, *_ = fill("team.db")
+    with commonplace.open("team.db") as book:
+        book.record("agent.reflected", parents=[first], id="derived")
+    refused = cli("erase", first, "--book", "team.db")
+    assert (refused.code, refused.out) == (1, "")
+    assert "--yes" in refused.err
+    code, shown = on_a_terminal("erase", first, "--book", "team.db", typed="n\n")
+    assert code == 1
+    assert "derived" in shown
+    assert "Erase these for good?" in shown
+    assert "nothing was erased" in shown
+    planned = cli("erase", first, "--book", "team.db", "--dry-run", "--json").json
+    assert planned["erased"] == [first, "derived"]
+    assert planned["dry_run"] is True
+    with commonplace.open("team.db") as book:
+        assert book.head == 4
+    code, shown = on_a_terminal("erase", first, "--reason", "asked", "--book", "team.db", typed="y\n")
+    assert code == 0
+    assert "gone from every read" in shown
+    with commonplace.open("team.db") as book:
+        assert book.event("derived").erased
+        *_, tombstone = book.events()
+        assert tombstone.payload["reason"] == "asked"
+
+
+@pytest.mark.spec("7.2")
+def test_status_tells_where_the_book_stands(cli: Cli) -> None:
+    cli("init", "--name", "team")
+    empty = cli("status", "--json").json
+    assert (empty["name"], empty["head"], empty["hash"], empty["last_event"]) == ("team", 0, None, None)
+    fill(".commonplace/book.db")
+    status = cli("status", "--json").json
+    assert (status["head"], status["runs"], status["horizon"]) == (3, 2, 0)
+    assert status["last_event"]["payload"] == {"text": "word 3"}
+    assert status["size"] > 10_000
+    assert status["id"] == empty["id"]
+
+
+@pytest.mark.spec("7.2", "L2")
+def test_doctor_tells_what_is_promised_and_what_is_wrong(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill("team.db", 1)
+    assert cli("backup", "earlier.db", "--book", "team.db").code == 0
+    fill("team.db", 2)
+    report = cli("doctor", "--book", "team.db", "--json").json
+    assert (report["ok"], report["head"], report["acknowledged"]) == (True, 3, 3)
+    assert report["facts"]["durable"] == "proven"
+    assert report["views"]["runs"] >= 1
+    assert set(report["versions"]) == {"commonplace", "python", "apsw", "sqlite", "msgspec"}
+    assert set(report["extras"]) == {"postgres", "redis"}
+    assert report["free"] > 0
+
+    for name in ("team.db", "team.db-wal", "team.db-shm"):
+        Path(name).unlink(missing_ok=True)
+    shutil.copy("earlier.db", "team.db")
+    ran = cli("doctor", "--book", "team.db")
+    assert ran.code == 1
+    assert "events up to 3 had been acknowledged and the book ends at 1" in " ".join(ran.out.split())
+
+    free = shutil.disk_usage(".")._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: free)
+    (problem,) = cli("doctor", "--book", "earlier.db", "--json").json["problems"]
+    assert "1,000 bytes are free" in problem
+
+    ran = cli("doctor", "--book", "mystery:x", "--json")
+    assert (ran.code, ran.json["ok"]) == (1, False)
+    assert "mystery" in ran.json["problems"][0]
+
+
+@pytest.mark.spec("7.2")
+def test_long_work_shows_a_bar_on_a_terminal_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 2))
+    monkeypatch.setattr(shell, "monotonic", lambda: float(next(now)))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for terminal, as_json, drawn in (
+        (Terminal(), False, True),
+        (Terminal(), True, False),
+        (io.StringIO(), False, False),
+    ):
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with shell.Shell(None, None, as_json).progress("verifying") as progress:
+            if progress:
+                progress(1, 2)
+        assert ("verifying" in terminal.getvalue()) is drawn
+    quick = Terminal()
+    monkeypatch.setattr(sys, "stderr", quick)
+    monkeypatch.setattr(shell, "monotonic", lambda: 0.0)
+    with shell.Shell(None, None, False).progress("verifying") as progress:
+        assert progress is not None
+        progress(1, 2)
+    assert quick.getvalue() == ""
+
+
+# the demo
+
+
+@pytest.mark.spec("7.2", "L10")
+def test_the_demo_tells_its_story_and_proves_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(Path.cwd()))
+    monkeypatch.setenv("COMMONPLACE_BOOK", "precious.db")
+    ran = in_process("demo")
+    assert (ran.code, ran.err) == (0, "")
+    assert "NOT SO" not in ran.out
+    assert ran.out.count("✓") >= 10
+    (told,) = Path.cwd().iterdir()
+    assert told.name.startswith("commonplace-demo-")
+    for step in re.findall(r"^  commonplace (--book \S+ \S+)$", ran.out, re.MULTILINE):
+        followed = cli(*step.split())
+        assert followed.code == 0
+        assert SECRET not in followed.out
+
+
+@pytest.mark.spec("7.2", "L10")
+def test_the_demo_fails_when_a_claim_does_not_hold(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commonplace.Book, "purge", lambda _book: PurgeReport(("claimed",)))
+    ran = cli("demo", "--book", "team.db", "--json")
+    assert (ran.code, ran.json["ok"]) == (1, False)
+    assert [check["held"] for check in ran.json["checks"]].count(False) == 1
+    refused = cli("demo", "--book", "team.db")
+    assert (refused.code, "give the demo a new path" in refused.err) == (1, True)
+    assert cli("demo", "--book", "file:folder").code == 1
+    assert not Path("folder").exists()
+
+
+# the docs
+
+
+def commands() -> dict[str, Any]:
+    found: dict[str, Any] = typer.main.get_command(module.app).commands  # type: ignore[attr-defined]
+    return found
+
+
+def _entry(parameter: Any) -> str:
+    names = parameter.opts if parameter.param_type_name == "option" else []
+    shown = " ".join([", ".join(names), parameter.metavar or ""]).strip()
+    return f"- `{shown}`: {' '.join(parameter.help.split())}"
+
+
+def document() -> str:
+    """docs/cli.md, from what the commands say about themselves."""
+    app: Any = typer.main.get_command(module.app)
+    common = {name for one in app.params for name in one.opts}
+    text = [
+        "# The `commonplace` command",
+        f"<!-- Written from the command's own help: {REGENERATE} -->",
+        app.help,
+        *("\n".join(_entry(one) for one in app.params if one.name != "help") for _ in [0]),
+    ]
+    for name, command in app.commands.items():
+        own = [one for one in command.params if not common & set(one.opts)]
+        words = [
+            ("{}" if one.required else "[{}]").format(one.metavar) + ("…" if one.nargs == -1 else "")
+            for one in own
+            if one.param_type_name == "argument"
+        ]
+        text += [
+            f"## {name}",
+            f"```\n{' '.join(['commonplace', name, '[OPTIONS]', *words])}\n```",
+            command.help,
+        ]
+        text += ["\n".join(map(_entry, own))] if own else []
+    return "\n\n".join(text) + "\n"
+
+
+@pytest.mark.spec("7.2")
+def test_the_docs_say_what_the_commands_say() -> None:
+    if os.environ.get("UPDATE_DOCS"):
+        DOCS.write_text(document(), encoding="utf-8")
+    assert DOCS.exists(), f"docs/cli.md is missing: {REGENERATE}"
+    assert DOCS.read_text(encoding="utf-8") == document(), f"docs/cli.md is stale: {REGENERATE}"
+
+
+@pytest.mark.spec("7.2")
+def test_every_command_and_option_explains_itself() -> None:
+    for name, command in commands().items():
+        assert command.help, name
+        assert [one.name for one in command.params if not one.help] == [], name
