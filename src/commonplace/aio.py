@@ -11,7 +11,9 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial, wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .book import OWNER, At, Book
@@ -89,7 +91,7 @@ class AsyncBook:
         """As `Book.events`, a page at a time."""
         found = await self._run(partial(self._book.events, after, run_id, kinds, actor, at))
         while True:
-            page = await self._run(lambda: [event for event, _ in zip(found, range(PAGE), strict=False)])
+            page = await self._run(lambda: list(islice(found, PAGE)))
             for event in page:
                 yield event
             if not page:
@@ -104,13 +106,11 @@ class AsyncBook:
     ) -> AsyncIterator[Event]:
         """As `Book.watch`. Any number of watchers share one thread."""
         reached = await self.head() if after is None else after
-        while True:
-            head = await self._news.beyond(reached)
-            if head is None:
-                return
-            async for event in self.events(reached, run_id, kinds, actor, head):
-                yield event
-            reached = head
+        with suppress(BookClosed):
+            while (head := await self._news.beyond(reached)) is not None:
+                async for event in self.events(reached, run_id, kinds, actor, head):
+                    yield event
+                reached = head
 
     async def close(self) -> None:
         """Close the book itself."""
