@@ -37,7 +37,7 @@ def stored_rows(book: Book) -> dict[str, list[Row]]:
     """Every version of every view as the engine holds it, without the generation in its name."""
     ledger = book._ledger
     with ledger.reads() as reads:
-        meta = ledger._meta(reads.head)
+        meta = ledger.meta_of(reads.head)
         return {
             view.name: [found._replace(space="") for found in reads.versions(meta.space(view))]
             for view in ledger.registry.views.values()

@@ -11,7 +11,7 @@ rebuilt, dated and explained.
             print(event.position, event.actor, event.payload)
 """
 
-from .book import Book, Run, open
+from .book import Book, Run, Status, open
 from .engines.contract import Facts, PurgeReport
 from .erase import Erasure
 from .errors import (
@@ -70,6 +70,7 @@ __all__ = [
     "PurgeReport",
     "Rebuilt",
     "Run",
+    "Status",
     "StorageFailed",
     "TooLarge",
     "UnknownEngine",

@@ -70,6 +70,7 @@ class AsyncBook:
     runs = lifted(Book.runs)
     blob = lifted(Book.blob)
     position = lifted(Book.position)
+    status = lifted(Book.status)
     verify = lifted(Book.verify)
     rebuild = lifted(Book.rebuild)
     export = lifted(Book.export)

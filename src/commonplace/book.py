@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, BookClosed, NotFound, TooLarge
-from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, draft, draft_from
+from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, check_name, draft, draft_from
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .views import Capability, Registry
 
@@ -25,11 +26,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("commonplace")
 
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
 OWNER = "owner"
 """The actor that a book acts as when nobody else is named."""
 
 At = int | datetime | None
 """As of when: a position, a time with a timezone, or None for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a book stands. `views` maps each view to the version of the fold that built it; `acknowledged` is
+    the last position that this host remembers as durable, 0 where nobody remembers."""
+
+    name: str
+    id: str
+    head: int
+    hash: str
+    horizon: int
+    views: dict[str, int]
+    acknowledged: int
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +148,14 @@ class Book:
         stored: list[Event] = self._ledger.submit("record", drafts, size)
         return stored
 
-    def erase(self, ids: str | Iterable[str], *, reason: str = "", dry_run: bool = False) -> Erasure:
+    def erase(
+        self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
+    ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`: gone at once from
         every read. The chain still verifies. Call `purge` to clear the store's own files too."""
-        wanted = (ids,) if isinstance(ids, str) else tuple(ids)
-        erasure: Erasure = self._ledger.submit("erase", EraseRequest(wanted, OWNER, reason, dry_run))
+        named = (ids,) if isinstance(ids, str) else tuple(ids)
+        wanted = tuple(check_name("id", id) for id in named)
+        erasure: Erasure = self._ledger.submit("erase", EraseRequest(wanted, actor, reason, dry_run))
         return erasure
 
     def submit(self, command: str, request: Any) -> Any:
@@ -163,12 +184,12 @@ class Book:
         at: At = None,
     ) -> Iterator[Event]:
         """The events after a position, in order, up to `at` (now, when the call is made)."""
-        kinds = {kinds} if isinstance(kinds, str) else kinds
-        return self._ledger.events(_position(after), self.position(at), run_id, kinds, actor)
+        chosen = _filters(run_id, kinds, actor)
+        return self._ledger.events(_position(after), self.position(at), *chosen)
 
     def event(self, id: str, at: At = None) -> Event:
         """One event by its id. Raises NotFound."""
-        found = self._ledger.event(id)
+        found = self._ledger.event(check_name("id", id))
         if found is None or (at is not None and found.position > self.position(at)):
             raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
         return found
@@ -185,23 +206,15 @@ class Book:
         that are already there. Blocks in between. Ends when the book is closed, or when `timeout` seconds
         have brought nothing."""
         reached = self.head if after is None else _position(after)
-        kinds = {kinds} if isinstance(kinds, str) else kinds
-        return self._watch(reached, run_id, kinds, actor, timeout)
+        return self._watch(reached, _filters(run_id, kinds, actor), timeout)
 
-    def _watch(
-        self,
-        reached: int,
-        run_id: str | None,
-        kinds: Collection[str] | None,
-        actor: str | None,
-        timeout: float | None,
-    ) -> Iterator[Event]:
+    def _watch(self, reached: int, chosen: Filters, timeout: float | None) -> Iterator[Event]:
         with suppress(BookClosed):
             while not self._closed:
                 head = self._ledger.store.wait(reached, 3600.0 if timeout is None else timeout)
                 if self._closed or (head <= reached and timeout is not None):
                     return
-                yield from self._ledger.events(reached, head, run_id, kinds, actor)
+                yield from self._ledger.events(reached, head, *chosen)
                 reached = max(reached, head)
 
     def runs(self, at: At = None) -> list[Run]:
@@ -217,8 +230,10 @@ class Book:
 
     def blob(self, digest: str) -> bytes:
         """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""
-        with self._ledger.store.read() as reads:
-            data = reads.blob(digest)
+        data = None
+        if isinstance(digest, str) and DIGEST.fullmatch(digest):
+            with self._ledger.store.read() as reads:
+                data = reads.blob(digest)
         if data is None:
             raise NotFound(f"there is no blob {digest!r} in this book; it may have been erased")
         return data
@@ -273,6 +288,15 @@ class Book:
 
     # the book itself
 
+    def status(self) -> Status:
+        """Where the book stands, and what its engine promises."""
+        with self._ledger.store.read() as reads:
+            head, meta = reads.head, self._ledger.meta_of(reads.head)
+        views = {name: version for name, (version, _) in sorted(meta.views.items())}
+        reached = self._ledger.store.acknowledged()
+        hash, horizon = head.hash.hex(), meta.horizon
+        return Status(meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts)
+
     @property
     def name(self) -> str:
         return self._ledger.meta.name
@@ -320,17 +344,32 @@ class Book:
         if facts.durable != "proven":
             level = logging.INFO if facts.engine == "memory" else logging.WARNING
             log.log(level, "this %s book is not proven durable: %s", facts.engine, facts.durable_why)
-        reached = self._ledger.store.acknowledged()
-        if reached > self.head:
+        status = self.status()
+        if status.acknowledged > status.head:
             log.warning(
                 "this book had reached position %d and now ends at %d: later events were lost. "
                 "Restore from a copy, or go on if you put an earlier backup in place on purpose",
-                reached,
-                self.head,
+                status.acknowledged,
+                status.head,
             )
 
 
+Filters = tuple[str | None, Collection[str] | None, str | None]
+
+
+def _filters(run_id: str | None, kinds: Collection[str] | None, actor: str | None) -> Filters:
+    """The run, kinds and actor that a read was asked to keep to, checked."""
+    for field, name in (("run_id", run_id), ("actor", actor)):
+        if name is not None:
+            check_name(field, name)
+    return (
+        run_id,
+        frozenset((kinds,) if isinstance(kinds, str) else kinds) if kinds is not None else None,
+        actor,
+    )
+
+
 def _position(after: object) -> int:
-    if type(after) is not int or after < 0:
+    if type(after) is not int or not 0 <= after < 2**63:
         raise BadInput(f"after={after!r} is not a position: give a whole number from 0")
     return after

@@ -101,7 +101,7 @@ class Ledger:
         self.registry = registry
         self._raw = b""
         self._parsed = Meta(book="", name=name, created_at=0)
-        self._committer = Committer(store, registry, self._meta)
+        self._committer = Committer(store, registry, self.meta_of)
         self._open(name)
 
     def _open(self, name: str) -> None:
@@ -110,11 +110,11 @@ class Ledger:
         if not raw:
             self.run(_create, name)
             return
-        outdated = self._meta(Head(meta=raw)).outdated(self.registry)
+        outdated = self.meta_of(Head(meta=raw)).outdated(self.registry)
         if outdated:
             self.rebuild([view.name for view in outdated])
 
-    def _meta(self, head: Head) -> Meta:
+    def meta_of(self, head: Head) -> Meta:
         """The book's own record as of this head, checked whenever it has changed."""
         if head.meta != self._raw:
             meta = read_meta(head.meta)
@@ -125,7 +125,7 @@ class Ledger:
     @property
     def meta(self) -> Meta:
         with self.store.read() as reads:
-            return self._meta(reads.head)
+            return self.meta_of(reads.head)
 
     # writing
 
@@ -152,7 +152,7 @@ class Ledger:
     def snapshot(self, at: int | datetime | None = None) -> Iterator[Snapshot]:
         """The views as of `at`: a position or a time; None is now."""
         with self.reads() as reads:
-            meta = self._meta(reads.head)
+            meta = self.meta_of(reads.head)
             position = None if at is None else resolve(reads, at)
             if position is not None and position < meta.horizon:
                 raise BeforeHorizon(
@@ -247,7 +247,7 @@ class Ledger:
             raise Busy(f"another process is rebuilding this book; wait for it (up to {lease.seconds:.0f} s)")
         try:
             with self.store.read() as reads:
-                old = self._meta(reads.head)
+                old = self.meta_of(reads.head)
             build = _Build(tuple(views), old, old.with_generations(views))
             for view in views:
                 self.store.drop_spaces(space(view.name, build.after.views[view.name][1]))
@@ -289,7 +289,7 @@ class Ledger:
         with self.reads() as reads:
             if not view.trailing:
                 return reads.head.position
-            key = pack((self._meta(reads.head).space(view),))
+            key = pack((self.meta_of(reads.head).space(view),))
             row = reads.get(CHECKPOINTS, (key,)).get(key)
             return 0 if row is None else int(read_row(row))
 

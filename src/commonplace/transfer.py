@@ -112,6 +112,8 @@ _read_line = msgspec.json.Decoder(_Line).decode
 
 def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None = None) -> int:
     """Write the export beside its place and move it there when it is whole and on disk."""
+    if not to.name or to.is_dir():
+        raise BadInput(f"{str(to)!r} is a folder: name the file to write")
     unfinished = to.with_name(f"{to.name}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as out:

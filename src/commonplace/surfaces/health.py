@@ -1,0 +1,158 @@
+"""What is said about a book: where it stands, what its engine promises, and what is wrong with it."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..book import Book
+from ..engines import locate
+from ..engines.contract import Facts
+from ..errors import CommonplaceError
+
+EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",)}
+LITTLE_SPACE = 100 * 1024 * 1024
+
+Rows = list[tuple[str, object]]
+"""Names and values, for people."""
+
+
+def public(url: str) -> str:
+    """A URL without its password, also one with signs that should have been escaped."""
+    url = re.sub(r"(//[^/@:]*):.*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+
+
+def place_of(url: str) -> Path | None:
+    """The file or folder of a local book; None where a server keeps it."""
+    engine, _ = locate(url)
+    place = getattr(engine, "path", None) or getattr(engine, "folder", None)
+    engine.close()
+    return place if isinstance(place, Path) else None
+
+
+def size_of(place: Path | None) -> int | None:
+    if place is None or not place.exists():
+        return None
+    beside = [path for path in place.parent.iterdir() if path.name.startswith(place.name)]
+    files = place.rglob("*") if place.is_dir() else beside
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
+def standing(book: Book, url: str) -> dict[str, Any]:
+    """Where a book stands, all as of one head."""
+    status = book.status()
+    head = status.head
+    last = next(book.events(after=head - 1, at=head)) if head else None
+    return {
+        "name": status.name,
+        "id": status.id,
+        "url": public(url),
+        "engine": status.facts.engine,
+        "head": head,
+        "hash": status.hash if head else None,
+        "runs": len(book.runs(at=head)),
+        "last_event": None if last is None else last.as_dict(),
+        "size": size_of(place_of(url)),
+        "horizon": status.horizon,
+    }
+
+
+def promises(facts: Facts) -> Rows:
+    hosts = {"one": "processes of one host may share it", "many": "many hosts may share it"}
+    purge = {
+        "immediate": "clears the store's files at once",
+        "deferred": "takes effect in time",
+        "operator": "leaves something to the operator",
+    }
+    return [
+        ("engine", facts.engine),
+        ("durable", f"{facts.durable}: {facts.durable_why}"),
+        ("hosts", hosts[facts.hosts]),
+        ("purge", purge[facts.purge] + (f": {facts.purge_why}" if facts.purge_why else "")),
+        *(("note", note) for note in facts.notes),
+    ]
+
+
+def surroundings(url: str) -> dict[str, Any]:
+    """What can be told without opening the book."""
+    import apsw
+
+    report: dict[str, Any] = {
+        "url": public(url),
+        "versions": {
+            "commonplace": __version__,
+            "python": platform.python_version(),
+            "apsw": version("apsw"),
+            "sqlite": apsw.sqlite_lib_version(),
+            "msgspec": version("msgspec"),
+        },
+        "extras": {extra: all(find_spec(name) for name in needed) for extra, needed in EXTRAS.items()},
+    }
+    try:
+        place = place_of(url)
+    except CommonplaceError:
+        return report  # a URL that names no engine: opening it says so
+    if place is not None:
+        there = next(one for one in (place, *place.absolute().parents) if one.exists())
+        report |= {"size": size_of(place), "free": shutil.disk_usage(there).free}
+    return report
+
+
+def condition(book: Book) -> dict[str, Any]:
+    """What the opened book tells about itself."""
+    status = book.status()
+    return {name: getattr(status, name) for name in ("facts", "head", "acknowledged", "views")}
+
+
+def ills(report: dict[str, Any]) -> Iterator[str]:
+    """What is wrong, each with what to do about it."""
+    facts: Facts | None = report.get("facts")
+    if facts is not None and facts.durable == "no":
+        yield f"what is recorded here can be lost: {facts.durable_why}. Keep what matters on a durable engine"
+    head, acknowledged = report.get("head", 0), report.get("acknowledged", 0)
+    if acknowledged > head:
+        yield (
+            f"events up to {acknowledged} had been acknowledged and the book ends at {head}, so some were lost: "
+            "restore it from a copy, or go on if you put an earlier backup in place on purpose"
+        )
+    free, needed = report.get("free"), max(LITTLE_SPACE, report.get("size") or 0)
+    if free is not None and free < needed:
+        yield f"{in_bytes(free)} are free on its disk, and purge may need {in_bytes(needed)}: make room"
+
+
+def findings(report: dict[str, Any]) -> Rows:
+    rows: Rows = [("book", report["url"])]
+    if "facts" in report:
+        rows += promises(report["facts"])
+        known = report["acknowledged"] or ("no position" if report["head"] else 0)
+        rows.append(("head", f"{report['head']}; {known} is remembered as acknowledged"))
+        rows.append(("views", _named(report["views"])))
+    if "free" in report:
+        rows.append(("free disk", in_bytes(report["free"])))
+    rows.append(("versions", _named(report["versions"])))
+    for extra, there in report["extras"].items():
+        rows.append((extra, "installed" if there else f"not installed: pip install 'commonplace[{extra}]'"))
+    return rows
+
+
+def _named(versions: dict[str, object]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def in_bytes(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"
+
+
+def ago(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} seconds ago"

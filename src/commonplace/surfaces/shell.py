@@ -1,0 +1,269 @@
+"""How a command is run, whichever it is.
+
+A command is a function of a `Shell` and of what was typed, and returns an `Answer`: the data that `--json`
+prints, and what people read. `command` does the rest once for all of them: the three common options, opening
+and closing books, printing, and exit codes (1 refused, 2 usage).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+import typer
+
+from .. import __version__
+from ..book import OWNER, Book
+from ..book import open as open_book
+from ..errors import BookNotFound, CommonplaceError
+from ..ledger import Progress
+from .draw import clean, console
+from .health import public
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+DEFAULT_BOOK = ".commonplace/book.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command found out. `data` is the JSON document (an iterator: an array, written as it comes; with
+    `lines`, one document a line). `human` is what people read, drawn only when it is asked for."""
+
+    data: object
+    human: Iterable[Text | Table] = ()
+    code: int = 0
+    lines: bool = False
+
+
+class Shell:
+    """Where the book is, who acts, and how to answer."""
+
+    def __init__(self, given: str | None, actor: str | None, as_json: bool) -> None:
+        self.given = given
+        self.url = given or os.environ.get("COMMONPLACE_BOOK") or DEFAULT_BOOK
+        self.actor = actor or OWNER
+        self.json = as_json
+        self.warnings: list[str] = []
+        self._open = ExitStack()
+
+    def open(self, url: str | None = None, *, name: str | None = None, create: bool = False) -> Book:
+        """A book that stays open until the answer is printed. Raises BookNotFound that says how to make it."""
+        url = url or self.url
+        try:
+            return self._open.enter_context(open_book(url, name=name, create=create))
+        except BookNotFound:
+            place = "" if url == DEFAULT_BOOK else f" --book {shlex.quote(public(url))}"
+            raise BookNotFound(
+                f"there is no book at {public(url)}: create it with `commonplace init{place}`"
+            ) from None
+
+    def run(self, function: Callable[..., Answer], given: dict[str, Any]) -> int:
+        """Run a command to its end, and answer the exit code."""
+        code = 0
+        with self._open, _warnings_to(self):
+            try:
+                answer = function(self, **given)
+                code = answer.code
+                self._print(answer)
+            except CommonplaceError as error:
+                self._complain(error.as_dict())
+                return 1
+            except BrokenPipeError:  # nobody reads on: what was done is done
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            except (KeyboardInterrupt, typer.Abort):
+                return 130
+        if self.json and self.warnings:
+            print(dump({"warnings": self.warnings}), file=sys.stderr)
+        return code
+
+    def _print(self, answer: Answer) -> None:
+        if not self.json:
+            for line in answer.human:
+                self.out.print(line)
+        elif answer.lines:
+            for one in cast(Iterator[object], answer.data):
+                print(dump(one), flush=True)
+        elif isinstance(answer.data, Iterator):
+            print("[", end="")
+            for number, one in enumerate(answer.data):
+                print(",\n" if number else "", dump(one), sep="", end="")
+            print("]")
+        else:
+            print(dump(answer.data))
+        sys.stdout.flush()
+
+    def _complain(self, error: dict[str, object]) -> None:
+        if self.json:
+            more = {"warnings": self.warnings} if self.warnings else {}
+            print(dump({"error": error, **more}), file=sys.stderr)
+        else:
+            print("Error:", clean(str(error["message"])), file=sys.stderr)
+
+    def warn(self, message: str) -> None:
+        """With --json, stderr is one document too, so warnings wait for the end."""
+        self.warnings.append(message)
+        if not self.json:
+            print("Warning:", clean(message), file=sys.stderr)
+
+    @cached_property
+    def out(self) -> Console:
+        return console(stderr=False)
+
+    @cached_property
+    def err(self) -> Console:
+        return console(stderr=True)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Progress | None]:
+        """A callback that draws a bar on a terminal once the work has taken a second."""
+        if self.json or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import Progress as Bar
+
+        bar = Bar(console=self.err, transient=True)
+        task = bar.add_task(what, total=None)
+        begun = monotonic()
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            if monotonic() - begun > 1:
+                bar.start()
+
+        try:
+            yield tell
+        finally:
+            if bar.live.is_started:
+                bar.stop()
+
+
+@contextmanager
+def _warnings_to(shell: Shell) -> Iterator[None]:
+    """What the library warns of while the command runs goes where the user looks."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: shell.warn(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("commonplace")
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+def dump(data: object) -> str:
+    """One line of ASCII: lossless in any terminal's encoding, and nothing in it can act on a terminal."""
+    return json.dumps(msgspec.to_builtins(data, str_keys=True), ensure_ascii=True)
+
+
+# the app
+
+UsageError = cast(type[Exception], typer.BadParameter.__base__)
+"""Everything typer raises for wrong usage; it has no public name of its own."""
+
+app = typer.Typer(
+    name="commonplace",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+BookOption = Annotated[
+    str | None,
+    typer.Option(
+        "--book",
+        metavar="URL",
+        help="The book: PATH.db, file:FOLDER, postgresql://…, redis://… or unix://SOCKET, a server's with "
+        f"?book=NAME.  [env var: COMMONPLACE_BOOK; default: {DEFAULT_BOOK}]",
+    ),
+]
+AsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="ACTOR", help=f"Who acts: the actor of what is recorded.  [default: {OWNER}]"
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document; an error is one on stderr.")
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"commonplace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def before(
+    context: typer.Context,
+    book: BookOption = None,
+    as_: AsOption = None,
+    as_json: JsonOption = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """One memory for a team of AI agents: an append-only ledger, and views of it.
+
+    --book, --as and --json may stand before the command or after it. Exit code 1 means refused, with the
+    reason on stderr; 2 means wrong usage.
+    """
+    context.obj = (book, as_, as_json)
+
+
+def command(function: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Make a function of a Shell and its own options into a command that has the common options too."""
+
+    def run(context: typer.Context, book: str | None, as_: str | None, as_json: bool, **given: Any) -> None:
+        first = context.obj
+        code = Shell(book or first[0], as_ or first[1], as_json or first[2]).run(function, given)
+        if code:
+            raise typer.Exit(code)
+
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    context, *common, _ = inspect.signature(before, eval_str=True).parameters.values()
+    typed = inspect.Signature([context, *own, *common])
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {name: one.annotation for name, one in typed.parameters.items()}
+    vars(run)["__signature__"] = typed
+    app.command(function.__name__.rstrip("_"))(run)
+    return function
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        if not all(_is_text(word) for word in sys.argv):
+            raise typer.BadParameter("an argument is not UTF-8 text")
+        code = app(prog_name="commonplace", standalone_mode=False)
+    except UsageError as error:
+        usage = cast(Any, error)
+        if "--json" in sys.argv:
+            problem = {"code": "usage", "status": 400, "message": usage.format_message()}
+            print(dump({"error": problem}), file=sys.stderr)
+        else:
+            usage.show()
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_text(word: str) -> bool:
+    """Whether the bytes that were typed are UTF-8; Python keeps others as lone surrogates."""
+    return not any("\ud800" <= one <= "\udfff" for one in word)

@@ -1,0 +1,246 @@
+"""The quick share of the fault runs, and proof that each of them can fail: a library broken on purpose."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace import Book, Event, PurgeReport
+from commonplace.engines import files, sqlite
+from commonplace.engines.sqlite import SqliteEngine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
+
+import faults
+from faults.__main__ import load
+from faults.places import place, stop_servers
+from faults.story import Story, Truth
+
+SPEC = {
+    "kills": ("L2", "L3", "L4"),
+    "power": ("L2", "L4"),
+    "failing": ("L2", "L4", "L5"),
+    "torn": ("L2", "1.3"),
+    "flips": ("L5", "1.3"),
+    "backup": ("L3", "1.3"),
+    "views": ("L1", "L10"),
+    "race": ("L3", "1.2"),
+    "live": ("L3", "1.2"),
+    "retries": ("L4", "1.2"),
+    "histories": ("L1", "L4", "L6"),
+    "fuzz": ("L4", "L6", "1.1"),
+    "injection": ("1.1", "1.2"),
+    "names": ("1.1", "1.2"),
+    "paths": ("1.4",),
+    "imports": ("1.4", "1.5"),
+    "erasure": ("L10", "1.3"),
+}
+SEED = 1
+
+
+@pytest.fixture(autouse=True, scope="module")
+def servers() -> Iterator[None]:
+    yield
+    stop_servers()
+
+
+def test_every_fault_is_listed_with_what_it_shows() -> None:
+    assert set(load()) == set(SPEC)
+    documented = (Path(__file__).resolve().parents[1] / "docs" / "faults.md").read_text()
+    assert [name for name in SPEC if f"`{name}`" not in documented] == []
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.spec(*SPEC[name])) for name in SPEC])
+def test_it_survives(name: str, tmp_path: Path) -> None:
+    fault = load()[name]
+    result = fault.run(fault.quick, SEED, tmp_path)
+    assert result.problems == []
+    assert result.failed == 0
+    assert result.cases > 0
+
+
+# A check that cannot fail shows nothing: each of these breaks something and looks whether it is noticed.
+
+
+def found(name: str, count: int, tmp_path: Path) -> str:
+    return "\n".join(load()[name].run(count, SEED, tmp_path).problems)
+
+
+class Agreeable:
+    """Equal to anything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class TestBrokenOnPurpose:
+    def test_kills_notice_a_lost_acknowledgement(self, tmp_path: Path) -> None:
+        with place("sqlite", tmp_path).open() as book:
+            log: list[tuple[str, Any]] = []
+            Story(random.Random(SEED), "e", log.append).tell(book, "batch")
+            assert Truth(log).judge(book) == []
+            lost = [*log, ("try", ["never"]), ("recorded", [("never", {}, 9)])]
+            assert "lost" in str(Truth(lost).judge(book))
+            assert "only a part" in str(Truth([*log, ("try", ["e-1", "never"])]).judge(book))
+
+    def test_power_notices_a_commit_without_fsync(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.shims.SqliteEngine", partial(SqliteEngine, durability="process"))
+        assert "sqlite" in found("power", 30, tmp_path)
+
+    def test_power_notices_a_batch_without_its_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = files.to_line
+        monkeypatch.setattr(files, "to_line", lambda record, more: whole(record, 0))
+        assert "only a part is there" in found("power", 60, tmp_path)
+
+    def test_failing_notices_a_failed_fsync_taken_for_success(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.shims.TapeDisk.fail", lambda self: None)
+        assert "was acknowledged and is lost" in found("failing", 60, tmp_path)
+
+    def test_torn_notices_that_the_loss_is_kept_quiet(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(files.FilesStore, "acknowledged", lambda self: 0)
+        assert "nobody says so" in found("torn", 10, tmp_path)
+
+    def test_flips_notice_hashes_that_are_not_checked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Unchecked:
+            def __init__(self, data: bytes) -> None: ...
+
+            def digest(self) -> Agreeable:
+                return Agreeable()
+
+            hexdigest = digest
+
+        from faults.damage import Reading
+
+        whole = Reading.of
+        monkeypatch.setattr("commonplace.events.sha256", __import__("hashlib").sha256)
+        monkeypatch.setattr(
+            Reading, "of", lambda self, home: (_patch(monkeypatch, Unchecked), whole(self, home))[1]
+        )
+        assert "silently wrong about ['event" in found("flips", 60, tmp_path)
+
+    def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = sqlite.SqliteStore.backup
+
+        def holed(self: sqlite.SqliteStore, to: Path) -> Any:
+            head = whole(self, to)
+            connection = sqlite.apsw.Connection(str(to))
+            connection.execute("DELETE FROM events WHERE position = 2")
+            connection.close()
+            return head
+
+        monkeypatch.setattr(sqlite.SqliteStore, "backup", holed)
+        monkeypatch.setattr("faults.damage.SERVED", ("sqlite",))
+        with pytest.raises(commonplace.Corrupt):
+            found("backup", 1, tmp_path)
+
+    def test_views_notice_a_row_that_still_knows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.erase._derive_again", lambda *args: None)
+        monkeypatch.setattr("faults.damage.ALL", ("memory", "sqlite"))
+        assert "the rows of said differ" in found("views", 1, tmp_path)
+
+    def test_live_notices_a_missed_event(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = Book.watch
+
+        def forgetful(self: Book, **options: Any) -> Iterator[Event]:
+            return (event for event in whole(self, **{**options, "timeout": 1.0}) if event.position != 7)
+
+        monkeypatch.setattr(Book, "watch", forgetful)
+        monkeypatch.setattr("faults.concurrency.SERVED", ("sqlite",))
+        assert "missed 1" in found("live", 3, tmp_path)
+
+    def test_histories_notice_an_erasure_that_keeps_the_content(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sqlite, "ERASE_EVENT", "SELECT ?")
+        assert "sqlite" in found("histories", 20, tmp_path)
+
+    def test_fuzz_notices_an_engine_with_errors_of_its_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(self: object, ids: object) -> dict[str, Any]:
+            raise KeyError(ids)
+
+        monkeypatch.setattr(sqlite.SqliteReads, "by_id", broken)
+        assert "KeyError" in found("fuzz", 20, tmp_path)
+
+    def test_injection_and_names_notice_a_pattern(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pattern = sqlite.EVENTS_OF_RUN.replace("run = ?", "run LIKE replace(?, '?', '%')")
+        monkeypatch.setattr(sqlite, "EVENTS_OF_RUN", pattern)
+        assert "sqlite" in found("names", 100, tmp_path)
+        assert "foreign run" in found("injection", 60, tmp_path)
+
+    def test_paths_notice_a_blob_outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files.FilesStore, "blob_path", lambda self, digest: self.folder / digest)
+        assert "outside" in found("paths", 60, tmp_path)
+
+    def test_imports_notice_a_source_that_is_not_checked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.transfer._check", lambda ledger, source: False)
+        assert "something was taken" in found("imports", 60, tmp_path)
+
+    def test_erasure_notices_a_purge_that_does_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sqlite.SqliteStore, "purge", lambda self: PurgeReport())
+        monkeypatch.setattr("faults.erasure.ALL", ("sqlite",))
+        assert "after the purge book.db-wal holds it" in found("erasure", 6, tmp_path)
+
+
+def _patch(monkeypatch: pytest.MonkeyPatch, unchecked: type) -> None:
+    monkeypatch.setattr("commonplace.events.sha256", unchecked)
+
+
+def test_the_runner_fails_when_a_fault_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from faults.__main__ import main
+
+    def run(count: int, seed: int, tmp: Path) -> faults.Result:
+        result = faults.Result(cases=count)
+        if seed == 2:
+            result.problem("case 1", "made up")
+        return result
+
+    load()
+    monkeypatch.setitem(faults.FAULTS, "made-up", faults.Fault(99, "made-up", 5, 1, run))
+    for seed, expected in ((1, 0), (2, 1)):
+        monkeypatch.setattr(
+            sys, "argv", ["faults", "made-up", "--seed", str(seed), "--json", str(tmp_path / "r")]
+        )
+        assert main() == expected
+        assert f'"seed": {seed}' in (tmp_path / "r").read_text()
+
+
+@pytest.mark.spec("L2")
+def test_a_short_soak_grows_nothing(tmp_path: Path) -> None:
+    from faults.soak import soak
+
+    result = soak(1.5, SEED, tmp_path)
+    assert result.figures["seen by the watcher"] >= result.cases
+    assert [text for text in result.problems if "memory" not in text] == []
