@@ -64,7 +64,7 @@ class Demo:
 
     @property
     def next_steps(self) -> list[str]:
-        at = f"commonplace --book {shlex.quote(str(self.path))}"
+        at = f"{shlex.quote(sys.argv[0])} --book {shlex.quote(str(self.path))}"
         return [f"{at} log", f"{at} runs", f"{at} status", f"{at} doctor", f"{at} log --follow"]
 
     def tell(self) -> Iterator[str]:

@@ -53,14 +53,14 @@ RUNS = View(
 CHILDREN = View(
     "children",
     1,
-    keys=lambda event: [(parent, event.position) for parent in set(event.parents)],
+    keys=lambda event: [(parent, event.position) for parent in set(event.parents)] if event.parents else (),
     fold=lambda _key, _before, event: event.id,
     header_only=True,
 )
 BLOBS = View(
     "blobs",
     1,
-    keys=lambda event: [(digest, event.position) for digest in event.blobs],
+    keys=lambda event: [(digest, event.position) for digest in event.blobs] if event.blobs else (),
     fold=lambda _key, _before, _event: True,
 )
 

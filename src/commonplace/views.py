@@ -85,6 +85,9 @@ class Registry:
     folding: Callable[[str, bool], tuple[View, ...]]
     """The inline (False) or trailing (True) views that fold a kind."""
 
+    owner: Callable[[str], str | None]
+    """The capability that alone may record a kind, or None if anybody may."""
+
     def __init__(self, capabilities: Iterable[Capability]) -> None:
         self._kinds: dict[str, Kind] = {}
         self._owners: dict[str, str] = {}
@@ -99,6 +102,7 @@ class Registry:
             for view in capability.views:
                 self._claim(self.views, view.name, view)
         self.folding = lru_cache(maxsize=1024)(self._folding)
+        self.owner = lru_cache(maxsize=1024)(self._owner)
 
     @staticmethod
     def _claim(table: dict[str, Any], name: str, value: object) -> None:
@@ -106,8 +110,7 @@ class Registry:
             raise Conflict(f"two capabilities bring {name!r}: rename one of them")
         table[name] = value
 
-    def owner(self, kind: str) -> str | None:
-        """The capability that alone may record this kind, or None if anybody may."""
+    def _owner(self, kind: str) -> str | None:
         known = self._owners.get(kind)
         if known is None and kind.partition(".")[0] in RESERVED:
             return "commonplace"
@@ -215,6 +218,7 @@ def read_meta(raw: bytes) -> Meta:
     return msgspec.json.decode(raw, type=Meta)
 
 
+@lru_cache(1024)
 def space(view: str, generation: int) -> str:
     """The engine's name for one generation of a view; the slash at its end keeps `v/1/` apart from `v/10/`."""
     return f"{view}/{generation}/"

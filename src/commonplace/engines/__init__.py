@@ -27,8 +27,8 @@ FORMS = "PATH.db, memory:, file:FOLDER, postgresql://…, redis://… or unix://
 def locate(url: str | Path, name: str | None = None, durability: str = "full") -> tuple[Engine, str]:
     """The engine that a URL names and the book in it: `name`, or `?book=NAME` of a server's URL."""
     text = str(url)
-    if not text or "\0" in text:
-        raise UnknownEngine(f"{text!r} names no book: give {FORMS}")
+    if not text or "\0" in text or not _is_text(text):
+        raise UnknownEngine(f"{text!a} names no book: give {FORMS}")
     if name is not None:
         check_name("the book's name", name)
     scheme, colon, rest = text.partition(":")
@@ -50,6 +50,14 @@ def locate(url: str | Path, name: str | None = None, durability: str = "full") -
     if scheme in SERVERS:
         return _server(text, scheme, name)
     raise UnknownEngine(f"{scheme!r} is no engine that commonplace knows: give {FORMS}")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _sqlite(path: str, durability: str) -> Engine:

@@ -540,29 +540,30 @@ class FilesEngine(Engine):
         if not exists and not create:
             raise BookNotFound(f"there is no book in {self.folder}; create it with `commonplace init`")
         try:
-            self._lay_out(exists)
+            if not exists:
+                self._lay_out()
+            read_book(self.folder / "book.json")
+            if not (self.folder / "ledger.jsonl").exists():
+                raise NotABook(f"{self.folder / 'ledger.jsonl'} is missing: restore it from git or a backup")
             return FilesStore(self.folder, self._disk)
         except OSError as error:
             raise EngineUnavailable(
                 f"cannot make a book in {self.folder} ({error}): check its rights"
             ) from error
 
-    def _lay_out(self, exists: bool) -> None:
+    def _lay_out(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         gate = Gate(self.folder / "gate")
         gate.enter(30.0)
         try:
             ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
-            if not exists and not book.exists():
+            if not book.exists():
                 if ledger.exists():
                     raise NotABook(
                         f"{ledger} is there without its book.json: restore it, or choose another folder"
                     )
                 self._disk.write_file(ledger, b"")
                 self._disk.write_file(book, book_bytes(""))
-            read_book(book)
-            if not ledger.exists():
-                raise NotABook(f"{ledger} is missing: restore it from git or a backup")
         finally:
             gate.leave()
             gate.close()

@@ -7,8 +7,8 @@ never misses one. Row-level security repeats the book's number as a second fence
 Text is kept as UTF-8 in bytea: jsonb and text refuse NUL, and collations would let two names meet. A key, a
 space, an id or a name longer than about 2,600 bytes does not fit a PostgreSQL index and raises TooLarge.
 
-Connections carry session settings and LISTEN, so a pooler in between must pool by session, not by
-transaction.
+Needs PostgreSQL 13 or newer. Connections carry session settings and LISTEN, so a pooler in between must pool
+by session, not by transaction.
 """
 
 from __future__ import annotations
@@ -71,11 +71,16 @@ LOCK_SPACE = 0x636F6D6D
 """The first half of our advisory lock keys; the second is a book's number, or 0 for the schema itself."""
 
 POOL = 10
-PIECE = 1000
+"""Connections that one store may hold at once, besides the listening one."""
+LOCK_TIMEOUT = 30.0
+PIECE = 500
+"""Rows per statement where work is done in pieces."""
 SLOW_CHECK = 5.0
 """Seconds between looks at the head in case the listening connection went deaf."""
 IDLE_LISTENER = 60.0
+"""Seconds without a waiter after which the listening connection is closed."""
 WAL_ROUNDS = 256
+"""Segments of the server's log that a purge will write over before it gives up."""
 
 CONNECTION = {
     "connect_timeout": "10",
@@ -172,14 +177,14 @@ DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
 # than any of our statements), a commit that waits for the disk, and locks of vanished clients let go.
 SET_SESSION = """
     SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
-        set_config('jit', 'off', false), set_config('lock_timeout', '30s', false),
+        set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
         set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
         set_config('tcp_keepalives_count', '3', false),
         CASE current_setting('synchronous_commit') WHEN 'off'
             THEN set_config('synchronous_commit', 'on', false) END
 """
-# How long this session waits for a lock, in milliseconds.
-SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, false)"
+# How long this transaction waits for a lock, in milliseconds, where that is not the session's LOCK_TIMEOUT.
+SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 # What the server promises about its disk, and whether it takes writes.
 READ_SETTINGS = """
     SELECT current_setting('fsync'), current_setting('full_page_writes'),
@@ -308,7 +313,7 @@ MOVE_HEAD = """
     SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
     WHERE book = %(book)s
     RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
-        THEN pg_notify(%(channel)s, '')::text END
+        THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
 """
 # The book's own record changes and nothing else.
 WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
@@ -403,13 +408,8 @@ WAL_FILES = (
 # the error that we raise.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
+_Connection = psycopg.Connection[TupleRow]
 _Statement = tuple[LiteralString, Sequence[Any] | dict[str, Any] | None]
-
-
-class _Connection(psycopg.Connection[TupleRow]):
-    """A connection that knows its session's lock timeout, so as to set it only when it changes."""
-
-    lock_ms = 30_000
 
 
 def _b(text: str) -> bytes:
@@ -489,7 +489,7 @@ class _News:
         self._waiters = 0
         self._last_wait = 0.0
         self._thread: threading.Thread | None = None
-        self._trouble: CommonplaceError | None = None
+        self._trouble: psycopg.Error | None = None
         self._poke_in, self._poke_out = socket.socketpair()
         self.position = 0
         self.stopped = False
@@ -507,11 +507,13 @@ class _News:
                 self._thread = threading.Thread(target=self._run, name="commonplace-news", daemon=True)
                 self._thread.start()
             self._waiters += 1
-            moved = self._changed.wait_for(lambda: self.position > after or self.stopped, timeout)
-            self._waiters -= 1
-            self._last_wait = time.monotonic()
+            try:
+                moved = self._changed.wait_for(lambda: self.position > after or self.stopped, timeout)
+            finally:
+                self._waiters -= 1
+                self._last_wait = time.monotonic()
             if not moved and self._trouble is not None:
-                raise self._trouble
+                raise _translated(self._trouble) from None
             return self.position
 
     def stop(self) -> None:
@@ -542,8 +544,7 @@ class _News:
                 with self._connect() as conn:
                     self._listen(conn)
             except psycopg.Error as error:
-                with self._changed:
-                    self._trouble = _translated(error)
+                self._trouble = error
                 self._pause(None, 1.0)
 
     def _listen(self, conn: _Connection) -> None:
@@ -552,13 +553,16 @@ class _News:
         if not self._replica:
             conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._book))))
             conn.execute(BE_HEARD, (LOCK_SPACE, self._book))
+        told: list[int] = []
         while self._wanted():
-            found = conn.execute(READ_POSITION, (self._book,)).fetchone()
-            self._trouble = None
-            self.tell(found[0] if found else 0)
+            # Anybody may notify anything, so what was told is only a reason to look; what this store
+            # committed itself is no reason.
+            if not told or max(told) > self.position:
+                found = conn.execute(READ_POSITION, (self._book,)).fetchone()
+                self._trouble = None
+                self.tell(found[0] if found else 0)
             self._pause(conn, 0.5 if self._replica else SLOW_CHECK)
-            for _ in conn.notifies(timeout=0):
-                pass  # what was said does not matter: the head is read again
+            told = [int(news.payload) for news in conn.notifies(timeout=0) if news.payload.isdecimal()]
 
     def _pause(self, conn: _Connection | None, seconds: float) -> None:
         """Until something is heard, `stop` is called or the time is over."""
@@ -740,9 +744,8 @@ class PostgresStore(Store):
         self._name = name
         self._pid = os.getpid()
         self._closed = False
-        self._pool = ConnectionPool(
+        self._pool: ConnectionPool[_Connection] = ConnectionPool(
             conninfo,
-            connection_class=_Connection,
             kwargs={"autocommit": True},
             configure=self._configure,
             min_size=0,
@@ -762,18 +765,18 @@ class PostgresStore(Store):
 
     def _configure(self, conn: _Connection) -> None:
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: one prepared statement each
-        conn.execute(SET_SESSION, (str(self.book),))
+        conn.execute(SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
 
     def _connect(self) -> _Connection:
         """A connection beside the pool, with the session that the pool's have."""
-        conn = _Connection.connect(self._conninfo, autocommit=True)
+        conn = psycopg.connect(self._conninfo, autocommit=True)
         self._configure(conn)
         return conn
 
     def _take(self, timeout: float) -> _Connection:
         """A connection from the pool. The pool itself would go on trying in silence while the server is
         away; so after a moment without one, a try of our own says what the trouble is."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + max(timeout, 1.0)  # making a connection is not waiting for a lock
         while True:
             try:
                 return self._pool.getconn(timeout=max(0.001, min(0.25, deadline - time.monotonic())))
@@ -805,19 +808,16 @@ class PostgresStore(Store):
         self._pool.putconn(conn)
 
     def _opened(
-        self, timeout: float, statements: Sequence[_Statement], lock_ms: int | None, again: bool = True
+        self, timeout: float, statements: Sequence[_Statement], again: bool = True
     ) -> tuple[_Connection, TupleRow | None]:
         """A connection on which these statements were run, in one trip, and the first row of the last one.
 
-        A pooled connection may have died since it was last used. Nothing has happened on it yet, so the
-        statements are tried once more on a fresh one.
+        A pooled connection may have died since it was last used, so the statements are tried once more on
+        a fresh one; all that come here may be run twice.
         """
         conn = self._take(timeout)
         try:
             with conn.pipeline():
-                if lock_ms is not None and lock_ms != conn.lock_ms:
-                    conn.execute(SET_LOCK_TIMEOUT, (str(lock_ms),))
-                    conn.lock_ms = lock_ms
                 for query, values in statements:
                     answer = conn.execute(query, values, binary=True)
             return conn, answer.fetchone()
@@ -833,14 +833,14 @@ class PostgresStore(Store):
             self._give_back(conn)
             raise
         self._pool.drain()
-        return self._opened(timeout, statements, lock_ms, again=False)
+        return self._opened(timeout, statements, again=False)
 
     @contextmanager
     def _session(
-        self, timeout: float, *statements: _Statement, lock_ms: int | None = None
+        self, timeout: float, *statements: _Statement
     ) -> Iterator[tuple[_Connection, TupleRow | None]]:
         self.check()
-        conn, found = self._opened(timeout, statements, lock_ms)
+        conn, found = self._opened(timeout, statements)
         try:
             yield conn, found
         finally:
@@ -848,7 +848,7 @@ class PostgresStore(Store):
 
     def _ask(self, query: LiteralString, values: Any) -> TupleRow | None:
         """One statement in a transaction of its own: its first row."""
-        with self._session(30.0, (query, values)) as (_, found):
+        with self._session(LOCK_TIMEOUT, (query, values)) as (_, found):
             return found
 
     def _found(self, head: TupleRow | None) -> TupleRow:
@@ -880,9 +880,11 @@ class PostgresStore(Store):
 
     @contextmanager
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
-        lock_ms = max(1, min(int(timeout * 1000), 2**31 - 1))
-        opening = ((BEGIN_WRITE, None), (LOCK_HEAD, (self.book,)))
-        with self._session(timeout, *opening, lock_ms=lock_ms) as (conn, found):
+        opening: list[_Statement] = [(BEGIN_WRITE, None), (LOCK_HEAD, (self.book,))]
+        if timeout != LOCK_TIMEOUT:
+            milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
+            opening.insert(1, (SET_LOCK_TIMEOUT, (str(milliseconds),)))
+        with self._session(timeout, *opening) as (conn, found):
             position, hash, created_at, meta, now = self._found(found)
             tx = PostgresTx(self, conn, Head(position, hash, created_at, meta), now)
             try:
@@ -905,7 +907,7 @@ class PostgresStore(Store):
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
         both = (_asking(self.book, asked), (READ_LEASES, (self.book, [_b(name)])))
-        with self._session(30.0, *both) as (_, found):
+        with self._session(LOCK_TIMEOUT, *both) as (_, found):
             return asked._replace(seconds=0.0) if found is None else _lease(found)
 
     def drop_spaces(self, prefix: str) -> None:
@@ -958,18 +960,23 @@ def _purge(conn: _Connection) -> PurgeReport:
         remaining.append(
             f"the tables were not rewritten ({error.diag.message_primary}): purge as their owner"
         )
-    try:
-        _turn_log(conn, one, done, remaining)
-    except psycopg.errors.InsufficientPrivilege as error:
+    archive, statements, slow, followers = one(READ_COPIES)
+    if followers:
+        # Turning the log over would take from them what they have yet to read.
         remaining.append(
-            f"the server's write-ahead log may hold erased content ({error.diag.message_primary}): purge as "
-            "a superuser, or grant this role pg_checkpoint, pg_monitor and EXECUTE on pg_switch_wal()"
+            f"{followers} standbys follow this server, so its write-ahead log and theirs may hold erased "
+            "content: when they have caught up, turn it over there and here (pg_switch_wal, CHECKPOINT)"
         )
-    archive, statements, slow, replicas = one(READ_COPIES)
+    else:
+        try:
+            _turn_log(conn, one, done, remaining)
+        except psycopg.errors.InsufficientPrivilege as error:
+            remaining.append(
+                f"the server's write-ahead log may hold erased content ({error.diag.message_primary}): purge "
+                "as a superuser, or grant this role pg_checkpoint, pg_monitor, EXECUTE on pg_switch_wal()"
+            )
     if archive != "off":
         remaining.append("archived write-ahead log holds erased content: delete what was archived before now")
-    if replicas:
-        remaining.append(f"{replicas} standbys or log receivers keep a log of their own: purge it there")
     if statements in ("mod", "all") or slow != "-1":
         remaining.append("the server's text log may quote what was written: delete it, or log less")
     return PurgeReport(tuple(done), tuple(remaining))
@@ -1050,8 +1057,8 @@ class PostgresEngine(Engine):
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
         try:
-            with _Connection.connect(self._conninfo, autocommit=True) as conn:
-                conn.execute(SET_SESSION, ("",))
+            with psycopg.connect(self._conninfo, autocommit=True) as conn:
+                conn.execute(SET_SESSION, ("", f"{LOCK_TIMEOUT:g}s"))
                 yield conn
         except psycopg.Error as error:
             raise _translated(error) from None

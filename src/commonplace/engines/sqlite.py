@@ -60,9 +60,9 @@ CREATE TABLE leases (
 
 # The end of the ledger: its last event, and the book's own record.
 HEAD = """
-SELECT e.position, e.hash, e.created_at, m.value FROM meta m
-LEFT JOIN (SELECT position, hash, created_at FROM events ORDER BY position DESC LIMIT 1) e
+SELECT position, hash, created_at, (SELECT value FROM meta) FROM events ORDER BY position DESC LIMIT 1
 """
+META = "SELECT value FROM meta"
 SET_META = "UPDATE meta SET value = ?"
 # Events in order.
 EVENTS = """
@@ -164,8 +164,8 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
 class SqliteReads(Reads):
     def __init__(self, connection: apsw.Connection) -> None:
         self._do = connection.execute
-        position, hash, created_at, meta = self._do(HEAD).get
-        self.head = Head(meta=meta) if position is None else Head(position, hash, created_at, meta)
+        head = self._do(HEAD).get
+        self.head = Head(*head) if head is not None else Head(meta=self._do(META).get)
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         if run is None:
@@ -223,12 +223,42 @@ class SqliteReads(Reads):
 
 
 class SqliteTx(SqliteReads, Tx):
-    def __init__(self, store: SqliteStore, connection: apsw.Connection) -> None:
-        super().__init__(connection)
+    """Holds the gate and SQLite's write lock from `with` to its end."""
+
+    def __init__(self, store: SqliteStore, timeout: float) -> None:
         self._store = store
+        self._timeout = timeout
+        self._committed = 0
+
+    def __enter__(self) -> SqliteTx:
+        store = self._store
+        store._check()
+        store._gate.enter(self._timeout)
+        try:
+            store._check()
+            connection = store._writer or store._open_writer()
+            connection.execute("BEGIN IMMEDIATE")
+            super().__init__(connection)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        self._connection = connection
         self._many = connection.executemany
         self.now = time.time_ns() // 1000
-        self.committed = 0
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        store = self._store
+        try:
+            if store._writer is not None and store._writer.in_transaction:
+                store._writer.execute("ROLLBACK")
+            if isinstance(error, apsw.Error):
+                store.poison()
+                raise translate(error, store.path) from error
+            if self._committed:
+                store._gate.poke(self._committed)
+        finally:
+            store._gate.leave()
 
     def apply(self, write: WriteSet) -> None:
         do, many = self._do, self._many
@@ -258,7 +288,7 @@ class SqliteTx(SqliteReads, Tx):
             self._store.poison()
             raise OutcomeUnknown([record.id for record in write.records], str(error)) from error
         if write.records:
-            self.committed = write.records[-1].position
+            self._committed = write.records[-1].position
 
     def _grant(self, leases: list[Lease]) -> bool:
         boot, now = boot_clock()
@@ -335,29 +365,12 @@ class SqliteStore(Store):
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    @contextmanager
-    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
-        self._check()
-        self._gate.enter(timeout)
-        tx: SqliteTx | None = None
-        try:
-            try:
-                self._check()
-                if self._writer is None:
-                    self._writer = self._connect()
-                self._writer.execute("BEGIN IMMEDIATE")
-                tx = SqliteTx(self, self._writer)
-                yield tx
-            finally:
-                if self._writer is not None and self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
-                if tx is not None and tx.committed:
-                    self._gate.poke(tx.committed)
-        except apsw.Error as error:
-            self.poison()
-            raise translate(error, self.path) from error
-        finally:
-            self._gate.leave()
+    def begin(self, timeout: float = 30.0) -> SqliteTx:
+        return SqliteTx(self, timeout)
+
+    def _open_writer(self) -> apsw.Connection:
+        self._writer = self._connect()
+        return self._writer
 
     def wait(self, after: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout
@@ -413,10 +426,8 @@ class SqliteStore(Store):
 
     def _change(self, statement: str, values: Any) -> int:
         with self.begin() as tx:
-            assert isinstance(tx, SqliteTx)
-            assert self._writer is not None
             tx._do(statement, values)
-            changed = self._writer.changes()
+            changed = tx._connection.changes()
             tx.apply(WriteSet())
         return changed
 
@@ -491,6 +502,11 @@ def prepare(connection: apsw.Connection, synchronous: str) -> None:
         )
 
 
+def _is_empty(connection: apsw.Connection) -> bool:
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    return bool(tables == 0 and connection.pragma("application_id") == 0)
+
+
 class SqliteEngine(Engine):
     """One file that holds one book.
 
@@ -530,22 +546,19 @@ class SqliteEngine(Engine):
         return store
 
     def _lay_out(self, store: SqliteStore) -> None:
-        store._gate.enter(30.0)
+        """Make the tables if there is nothing yet, and see that the file is ours. Only making them needs the
+        gate: a book that is there opens while others write."""
         try:
             connection = apsw.Connection(str(self.path))
             try:
                 connection.set_busy_timeout(5_000)
-                if (
-                    connection.pragma("application_id") == 0
-                    and not connection.execute("SELECT count(*) FROM sqlite_schema").get
-                ):
-                    connection.pragma("journal_mode", "wal")
-                    prepare(connection, self._synchronous)
-                    connection.execute("BEGIN IMMEDIATE")
-                    connection.execute(SCHEMA)
-                    connection.pragma("application_id", APPLICATION_ID)
-                    connection.pragma("user_version", LAYOUT)
-                    connection.execute("COMMIT")
+                if _is_empty(connection):
+                    store._gate.enter(30.0)
+                    try:
+                        if _is_empty(connection):
+                            self._make_tables(connection)
+                    finally:
+                        store._gate.leave()
                 if connection.pragma("application_id") != APPLICATION_ID:
                     raise NotABook(
                         f"{self.path} is some other program's database: choose another path for the book"
@@ -562,8 +575,15 @@ class SqliteEngine(Engine):
                 connection.close(True)
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        finally:
-            store._gate.leave()
+
+    def _make_tables(self, connection: apsw.Connection) -> None:
+        connection.pragma("journal_mode", "wal")
+        prepare(connection, self._synchronous)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(SCHEMA)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", LAYOUT)
+        connection.execute("COMMIT")
 
     def _facts(self) -> Facts:
         notes = disk_notes(self.path.parent)

@@ -12,13 +12,15 @@ import os
 import select
 import signal
 import statistics
+import sys
 import threading
 import time
 import unicodedata
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -44,6 +46,8 @@ T = TypeVar("T")
 
 PATIENCE = 20.0
 """Seconds after which something that should happen at once counts as never happening."""
+
+SPAWN = multiprocessing.get_context("spawn")
 
 EVERY_BYTE = bytes(range(256))
 
@@ -199,7 +203,7 @@ class EngineConformance:
     def make_engine(self) -> MakeEngine:
         """A picklable callable that opens an engine on the same place each time; a fresh place per test, or
         one that holds many books."""
-        raise NotImplementedError("override the fixture make_engine in your subclass")
+        pytest.fail("override the fixture make_engine in your subclass")
 
     @pytest.fixture
     def data_dir(self) -> Path | None:
@@ -735,7 +739,8 @@ class EngineConformance:
         for handle in (store, other):
             with handle.read() as reads:
                 assert everything(reads) == before
-        assert append(other, ["two"])[0].position == 2  # and the lock, if there is one, is free again
+        # The lock, if there is one, is free again, also for others than the one who held it.
+        assert Background(lambda: append(other, ["two"])).result()[0].position == 2
 
     def test_what_apply_returned_from_stays_even_if_the_transaction_ends_in_an_error(
         self, shelf: Shelf
@@ -817,13 +822,9 @@ class EngineConformance:
         self.needs_processes()
         store = shelf.open()
         for target, position in ((workers.die_before_apply, 0), (workers.die_after_apply, 3)):
-            child = multiprocessing.get_context("spawn").Process(
-                target=target, args=(make_engine, shelf.book)
-            )
-            child.start()
-            child.join(PATIENCE * 3)
-            assert child.exitcode == -signal.SIGKILL
-            child.close()
+            with process(target, make_engine, shelf.book) as child:
+                child.join(PATIENCE * 3)
+                assert child.exitcode == -signal.SIGKILL
             with store.read() as reads:
                 assert reads.head.position == position
                 assert reads.head.meta == (b"1" if position else b"")
@@ -837,25 +838,29 @@ class EngineConformance:
     ) -> None:
         self.needs_processes()
         store = shelf.open()
-        child = multiprocessing.get_context("spawn").Process(
-            target=workers.write_until_killed, args=(make_engine, shelf.book)
-        )
-        child.start()
         seen = 0
-        while seen < 30:
-            news = store.wait(seen, PATIENCE * 3)
-            assert news > seen, "the writer wrote nothing"
-            seen = news
-        child.kill()
-        child.join(PATIENCE)
-        child.close()
+        with process(workers.write_until_killed, make_engine, shelf.book) as child:
+            while seen < 60:
+                news = store.wait(seen, PATIENCE * 3)
+                assert news > seen, "the writer wrote nothing"
+                for _ in range(8):  # snapshots at moments that the writer's rhythm does not choose
+                    with store.read(at_least=news) as reads:
+                        seen = reads.head.position
+                        last = [each.position for each in reads.records(seen - 3, seen, 9)]
+                        assert reads.head.meta == str(seen // 3).encode(), "a snapshot shows half a write set"
+                        assert reads.blob(digest(reads.head.meta)) == reads.head.meta
+                    assert last == [seen - 2, seen - 1, seen]
+                    assert seen % 3 == 0
+            child.kill()
+            child.join(PATIENCE)
+            assert child.exitcode == -signal.SIGKILL
         shelf.close()
         store = shelf.open(create=False)
         commit(store, workers.whole)  # the lock is free, and what follows fits what was kept
         with store.read() as reads:
             sets, rest = divmod(reads.head.position, 3)
             assert rest == 0
-            assert sets >= 11
+            assert sets >= 21
             assert reads.head.meta == str(sets).encode()
             assert reads.records(0, sets * 3, 10_000) == [record(p) for p in range(1, sets * 3 + 1)]
             for n in range(1, sets + 1):
@@ -868,10 +873,13 @@ class EngineConformance:
 
     # 3. Positions are commit order, and following `wait` misses nothing
 
-    def test_wait_answers_at_once_when_the_head_is_already_beyond(self, store: Store) -> None:
+    def test_wait_answers_at_once_when_the_head_is_already_beyond(self, shelf: Shelf) -> None:
+        store, other = shelf.open(), shelf.open()
         append(store, ["one", "two", "three"])
         began = time.monotonic()
         assert [store.wait(after, PATIENCE) for after in (0, 1, 2)] == [3, 3, 3]
+        append(other, ["four", "five"])
+        assert [store.wait(after, PATIENCE) for after in (0, 3, 4)] == [5, 5, 5], "the head, not what it was"
         assert time.monotonic() - began < PATIENCE / 2
 
     def test_wait_blocks_for_its_timeout_when_there_is_no_news(self, shelf: Shelf) -> None:
@@ -917,10 +925,11 @@ class EngineConformance:
 
         def wait(store: Store) -> int:
             ready.wait(PATIENCE)
-            return store.wait(0, PATIENCE * 2)
+            return store.wait(0, PATIENCE * 3)
 
         waiting = [Background(lambda store=store: wait(store)) for store in (one, one, two, two)]  # type: ignore[misc]
         ready.wait(PATIENCE)
+        assert two.wait(0, 0.15) == 0  # by now the others are waiting too
         append(two, ["news"])
         assert [each.result() for each in waiting] == [1, 1, 1, 1]
 
@@ -995,26 +1004,23 @@ class EngineConformance:
     ) -> None:
         self.needs_processes()
         reader = shelf.open()
-        spawn = multiprocessing.get_context("spawn")
-        together = spawn.Barrier(8)
-        ears, children = [], []
-        for w in range(8):
-            hear, say = spawn.Pipe(duplex=False)
-            args = (make_engine, shelf.book, f"writer {w}", 9, together, say)
-            children.append(spawn.Process(target=workers.burst, args=args))
-            ears.append(hear)
-            children[-1].start()
-            say.close()
-        seen = tail(reader, 8 * 18)
-        written = []
-        for hear, child in zip(ears, children, strict=True):
-            assert hear.poll(PATIENCE * 3)
-            told = hear.recv()
-            assert not isinstance(told, str), told
-            written += told
-            child.join(PATIENCE)
-            child.close()
-            hear.close()
+        together = SPAWN.Barrier(8)
+        ears = []
+        with ExitStack() as running:
+            for w in range(8):
+                hear, say = SPAWN.Pipe(duplex=False)
+                burst = process(workers.burst, make_engine, shelf.book, f"writer {w}", 9, together, say)
+                running.enter_context(burst)
+                running.enter_context(hear)
+                ears.append(hear)
+                say.close()
+            seen = tail(reader, 8 * 18)
+            written = []
+            for hear in ears:
+                assert hear.poll(PATIENCE * 3)
+                told = hear.recv()
+                assert not isinstance(told, str), told
+                written += told
         assert [(each.position, each.id) for each in seen] == sorted(written)
 
     # 4. Isolation
@@ -1112,8 +1118,10 @@ class EngineConformance:
         else:
             with store.begin() as tx:
                 assert tx.head.position == 2
+                began = time.monotonic()
                 with pytest.raises(Busy):
                     Background(intrude).result()
+                assert 0.1 <= time.monotonic() - began < 2.0, "not the timeout that was asked for"
                 tx.apply(mine)
             with store.read() as reads:
                 assert reads.records(0, 9, 9) == [record(1), record(2), record(3, "mine")]
@@ -1141,23 +1149,19 @@ class EngineConformance:
     ) -> None:
         self.needs_processes()
         store = shelf.open()
-        spawn = multiprocessing.get_context("spawn")
-        here, there = spawn.Pipe()
-        child = spawn.Process(target=workers.hold, args=(make_engine, shelf.book, there))
-        child.start()
-        there.close()
-        assert here.poll(PATIENCE * 3)
-        assert here.recv() == "holding"
-        if store.facts.optimistic:
-            append(store, ["meanwhile"])
-        else:
-            with pytest.raises(Busy), store.begin(timeout=0.1):
-                pytest.fail("a second transaction in spite of the lock")
-        here.send("go on")
-        child.join(PATIENCE)
-        assert child.exitcode == 0
-        child.close()
-        here.close()
+        here, there = SPAWN.Pipe()
+        with here, process(workers.hold, make_engine, shelf.book, there) as child:
+            there.close()
+            assert here.poll(PATIENCE * 3)
+            assert here.recv() == "holding"
+            if store.facts.optimistic:
+                append(store, ["meanwhile"])
+            else:
+                with pytest.raises(Busy), store.begin(timeout=0.1):
+                    pytest.fail("a second transaction in spite of the lock")
+            here.send("go on")
+            child.join(PATIENCE)
+            assert child.exitcode == 0
         assert append(store, ["next"])[0].position == (2 if store.facts.optimistic else 1)
 
     # 6. Erasure
@@ -1499,6 +1503,20 @@ class EngineConformance:
             pytest.skip("this engine's places cannot be reached from another process")
 
 
+@contextmanager
+def process(target: Callable[..., None], *args: object) -> Iterator[SpawnProcess]:
+    """A process of its own, spawned, that ends with the block whatever happens in it."""
+    child = SPAWN.Process(target=target, args=args, daemon=True)
+    child.start()
+    try:
+        yield child
+    finally:
+        child.join(0 if sys.exc_info()[0] else PATIENCE)
+        child.kill()
+        child.join()
+        child.close()
+
+
 def calls(store: Store) -> dict[str, Callable[[], object]]:
     """Every call that a closed or forked store has to refuse."""
 
@@ -1595,14 +1613,9 @@ def files_with(folder: Path, secret: bytes) -> list[str]:
 
     Looked for in another process: closing a file that SQLite has open in this one would drop its locks.
     """
-    spawn = multiprocessing.get_context("spawn")
-    hear, say = spawn.Pipe(duplex=False)
-    child = spawn.Process(target=workers.look_for, args=(folder, secret, say))
-    child.start()
-    say.close()
-    assert hear.poll(PATIENCE * 3)
-    found: list[str] = hear.recv()
-    hear.close()
-    child.join(PATIENCE)
-    child.close()
-    return found
+    hear, say = SPAWN.Pipe(duplex=False)
+    with hear, process(workers.look_for, folder, secret, say):
+        say.close()
+        assert hear.poll(PATIENCE * 3)
+        found: list[str] = hear.recv()
+        return found

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -288,13 +288,15 @@ def check_against_reference(
     max_examples: int = 25,
     steps: int = 30,
     derandomize: bool = True,
+    shrink: bool = True,
 ) -> None:
     """Tell `max_examples` random stories of up to `steps` steps each to the engine and to the reference, and
     fail at the first answer that differs.
 
     Each story has a book of its own, dropped at its end; `book` names it where the place holds only that one.
     The stories are the same each time unless `derandomize` is false; then a failure is printed with what
-    Hypothesis needs to replay it.
+    Hypothesis needs to replay it. Without `shrink` the failing story is told as it was found, which is long but
+    quick; looking for the shortest one can take minutes on a slow engine.
     """
 
     class OneComparison(Comparison):
@@ -310,6 +312,7 @@ def check_against_reference(
             derandomize=derandomize,
             database=None,
             deadline=None,
+            phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])],
             print_blob=True,
             suppress_health_check=list(HealthCheck),
         ),

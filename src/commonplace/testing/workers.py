@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -102,9 +103,10 @@ def whole(head: Head) -> WriteSet:
 
 
 def write_until_killed(make_engine: MakeEngine, book: str) -> None:
-    """Commit one whole write set after another until somebody kills this process."""
+    """Commit one whole write set after another until somebody kills this process, or its parent is gone."""
     store = make_engine().open(book, create=False)
-    while True:
+    parent = multiprocessing.parent_process()
+    while parent is not None and parent.is_alive():
         commit(store, whole)
 
 
