@@ -11,14 +11,15 @@ s + n, so a case that failed is run again alone with `--seed {s + n} --count 1`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-KEPT = 20
-"""How many problems are told in words; the others are only counted."""
+KEPT = 2
+"""How many problems of one shape are told in words; the others are only counted."""
 
 
 @dataclass
@@ -30,10 +31,16 @@ class Result:
     figures: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     failed: int = 0
+    _shapes: Counter[str] = field(default_factory=Counter)
 
-    def problem(self, *texts: str) -> None:
-        self.failed += len(texts)
-        self.problems += texts[: max(0, KEPT - len(self.problems))]
+    def problem(self, told: str, *texts: str) -> None:
+        """`told` says which case it was, each text what is wrong there."""
+        for text in texts:
+            shape = re.sub(r"[0-9a-f-]*[0-9][0-9a-f-]*|['\"].*", "#", text)
+            self._shapes[shape] += 1
+            self.failed += 1
+            if self._shapes[shape] <= KEPT:
+                self.problems.append(f"{told}: {text}"[:500])
 
 
 Run: TypeAlias = Callable[[int, int, Path], Result]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import commonplace
@@ -20,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are b
 
 import faults
 from faults.__main__ import load
-from faults.places import place, stop_servers
+from faults.damage import Reading
+from faults.places import Place, place, stop_servers
+from faults.shims import TapeDisk
 from faults.story import Story, Truth
 
 SPEC = {
@@ -107,13 +110,16 @@ class TestBrokenOnPurpose:
     ) -> None:
         whole = files.to_line
         monkeypatch.setattr(files, "to_line", lambda record, more: whole(record, 0))
-        assert "only a part is there" in found("power", 60, tmp_path)
+        monkeypatch.setattr("faults.durability.LOCAL", ("files",))
+        assert "only a part is there" in found("power", 250, tmp_path)
 
     def test_failing_notices_a_failed_fsync_taken_for_success(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("faults.shims.TapeDisk.fail", lambda self: None)
-        assert "was acknowledged and is lost" in found("failing", 60, tmp_path)
+        fail = TapeDisk.fail
+        monkeypatch.setattr(TapeDisk, "fail", lambda self: None if self.tape.failed == "sync" else fail(self))
+        monkeypatch.setattr("faults.durability.LOCAL", ("files",))
+        assert "was acknowledged and is lost" in found("failing", 200, tmp_path)
 
     def test_torn_notices_that_the_loss_is_kept_quiet(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -132,13 +138,13 @@ class TestBrokenOnPurpose:
 
             hexdigest = digest
 
-        from faults.damage import Reading
-
         whole = Reading.of
-        monkeypatch.setattr("commonplace.events.sha256", __import__("hashlib").sha256)
-        monkeypatch.setattr(
-            Reading, "of", lambda self, home: (_patch(monkeypatch, Unchecked), whole(self, home))[1]
-        )
+
+        def read(self: Reading, home: Place) -> tuple[str, list[str]]:
+            monkeypatch.setattr("commonplace.events.sha256", Unchecked)
+            return whole(self, home)
+
+        monkeypatch.setattr(Reading, "of", read)
         assert "silently wrong about ['event" in found("flips", 60, tmp_path)
 
     def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +152,7 @@ class TestBrokenOnPurpose:
 
         def holed(self: sqlite.SqliteStore, to: Path) -> Any:
             head = whole(self, to)
-            connection = sqlite.apsw.Connection(str(to))
+            connection = apsw.Connection(str(to))
             connection.execute("DELETE FROM events WHERE position = 2")
             connection.close()
             return head
@@ -186,7 +192,7 @@ class TestBrokenOnPurpose:
             raise KeyError(ids)
 
         monkeypatch.setattr(sqlite.SqliteReads, "by_id", broken)
-        assert "KeyError" in found("fuzz", 20, tmp_path)
+        assert "KeyError" in found("fuzz", 80, tmp_path)
 
     def test_injection_and_names_notice_a_pattern(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -204,6 +210,7 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("commonplace.transfer._check", lambda ledger, source: False)
+        monkeypatch.setattr("commonplace.transfer.BATCH", 1)
         assert "something was taken" in found("imports", 60, tmp_path)
 
     def test_erasure_notices_a_purge_that_does_nothing(
@@ -212,10 +219,6 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(sqlite.SqliteStore, "purge", lambda self: PurgeReport())
         monkeypatch.setattr("faults.erasure.ALL", ("sqlite",))
         assert "after the purge book.db-wal holds it" in found("erasure", 6, tmp_path)
-
-
-def _patch(monkeypatch: pytest.MonkeyPatch, unchecked: type) -> None:
-    monkeypatch.setattr("commonplace.events.sha256", unchecked)
 
 
 def test_the_runner_fails_when_a_fault_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

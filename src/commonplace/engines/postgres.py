@@ -895,7 +895,7 @@ class PostgresStore(Store):
     def wait(self, after: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         self.check()
-        if self.news.position <= after and not self.news.stopped:
+        if not self.news.stopped:
             self.news.tell(self._found(self._ask(READ_POSITION, (self.book,)))[0])
         left = deadline - time.monotonic()
         return self.news.wait(after, left) if left > 0 else self.news.position
