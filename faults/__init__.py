@@ -36,7 +36,7 @@ class Result:
     def problem(self, told: str, *texts: str) -> None:
         """`told` says which case it was, each text what is wrong there."""
         for text in texts:
-            shape = re.sub(r"[0-9a-f-]*[0-9][0-9a-f-]*|['\"].*", "#", text)
+            shape = re.sub(r"[0-9a-f-]*[0-9][0-9a-f-]*|/\S+|\".*", "#", text)
             self._shapes[shape] += 1
             self.failed += 1
             if self._shapes[shape] <= KEPT:

@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from . import FAULTS, Fault, Result
@@ -30,6 +31,21 @@ def show(number: int, name: str, result: Result, seconds: float, seed: int) -> N
         if text:
             print(f"     {text}")
     sys.stdout.flush()
+
+
+def run(name: str, given: argparse.Namespace, seed: int, folder: Path) -> tuple[int, Result]:
+    """One fault; an error that it did not expect is a failure, and no reason to leave out the others."""
+    one = FAULTS.get(name)
+    try:
+        if one is None:
+            from .soak import soak
+
+            return 25, soak(given.seconds, seed, folder)
+        return one.number, one.run(given.count or (one.quick if given.quick else one.full), seed, folder)
+    except Exception:  # noqa: BLE001
+        result = Result()
+        result.problem(f"seed {seed}", traceback.format_exc()[-450:])
+        return one.number if one else 25, result
 
 
 def main() -> int:
@@ -57,14 +73,7 @@ def main() -> int:
         for name in names:
             start = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
-                if name == "soak":
-                    from .soak import soak
-
-                    number, result = 25, soak(given.seconds, seed, Path(folder))
-                else:
-                    one = known[name]
-                    count = given.count or (one.quick if given.quick else one.full)
-                    number, result = one.number, one.run(count, seed, Path(folder))
+                number, result = run(name, given, seed, Path(folder))
             seconds = time.monotonic() - start
             show(number, name, result, seconds, seed)
             failed |= bool(result.failed)

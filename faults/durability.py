@@ -25,7 +25,7 @@ from .story import Entry, Story, judge_again
 
 LOCAL = ("sqlite", "files")
 """The engines whose calls to the disk can be watched."""
-PER_BOOK = 25
+PER_BOOK = 10
 """Kills on one book before the next one starts from nothing."""
 
 

@@ -13,7 +13,8 @@ import commonplace
 from commonplace import Book, Capability
 from commonplace.commit import Overlay
 from commonplace.engines.contract import Row
-from commonplace.events import canonical, draft
+from commonplace.events import draft
+from commonplace.views import write_meta
 from tests.toy import CHANGED, DIARY, JARS, TOTALS, TOY, Put
 
 
@@ -243,7 +244,7 @@ def test_a_book_with_a_newer_layout_is_refused_with_what_to_do(book_url: str) ->
         meta = msgspec.structs.replace(book._ledger.meta, layout=99)
 
         def make_newer(overlay: Overlay, _: None) -> None:
-            overlay.write.meta = canonical(meta)
+            overlay.write.meta = write_meta(meta)
 
         book._ledger.run(make_newer, None)
     with pytest.raises(commonplace.BookTooNew, match="upgrade"):

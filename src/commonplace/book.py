@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
-from .errors import BadInput, BookClosed, NotFound, TooLarge
-from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, check_name, draft, draft_from
+from .errors import BadInput, BookClosed, NotFound, TooLarge, shown
+from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, check_name, check_text, draft, draft_from
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .views import Capability, Registry
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .transfer import Imported
 
 log = logging.getLogger("commonplace")
+
+T = TypeVar("T")
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -138,7 +140,7 @@ class Book:
 
     def record_all(self, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
         """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
-        drafts = [draft_from(fields, actor=OWNER) for fields in events]
+        drafts = [draft_from(fields, actor=OWNER) for fields in _each("events", events)]
         size = sum(one.size for one in drafts)
         if len(drafts) > MAX_BATCH or size > MAX_BATCH_BYTES:
             raise TooLarge(
@@ -153,8 +155,8 @@ class Book:
     ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`: gone at once from
         every read. The chain still verifies. Call `purge` to clear the store's own files too."""
-        named = (ids,) if isinstance(ids, str) else tuple(ids)
-        wanted = tuple(check_name("id", id) for id in named)
+        wanted = tuple(check_name("id", id) for id in ([ids] if isinstance(ids, str) else _each("ids", ids)))
+        check_text("reason", reason)
         erasure: Erasure = self._ledger.submit("erase", EraseRequest(wanted, actor, reason, dry_run))
         return erasure
 
@@ -232,10 +234,9 @@ class Book:
         """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""
         data = None
         if isinstance(digest, str) and DIGEST.fullmatch(digest):
-            with self._ledger.store.read() as reads:
-                data = reads.blob(digest)
+            data = self._ledger.blob(digest)
         if data is None:
-            raise NotFound(f"there is no blob {digest!r} in this book; it may have been erased")
+            raise NotFound(f"there is no blob {shown(digest)} in this book; it may have been erased")
         return data
 
     def position(self, at: At = None) -> int:
@@ -362,14 +363,19 @@ def _filters(run_id: str | None, kinds: Collection[str] | None, actor: str | Non
     for field, name in (("run_id", run_id), ("actor", actor)):
         if name is not None:
             check_name(field, name)
-    return (
-        run_id,
-        frozenset((kinds,) if isinstance(kinds, str) else kinds) if kinds is not None else None,
-        actor,
-    )
+    if kinds is not None:
+        named = [kinds] if isinstance(kinds, str) else _each("kinds", kinds)
+        kinds = frozenset(check_name("a kind", kind) for kind in named)
+    return run_id, kinds, actor
+
+
+def _each(field: str, values: Iterable[T]) -> Iterable[T]:
+    if not isinstance(values, Iterable):
+        raise BadInput(f"{field} {shown(values)} is not a list: give one, such as [...]")
+    return values
 
 
 def _position(after: object) -> int:
     if type(after) is not int or not 0 <= after < 2**63:
-        raise BadInput(f"after={after!r} is not a position: give a whole number from 0")
+        raise BadInput(f"after={shown(after)} is not a position: give a whole number from 0")
     return after

@@ -26,7 +26,7 @@ import msgspec
 
 from .engines.contract import Lease, Moved, Reads, Record, Row, Store, Tx, WriteSet
 from .errors import Busy, CommonplaceError, Conflict, Erased, OutcomeUnknown, OwnedKind
-from .events import ERASED, Draft, Event, event_of, read_header, same_content, seal, unseal
+from .events import ERASED, Draft, Event, erased_by, event_of, read_header, same_content, seal, unseal
 from .keys import Key, below, pack, unpack
 from .views import Decider, Meta, Registry, View, read_row, write_row
 
@@ -351,9 +351,9 @@ class Residues:
         return None if kept is None else msgspec.structs.replace(event, payload=kept)
 
     def remember(self, erasure: Event) -> None:
-        for one in erasure.payload["events"]:
-            if one.get("residue") is not None:
-                self._kept[one["position"]] = one["residue"]
+        for gone in erased_by(erasure):
+            if gone.residue is not None:
+                self._kept[gone.position] = gone.residue
 
 
 class _Ticket:
@@ -530,5 +530,7 @@ class Committer:
 
     def _overlay(self, tx: Tx) -> Overlay:
         meta = self._meta(tx.head)
+        if tx.folded < tx.head.position:
+            self._known.rows.clear()  # the engine has lost its rows, so what they were says nothing
         self._known.begin(tx.head, meta, self._registry)
         return Overlay(tx, self._registry, meta, self._residues, self._known)

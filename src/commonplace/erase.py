@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .commit import PAGE, Overlay
 from .engines.contract import Record
 from .errors import BadInput, NotFound
-from .events import ERASED, Event, draft, unseal
+from .events import ERASED, Event, draft, erased_by, unseal
 from .keys import Key, pack
 from .views import View, read_row, write_row
 
@@ -84,8 +84,8 @@ def erase_payloads(overlay: Overlay, erasure: Event) -> None:
     gone: set[int] = set()
     rows: dict[tuple[str, bytes], tuple[View, Key]] = {}
     blobs: set[str] = set()
-    for entry in erasure.payload["events"]:
-        record = overlay.records(entry["position"] - 1, 1)[0]
+    for entry in erased_by(erasure):
+        record = overlay.records(entry.position - 1, 1)[0]
         if record.body is None:
             continue
         event = overlay.registry.current(unseal(record))

@@ -31,6 +31,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def shown(value: object) -> str:
+    """What was given, as a message can show it: short, printable, and never an error of its own."""
+    if value is not None and not isinstance(value, str | int | float | bytes):
+        return f"of type {type(value).__name__}"
+    try:
+        text = ascii(value[:60] if isinstance(value, str | bytes) else value)
+    except ValueError:
+        return "an integer of too many digits"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 class CommonplaceError(Exception):
     """The root: catch this to catch everything that commonplace raises on purpose."""
 

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from .engines.contract import Record
-from .errors import BadInput, Corrupt, TooLarge
+from .errors import BadInput, Corrupt, TooLarge, shown
 
 FORMAT = 1
 SALT = 16
@@ -134,6 +134,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return {**shown, "erased": True} if self.erased else shown
 
 
+class Gone(msgspec.Struct, frozen=True):
+    """One erased event, as its tombstone names it."""
+
+    id: str
+    position: int
+    residue: dict[str, Any] | None = None
+
+
+def erased_by(event: Event) -> list[Gone]:
+    """What a tombstone says it erased. Raises Corrupt when it says it badly."""
+    try:
+        gone = msgspec.convert(event.payload.get("events"), list[Gone])
+    except msgspec.ValidationError:
+        gone = []
+    if not gone or not all(0 < one.position < event.position for one in gone):
+        raise _corrupt(event.position, "it is an erasure that does not say what it erased")
+    return gone
+
+
 class Blob(msgspec.Struct, frozen=True):
     """Bytes to be kept with an event but outside its payload, addressed by their content.
 
@@ -186,7 +205,7 @@ def draft(
     """Check every field. Raises BadInput or TooLarge that names the field and what is allowed."""
     if not isinstance(kind, str) or not _is_kind(kind):
         raise BadInput(
-            f"kind {_shown(kind)} is not dotted lowercase: write two or more words of a-z and 0-9, "
+            f"kind {shown(kind)} is not dotted lowercase: write two or more words of a-z and 0-9, "
             "such as 'agent.spoke'"
         )
     check_name("actor", actor)
@@ -196,14 +215,12 @@ def draft(
         check_name("id", id)
     if session_id is not None and not (isinstance(session_id, str) and SESSION.fullmatch(session_id)):
         raise BadInput(
-            f"session_id {_shown(session_id)} is not allowed: use 1 to 64 of A-Z a-z 0-9 . _ -, such as 's-1'"
+            f"session_id {shown(session_id)} is not allowed: use 1 to 64 of A-Z a-z 0-9 . _ -, such as 's-1'"
         )
     if type(turn) is not int or not 0 <= turn < 2**53:
-        raise BadInput(f"turn {_shown(turn)} is not a turn: give a whole number from 0")
+        raise BadInput(f"turn {shown(turn)} is not a turn: give a whole number from 0")
     if type(schema_version) is not int or not 1 <= schema_version < 2**31:
-        raise BadInput(
-            f"schema_version {_shown(schema_version)} is not a version: give a whole number from 1"
-        )
+        raise BadInput(f"schema_version {shown(schema_version)} is not a version: give a whole number from 1")
     raw, copy, blobs = encode_payload({} if payload is None else payload)
     return Draft(
         id=new_id() if id is None else id,
@@ -390,7 +407,7 @@ def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
-        return _text(str(value), path)
+        return check_text(path, str(value))
     if isinstance(value, int):
         try:
             str(value)
@@ -405,8 +422,8 @@ def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any
         clean = {}
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise BadInput(f"{path} has the key {_shown(key)}: keys are strings, write {str(key)[:40]!r}")
-            clean[_text(key, f"a key of {path}")] = _plain(inner, f"{path}.{key[:40]}", depth + 1, blobs)
+                raise BadInput(f"{path} has the key {shown(key)}: keys are strings, write it as one")
+            clean[check_text(f"a key of {path}", key)] = _plain(inner, f"{path}.{key[:40]}", depth + 1, blobs)
         return clean
     if isinstance(value, list | tuple):
         return [_plain(inner, f"{path}[{i}]", depth + 1, blobs) for i, inner in enumerate(value)]
@@ -448,11 +465,14 @@ def check_name(field: str, value: object) -> str:
     if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii() and "\0" not in value:
         return value
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or "\0" in value:
-        raise BadInput(f"{field} {_shown(value)} is not a name: give 1 to {MAX_NAME} characters without NUL")
-    return _text(value, field)
+        raise BadInput(f"{field} {shown(value)} is not a name: give 1 to {MAX_NAME} characters without NUL")
+    return check_text(field, value)
 
 
-def _text(value: str, path: str) -> str:
+def check_text(path: str, value: object) -> str:
+    """Any text, as long as it is text."""
+    if not isinstance(value, str):
+        raise BadInput(f"{path} {shown(value)} is not text: give a string")
     if not value.isascii():
         try:
             value.encode()
@@ -465,17 +485,17 @@ def _text(value: str, path: str) -> str:
 
 
 def _parents(parents: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(parents, str) or len(parents) > MAX_PARENTS:
+    if not isinstance(parents, list | tuple) or len(parents) > MAX_PARENTS:
         raise BadInput(f"parents is a list of at most {MAX_PARENTS} event ids, such as ['id-1']")
     return tuple(check_name("a parent", parent) for parent in parents)
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(labels, Mapping):
-        raise BadInput(f"labels {_shown(labels)} is not a mapping: give {{'sensitivity': 'private'}}")
+        raise BadInput(f"labels {shown(labels)} is not a mapping: give {{'sensitivity': 'private'}}")
     for name, value in labels.items():
         if not isinstance(name, str) or not LABEL.fullmatch(name):
-            raise BadInput(f"label {_shown(name)} is not a label's name: use lowercase letters, digits . _ -")
+            raise BadInput(f"label {shown(name)} is not a label's name: use lowercase letters, digits . _ -")
         check_name(f"the label {name}", value)
     return dict(labels)
 
@@ -495,7 +515,7 @@ def new_id() -> str:
 def to_us(field: str, moment: object) -> int:
     """Microseconds since 1970 of a datetime that knows its timezone."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInput(f"{field} {_shown(moment)} is not a datetime with a timezone: add tzinfo=UTC")
+        raise BadInput(f"{field} {shown(moment)} is not a datetime with a timezone: add tzinfo=UTC")
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -505,11 +525,6 @@ def from_us(us: int) -> datetime:
 
 def iso(us: int) -> str:
     return from_us(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _shown(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _corrupt(position: int, why: str) -> Corrupt:

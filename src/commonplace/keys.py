@@ -6,9 +6,12 @@ contain, so a scan below ("team", "a") never meets ("team", "ab").
 
 from __future__ import annotations
 
-from .errors import BadInput
+from .errors import BadInput, TooLarge
 
 Key = tuple[str | int, ...]
+
+MAX_KEY = 2_500
+"""What every engine can index, in bytes: three names of the greatest length and then some."""
 
 _TEXT, _NUMBER = 0x02, 0x15
 _OFFSET = 1 << 63
@@ -27,6 +30,10 @@ def pack(key: Key) -> bytes:
                 packed += (part + _OFFSET).to_bytes(8)
             except OverflowError:
                 raise BadInput(f"{part} is too large for a row key") from None
+    if len(packed) > MAX_KEY:
+        raise TooLarge(
+            f"a row key of {len(packed):,} bytes is over the limit of {MAX_KEY:,}: use shorter names"
+        )
     return bytes(packed)
 
 

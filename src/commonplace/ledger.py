@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -17,10 +18,21 @@ import msgspec
 from .commit import PAGE, Committer, Overlay, Snapshot
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
-from .errors import BadInput, BeforeHorizon, Busy, Corrupt, OwnedKind
-from .events import ERASED, Draft, Event, canonical, new_id, read_header, to_us, unseal
+from .errors import BadInput, BeforeHorizon, Busy, Corrupt, OwnedKind, shown
+from .events import ERASED, Draft, Event, erased_by, new_id, read_header, to_us, unseal
 from .keys import pack
-from .views import Capability, Kind, Meta, Registry, View, read_meta, read_row, space, write_row
+from .views import (
+    Capability,
+    Kind,
+    Meta,
+    Registry,
+    View,
+    read_meta,
+    read_row,
+    space,
+    write_meta,
+    write_row,
+)
 
 Progress = Callable[[int, int], None]
 """Told (done, total) while something long goes on."""
@@ -199,6 +211,14 @@ class Ledger:
             record = reads.by_id((id,)).get(id)
         return None if record is None else self.registry.current(unseal(record))
 
+    def blob(self, digest: str) -> bytes | None:
+        """A blob's content, checked against its name."""
+        with self.store.read() as reads:
+            data = reads.blob(digest)
+        if data is not None and sha256(data).hexdigest() != digest:
+            raise Corrupt(f"the blob {digest} is damaged: restore the book from a backup or a copy")
+        return data
+
     # upkeep
 
     def verify(self, progress: Progress | None = None) -> Verification:
@@ -221,7 +241,7 @@ class Ledger:
                 if event.erased:
                     blank[event.position] = event.id
                 elif event.kind == ERASED:
-                    erasures |= {entry["position"] for entry in event.payload["events"]}
+                    erasures |= {gone.position for gone in erased_by(event)}
                 position, previous, created_at = header.position, event.hash, header.created_at
                 if progress and position % PAGE == 0:
                     progress(position, head.position)
@@ -308,7 +328,7 @@ def resolve(reads: Reads, at: int | datetime) -> int:
         return low
     if type(at) is not int or not 0 <= at <= reads.head.position:
         raise BadInput(
-            f"at={at!r} is not in this book: give a position from 0 to {reads.head.position}, or a time"
+            f"at={shown(at)} is not in this book: give a position from 0 to {reads.head.position}, or a time"
         )
     return at
 
@@ -329,7 +349,7 @@ def _nothing(_overlay: Overlay, _request: None) -> None:
 
 def _set_meta(overlay: Overlay, meta: Meta) -> None:
     overlay.meta = meta
-    overlay.write.meta = canonical(meta)
+    overlay.write.meta = write_meta(meta)
 
 
 def _create(overlay: Overlay, name: str) -> None:

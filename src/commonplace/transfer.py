@@ -30,15 +30,18 @@ from .commit import Overlay
 from .engines.contract import GENESIS, Record
 from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed
 from .events import (
+    ERASED,
     FORMAT,
     KIND,
     SALT,
     Draft,
+    Gone,
     Header,
     canonical,
     check_name,
     decode,
     encode_payload,
+    erased_by,
     iso,
     read_header,
     to_us,
@@ -181,8 +184,7 @@ def _parcels(ledger: Ledger, upto: int) -> Iterator[Parcel]:
             for digest in unseal(record).blobs:
                 if digest in sent:
                     continue
-                with ledger.store.read() as reads:
-                    data = reads.blob(digest)
+                data = ledger.blob(digest)
                 if data is not None:
                     blobs[digest] = data
             sent |= blobs.keys()
@@ -345,8 +347,13 @@ def _check(ledger: Ledger, source: Source) -> bool:
     with ledger.store.read() as reads:
         head = reads.head
     position, previous, exact = 0, GENESIS.hex(), head.position == 0
+    blank: set[int] = set()
     for parcel in source.parcels():
         header = read_header(parcel.record)
+        if parcel.record.body is None:
+            blank.add(header.position)
+        elif header.kind == ERASED:
+            blank -= {gone.position for gone in _erased_by(parcel.record)}
         if header.position != position + 1 or header.previous != previous:
             raise BadInput(
                 f"the source is not whole: event {header.position} does not follow from event {position}. "
@@ -360,7 +367,16 @@ def _check(ledger: Ledger, source: Source) -> bool:
     if 0 < position < head.position:
         with ledger.store.read() as reads:
             exact = reads.records(position - 1, position, 1)[0].hash.hex() == previous
-    return exact or position == 0
+    # A payload that is missing without an erasure that says why would never verify here: such a source ends
+    # before the erasure, or is forged.
+    return (exact and not blank) or position == 0
+
+
+def _erased_by(record: Record) -> list[Gone]:
+    try:
+        return erased_by(unseal(record))
+    except Corrupt as problem:
+        raise BadInput(f"the source cannot be taken in: {problem}") from problem
 
 
 def _batches(parcels: Iterable[Parcel]) -> Iterator[list[Parcel]]:
@@ -396,7 +412,13 @@ def _append_exactly(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Tak
         if record.id in clash or overlay.knows(record.id):
             raise Corrupt(f"the source holds the id {record.id!r} twice", record.position)
         overlay.write.blobs.update(parcel.blobs)
-        overlay.append(record, overlay.registry.current(unseal(record)))
+        try:
+            overlay.append(record, overlay.registry.current(unseal(record)))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise BadInput(
+                f"event {record.position} of the source is not what its kind promises ({error!r:.100}), "
+                "so its views cannot be folded"
+            ) from error
         taken.events += 1
     return taken
 

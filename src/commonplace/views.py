@@ -204,12 +204,21 @@ class Meta(msgspec.Struct, frozen=True):
         ]
 
 
-def read_meta(raw: bytes) -> Meta:
+def write_meta(meta: Meta) -> bytes:
+    """The record with its checksum: a damaged one would point at the wrong rows."""
+    raw = canonical(meta)
+    return b"%08x" % crc32(raw) + raw
+
+
+def read_meta(stored: bytes) -> Meta:
     """The layout is read first and by itself, so that a newer record still says that it is newer."""
     try:
+        check, raw = int(stored[:8], 16), stored[8:]
         layout = decode(raw)["layout"]
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        raise Corrupt("the book's own record cannot be read: restore it from a backup or a copy") from None
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
+        check, raw, layout = -1, b"", 0
+    if crc32(raw) != check:
+        raise Corrupt("the book's own record is damaged: restore the book from a backup or a copy")
     if layout > LAYOUT:
         raise BookTooNew(
             f"this book has layout {layout} and this library knows up to {LAYOUT}: "

@@ -232,7 +232,7 @@ class Store(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Let every `wait` of this store return at once (it is being closed)."""
+        """Let every `wait` of this store return at once: it is about to be closed, and nothing else follows."""
 
     @abstractmethod
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:

@@ -25,7 +25,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -48,6 +49,7 @@ log = logging.getLogger("commonplace")
 
 LAYOUT = 1
 SALT = 16
+NAMES = ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn", "gate")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -58,6 +60,8 @@ class _Line(msgspec.Struct, omit_defaults=True):
     id: str
     created_at: int
     hash: str
+    check: int
+    """A checksum of the rest, because a power cut can leave holes in a line."""
     more: int = 0
     """How many lines of the same batch follow."""
     run: str | None = None
@@ -74,7 +78,9 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def to_line(record: Record, more: int) -> bytes:
-    line = _Line(record.position, record.id, record.created_at, record.hash.hex(), more, record.run)
+    line = _Line(
+        record.position, record.id, record.created_at, record.hash.hex(), _check(record), more, record.run
+    )
     if _is_json(record.header):
         line.header = msgspec.Raw(record.header)
     else:
@@ -96,7 +102,14 @@ def from_line(raw: bytes) -> tuple[Record, int]:
     if not line.erased:
         body = bytes.fromhex(line.salt) + bytes(line.payload) if line.payload else b64decode(line.body64)
     hash = bytes.fromhex(line.hash)
-    return Record(line.position, line.id, line.run, line.created_at, header, hash, body), line.more
+    record = Record(line.position, line.id, line.run, line.created_at, header, hash, body)
+    if _check(record) != line.check:
+        raise ValueError("the line does not match its checksum")
+    return record, line.more
+
+
+def _check(record: Record) -> int:
+    return crc32(record.body or b"", crc32(record.header, crc32(record.hash, record.position)))
 
 
 def _is_json(raw: bytes) -> bool:
@@ -230,7 +243,8 @@ class FilesStore(Store):
         with self.begin():
             held, now = self.read_leases()
             answer = held.ask(Lease(name, holder, fence, seconds), now)
-            self._write_leases(held)
+            with self._failures_told():
+                self._write_leases(held)
             return answer
 
     def drop_spaces(self, prefix: str) -> None:
@@ -278,7 +292,10 @@ class FilesStore(Store):
     def _load(self) -> None:
         """Take in what is new, under the gate. A ledger that was replaced is read from its start."""
         try:
-            if _identity(self._ledger) != self._seen or self._ledger.stat().st_size < self._size:
+            if self._size < 0:  # something failed: what is seen from here on has to be on disk first
+                self._disk.sync_folder(self.folder)
+            changed = _identity(self._ledger) != self._seen
+            if changed or self._size < 0 or self._ledger.stat().st_size < self._size:
                 self._start_over()
             self._read_lines()
             self._finish_redo()
@@ -296,22 +313,32 @@ class FilesStore(Store):
         self._seen = _identity(self._ledger)
 
     def _read_lines(self) -> None:
+        """Take in whole batches. What is left at the end is either a batch that a crash cut short, or damage."""
         with self._ledger.open("rb") as ledger:
             ledger.seek(self._size)
             fresh = ledger.read()
-        batch: list[Record] = []
+        pending: list[_Read] = []
         whole = start = 0
         while (end := fresh.find(b"\n", start)) >= 0:
-            expected = len(self._data.records) + len(batch) + 1
-            record, more = _record_or_damage(fresh[start:end], expected)
-            batch.append(record)
+            pending.append(_read(fresh[start:end], len(self._data.records) + len(pending) + 1))
             start = end + 1
-            if more == 0:
-                self._remember(batch)
-                batch, whole = [], start
+            if pending[-1].more == 0 and all(one.sound for one in pending):
+                self._remember([one.record for one in pending])
+                pending, whole = [], start
+        if pending and not self._is_torn(pending):
+            self._remember([one.record for one in pending])
+            whole = start
         if whole < len(fresh):
             self._cut(self._size + whole, fresh[whole:])
         self._size += whole
+
+    def _is_torn(self, pending: list[_Read]) -> bool:
+        """Whether these last lines are one batch that was never acknowledged. A power cut may leave any part
+        of it; a batch that is whole again behind a damaged line, or word of its commit, shows real damage."""
+        if all(one.sound for one in pending):
+            return True
+        ended = any(one.sound and one.more == 0 for one in pending[:-1])
+        return not ended and pending[0].record.position > self._gate.last_word()
 
     def _remember(self, records: list[Record]) -> None:
         for record in records:
@@ -343,8 +370,7 @@ class FilesStore(Store):
         seen = _identity(self._book, modified=True)
         if seen == self._seen_book:
             return
-        book = read_book(self._book)
-        meta = b64decode(book["meta"])
+        meta = b64decode(read_book(self._book)["meta"])
         if self._data.meta and meta != self._data.meta:
             # Another process has switched generations: fold what is here into those it names.
             self._data.rows.drop_spaces("")
@@ -357,24 +383,44 @@ class FilesStore(Store):
         held, now = self.read_leases()
         if not all(held.grantable(lease, now) for lease in write.leases):
             raise Moved
-        try:
+        redo = self._plan(write)
+        with self._failures_told():
+            if write.leases:  # first: a lease without its event runs out by itself, not the other way round
+                for lease in write.leases:
+                    held.grant(lease, now)
+                self._write_leases(held)
             self._write_blobs(write.blobs)
-            redo = self._plan(write)
-            if write.records or write.erase:
-                if redo:
-                    self._disk.write_file(self._redo, _encode(redo))
-                self._write_ledger(write)
+            if redo and (write.records or write.erase):
+                self._disk.write_file(self._redo, _encode(redo))
+        if write.erase:
+            self._rewrite(write)
+        elif write.records:
+            self._append(write)
+        with self._outcome_open(write):
             self._follow_up(redo)
+        self._apply_in_memory(write)
+        if write.records:
+            self._gate.poke(write.records[-1].position)
+
+    @contextmanager
+    def _failures_told(self) -> Iterator[None]:
+        """Before the commit: a failure means that nothing happened."""
+        try:
+            yield
         except OSError as error:
             self._size = -1  # look at the files again before anything else
             raise StorageFailed(
                 f"writing to {self.folder} failed ({error}); nothing was recorded. Free space or mend the disk"
             ) from error
-        self._apply_in_memory(write)
-        for lease in write.leases:
-            held.grant(lease, now)
-        if write.leases:
-            self._write_leases(held)
+
+    @contextmanager
+    def _outcome_open(self, write: WriteSet) -> Iterator[None]:
+        """At the commit: what a failure left on disk nobody knows."""
+        try:
+            yield
+        except OSError as error:
+            self._size = -1
+            raise OutcomeUnknown([record.id for record in write.records], str(error)) from error
 
     def _plan(self, write: WriteSet) -> dict[str, Any]:
         """What the commit changes besides the ledger, so that a crash in between can be finished."""
@@ -383,16 +429,18 @@ class FilesStore(Store):
             plan["meta"] = b64encode(write.meta).decode()
         if write.blob_drops:
             plan["blob_drops"] = write.blob_drops
-        if plan:
-            plan["position"] = write.records[-1].position if write.records else len(self._data.records)
+        if plan and write.records:
+            last = write.records[-1]
+            plan |= {"position": last.position, "hash": last.hash.hex()}
         return plan
 
     def _finish_redo(self) -> None:
         """A crash fell between the ledger and the rest: if the ledger has the commit, do the rest."""
         if not self._redo.exists():
             return
-        redo = msgspec.json.decode(self._redo.read_bytes())
-        if len(self._data.records) >= redo["position"]:
+        redo = _read_json(self._redo)
+        reached = self._data.records[redo["position"] - 1 : redo["position"]]
+        if reached and reached[0].hash.hex() == redo["hash"]:
             self._follow_up(redo)
         else:
             self._redo.unlink()
@@ -408,45 +456,40 @@ class FilesStore(Store):
         if redo:
             self._redo.unlink(missing_ok=True)
 
-    def _write_ledger(self, write: WriteSet) -> None:
-        """The commit itself: append, or where something is erased write the file anew."""
-        ids = [record.id for record in write.records]
-        count = len(write.records)
+    def _append(self, write: WriteSet) -> None:
+        count, before = len(write.records), self._size
         fresh = b"".join(to_line(record, count - i) for i, record in enumerate(write.records, 1))
-        if write.erase:
-            self._rewrite(set(write.erase), write.records)
-            return
-        before = self._size
-        fd = os.open(self._ledger, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        with self._failures_told():
+            fd = os.open(self._ledger, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            try:
-                self._disk.write(fd, fresh)
-            except OSError:
-                self._disk.truncate(fd, before)
-                raise
-            try:
-                self._disk.sync(fd)
-            except OSError as error:
-                # What a failed fsync left on disk nobody knows: take it back as far as possible, and say so.
-                self._size = -1
-                self._disk.truncate(fd, before)
-                raise OutcomeUnknown(ids, str(error)) from error
+            with self._failures_told():
+                try:
+                    self._disk.write(fd, fresh)
+                except OSError:
+                    self._disk.truncate(fd, before)
+                    raise
+            with self._outcome_open(write):
+                try:
+                    self._disk.sync(fd)
+                except OSError:
+                    self._disk.truncate(fd, before)  # take it back as far as possible
+                    raise
         finally:
             os.close(fd)
         self._size = before + len(fresh)
-        if write.records:
-            self._gate.poke(write.records[-1].position)
 
-    def _rewrite(self, erased: set[int], fresh: list[Record]) -> None:
-        records = [
-            record._replace(body=None) if record.position in erased else record
-            for record in [*self._data.records, *fresh]
-        ]
-        content = b"".join(to_line(record, 0) for record in records)
-        self._disk.write_file(self._ledger, content)
+    def _rewrite(self, write: WriteSet) -> None:
+        """Where something is erased the file is written anew, without the content, and swapped in."""
+        erased = set(write.erase)
+        content = b"".join(
+            to_line(record._replace(body=None) if record.position in erased else record, 0)
+            for record in [*self._data.records, *write.records]
+        )
+        with self._failures_told():
+            fresh = self._disk.write_beside(self._ledger, content)
+        with self._outcome_open(write):
+            self._disk.replace(fresh, self._ledger)
         self._seen, self._size = _identity(self._ledger), len(content)
-        if records:
-            self._gate.poke(records[-1].position)
 
     def _apply_in_memory(self, write: WriteSet) -> None:
         caught_up = self._folded == len(self._data.records)
@@ -464,9 +507,11 @@ class FilesStore(Store):
             path = self.blob_path(digest)
             if path is None:
                 raise Corrupt(f"{digest!r} is not a digest")
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._disk.write_file(path, data)
+            if not path.parent.exists():
+                path.parent.mkdir(parents=True)
+                self._disk.sync_folder(path.parent.parent)
+                self._disk.sync_folder(self.folder)
+            self._disk.write_file(path, data)  # also when it is there: an earlier try may not have synced it
 
     def blob_path(self, digest: str) -> Path | None:
         """Where a blob lies; None for anything that is not a digest, so that no name leaves the folder."""
@@ -478,7 +523,7 @@ class FilesStore(Store):
         boot, now = boot_clock()
         held = LeaseBook()
         if self._leases.exists():
-            stored = msgspec.json.decode(self._leases.read_bytes())
+            stored = _read_json(self._leases)
             if stored["boot"] == boot:
                 held.held = {name: tuple(entry) for name, entry in stored["held"].items()}
         return held, now
@@ -486,20 +531,26 @@ class FilesStore(Store):
     def _write_leases(self, held: LeaseBook) -> None:
         boot, now = boot_clock()
         live = {name: entry for name, entry in held.held.items() if entry[2] > now}
-        fresh = self._leases.with_name("leases.json.new")
-        fresh.write_bytes(_encode({"boot": boot, "held": live}))
-        fresh.replace(self._leases)
+        self._disk.write_file(self._leases, _encode({"boot": boot, "held": live}))
 
 
-def _record_or_damage(raw: bytes, expected: int) -> tuple[Record, int]:
+class _Read(NamedTuple):
+    """A line of the ledger as it was found."""
+
+    record: Record
+    more: int
+    sound: bool
+
+
+def _read(raw: bytes, expected: int) -> _Read:
     """A line that cannot be read still has its place: whoever reads that position is told it is damaged."""
     try:
         record, more = from_line(raw)
-        if record.position != expected:
-            raise ValueError
+        if record.position == expected:
+            return _Read(record, more, True)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return Record(expected, "", None, 0, raw, b"", None), 0
-    return record, more
+        pass
+    return _Read(Record(expected, "", None, 0, raw, b"", None), 0, False)
 
 
 def _identity(path: Path, modified: bool = False) -> tuple[int, int]:
@@ -511,16 +562,28 @@ def book_bytes(meta: str) -> bytes:
     return _encode({"commonplace": "files", "layout": LAYOUT, "meta": meta})
 
 
-def read_book(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        book = msgspec.json.decode(path.read_bytes())
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise Corrupt(f"{path} cannot be read: restore it from git or a backup") from None
-    if not isinstance(book, dict) or book.get("commonplace") != "files":
+        found = msgspec.json.decode(path.read_bytes())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Corrupt(f"{path} is damaged: restore it from git or a backup")
+    return found
+
+
+def read_book(path: Path) -> dict[str, Any]:
+    book = _read_json(path)
+    if book.get("commonplace") != "files":
         raise NotABook(f"{path.parent} holds some other program's book.json: choose another folder")
-    if book["layout"] > LAYOUT:
+    try:
+        layout = int(book["layout"])
+        b64decode(book["meta"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        raise Corrupt(f"{path} is damaged: restore it from git or a backup") from None
+    if layout > LAYOUT:
         raise BookTooNew(
-            f"{path.parent} has file layout {book['layout']} and this library knows up to {LAYOUT}: "
+            f"{path.parent} has file layout {layout} and this library knows up to {LAYOUT}: "
             "upgrade commonplace to open it"
         )
     return book
@@ -536,6 +599,11 @@ class FilesEngine(Engine):
     def open(self, book: str, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
+        for name in (*NAMES, "blobs"):
+            if (self.folder / name).is_symlink():
+                raise NotABook(
+                    f"{self.folder / name} is a link, and a book keeps to its own folder: remove it"
+                )
         exists = (self.folder / "book.json").exists()
         if not exists and not create:
             raise BookNotFound(f"there is no book in {self.folder}; create it with `commonplace init`")
@@ -558,7 +626,7 @@ class FilesEngine(Engine):
         try:
             ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
             if not book.exists():
-                if ledger.exists():
+                if ledger.exists() and ledger.stat().st_size:
                     raise NotABook(
                         f"{ledger} is there without its book.json: restore it, or choose another folder"
                     )
@@ -574,7 +642,7 @@ class FilesEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for name in ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn", "gate"):
+        for name in NAMES:
             (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
 

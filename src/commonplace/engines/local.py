@@ -151,14 +151,19 @@ class Disk:
 
     def write_file(self, path: Path, data: bytes) -> None:
         """Put a whole file in place: after a crash there is the old one or the new one."""
+        self.replace(self.write_beside(path, data), path)
+
+    def write_beside(self, path: Path, data: bytes) -> Path:
+        """Write the file that is to take this one's place, and see it on disk."""
         fresh = path.with_name(f"{path.name}.new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fresh.unlink(missing_ok=True)  # left by a crash, or a link that leads elsewhere
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             self.write(fd, data)
             self.sync(fd)
         finally:
             os.close(fd)
-        self.replace(fresh, path)
+        return fresh
 
 
 class Watch:
