@@ -130,15 +130,10 @@ def a_pair(rng: random.Random) -> tuple[str, str]:
     base = token + "".join(
         rng.choice("ab_%*.?[]{}:/\\ '\"é\u0301ßıI\u200b\n💥#&=") for _ in range(rng.randint(1, 8))
     )
-    alike = (
-        *(base + rng.choice("_%*. /:\0ab"), base.swapcase(), base.casefold(), base[:-1], f" {base}"),
-        *(
-            unicodedata.normalize("NFD", base),
-            unicodedata.normalize("NFKC", base),
-            base.replace(rng.choice("_%*."), "x"),
-        ),
-    )
-    return base, rng.choice(alike)
+    alike = [base + rng.choice("_%*. /:ab"), base.swapcase(), base.casefold(), base[:-1], f" {base}"]
+    alike += [unicodedata.normalize("NFD", base), unicodedata.normalize("NFKC", base)]
+    alike += [base.replace(mark, "x") for mark in "_%*."]
+    return base, rng.choice([name for name in alike if name != base])
 
 
 @fault(17, "names", 10_000, 200)
@@ -153,9 +148,7 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
         kind = ALL[(seed + case) % len(ALL)]
         told = f"{kind}, {first!a} and {second!a} (seed {seed + case})"
         result.cases += 1
-        if first == second or "\0" in second or not second:
-            result.outcomes["the same name, or none"] += 1
-        elif case % 20 == 0:
+        if case % 20 == 0:
             kind = ("postgres", "redis")[case // 20 % 2]
             _two_books(
                 kind, tmp, first, second, result, f"{kind}, books {first!a} and {second!a} ({seed + case})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,15 +21,16 @@ from commonplace.events import FIELDS
 from . import Result, fault
 from .places import ALL, DURABLE, Place, place
 
-ERASED = "event.erased"
+MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""An id that the library chose."""
 Command = Callable[[Book], Any]
 
 
 def plain(event: Event) -> tuple[Any, ...]:
-    """An event without what may differ between two books: times, hashes, and the made-up ids of erasures."""
+    """An event without what may differ between two books: times, hashes, and ids that nobody gave."""
     return (
         event.position,
-        None if event.kind == ERASED else event.id,
+        None if MADE_UP.fullmatch(event.id) else event.id,
         *(event.kind, event.actor, event.payload, event.run_id, event.session_id, event.turn),
         *(event.occurred_us, event.schema_version, event.parents, event.labels, event.erased),
     )
@@ -43,7 +45,7 @@ def outcome(book: Book, command: Command) -> Any:
     if isinstance(answer, Event):
         return plain(answer)
     if isinstance(answer, list):
-        return [plain(event) for event in answer]
+        return [plain(one) if isinstance(one, Event) else one for one in answer]
     return answer
 
 

@@ -111,7 +111,7 @@ class TestBrokenOnPurpose:
         whole = files.to_line
         monkeypatch.setattr(files, "to_line", lambda record, more: whole(record, 0))
         monkeypatch.setattr("faults.durability.LOCAL", ("files",))
-        assert "only a part is there" in found("power", 250, tmp_path)
+        assert "only a part is there" in found("power", 450, tmp_path)
 
     def test_failing_notices_a_failed_fsync_taken_for_success(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -142,6 +142,7 @@ class TestBrokenOnPurpose:
 
         def read(self: Reading, home: Place) -> tuple[str, list[str]]:
             monkeypatch.setattr("commonplace.events.sha256", Unchecked)
+            monkeypatch.setattr(files, "_check", lambda record: Agreeable())
             return whole(self, home)
 
         monkeypatch.setattr(Reading, "of", read)

@@ -46,7 +46,7 @@ def test_a_server_that_is_down(url: str) -> None:
     with pytest.raises(commonplace.EngineUnavailable) as found:
         commonplace.open(url)
     assert "s3cret" not in str(found.value)
-    assert "check" in str(found.value)
+    assert "heck that" in str(found.value)
 
 
 def test_a_file_that_is_not_a_book(tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ LEDGER = Capability(
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Whether the chain holds. `first_bad` is the first position at which it does not, and `problem` why."""
+    """Whether the chain holds. `first_bad` is the first position at which it does not, and `problem` why. A
+    problem without a position is the store's own: the chain holds, but an index beside it is damaged."""
 
     ok: bool
     first_bad: int | None
@@ -256,6 +257,7 @@ class Ledger:
             problem, bad = f"events up to {reached} had been acknowledged and are gone", head.position + 1
         if unexplained and (bad is None or unexplained[0] < bad):
             problem, bad = "its payload is missing and no erasure says why", unexplained[0]
+        problem = problem or self.store.check()
         return Verification(problem is None, bad, problem, position, len(blank), head.position, previous)
 
     def rebuild(self, names: Collection[str] | None = None, progress: Progress | None = None) -> Rebuilt:

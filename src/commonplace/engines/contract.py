@@ -258,6 +258,11 @@ class Store(ABC):
         None: this engine has none; the caller copies event by event."""
         return None
 
+    def check(self) -> str | None:
+        """What is wrong with the store's own structures (indexes, pages), if the engine can tell and
+        something is. Reads by position do not rest on them; reads by id, run or key do."""
+        return None
+
     def acknowledged(self) -> int:
         """The last position that anybody on this host was told is durable, as remembered outside the ledger;
         0 where that is not remembered. If the ledger ends before it, something has been lost."""

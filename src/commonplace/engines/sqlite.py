@@ -113,7 +113,7 @@ WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 # Every version in a range of keys.
 VERSIONS = """
 SELECT space, key, position, value FROM rows
-WHERE space = ? AND key >= ? AND (?3 IS NULL OR key < ?3) ORDER BY key, position
+WHERE space = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3) ORDER BY key, position
 """
 # Spaces whose name starts with a prefix, compared letter by letter.
 SPACES = "SELECT DISTINCT space FROM rows WHERE substr(space, 1, length(?1)) = ?1"
@@ -162,25 +162,32 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
 
 
 class SqliteReads(Reads):
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._do = connection.execute
-        head = self._do(HEAD).get
-        self.head = Head(*head) if head is not None else Head(meta=self._do(META).get)
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        head = self._all(HEAD)
+        self.head = Head(*head[0]) if head else Head(meta=self._all(META)[0][0])
+
+    def _all(self, query: str, values: Any = ()) -> list[Any]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         if run is None:
-            return [Record(*found) for found in self._do(EVENTS, (after, upto, limit))]
-        return [Record(*found) for found in self._do(EVENTS_OF_RUN, (run, after, upto, limit))]
+            return [Record(*found) for found in self._all(EVENTS, (after, upto, limit))]
+        return [Record(*found) for found in self._all(EVENTS_OF_RUN, (run, after, upto, limit))]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        return {id: Record(*found) for id in ids for found in self._do(EVENT_BY_ID, (id,))}
+        return {id: Record(*found) for id in ids for found in self._all(EVENT_BY_ID, (id,))}
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         upto = LAST if at is None else at
         return {
             key: Row(space, key, position, value)
             for key in keys
-            for position, value in self._do(ROW, (space, key, upto))
+            for position, value in self._all(ROW, (space, key, upto))
             if value is not None
         }
 
@@ -193,32 +200,27 @@ class SqliteReads(Reads):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        found = self._do(
-            SCAN_BACK if reverse else SCAN,
-            {
-                "space": space,
-                "start": start,
-                "end": end,
-                "at": LAST if at is None else at,
-                "limit": -1 if limit is None else limit,
-            },
-        )
+        bounds = {"space": space, "start": start, "end": end, "at": LAST if at is None else at}
+        found = self._all(SCAN_BACK if reverse else SCAN, {**bounds, "limit": -1 if limit is None else limit})
         return [Row(space, key, position, value) for key, position, value in found]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
-        for found in self._do(VERSIONS, (space, start, end)):
-            yield Row(*found)
+        try:
+            for found in self._connection.execute(VERSIONS, (space, start, end)):
+                yield Row(*found)
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
 
     def blob(self, digest: str) -> bytes | None:
-        data: bytes | None = self._do(BLOB, (digest,)).get
-        return data
+        found = self._all(BLOB, (digest,))
+        return found[0][0] if found else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
         boot, now = boot_clock()
         return {
             name: Lease(name, holder, fence, until - now)
             for name in names
-            for holder, fence, until in self._do(LEASE, (name, boot, now))
+            for holder, fence, until in self._all(LEASE, (name, boot, now))
         }
 
 
@@ -238,12 +240,10 @@ class SqliteTx(SqliteReads, Tx):
             store._check()
             connection = store._writer or store._open_writer()
             connection.execute("BEGIN IMMEDIATE")
-            super().__init__(connection)
+            super().__init__(connection, store.path)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
-        self._connection = connection
-        self._many = connection.executemany
         self.now = time.time_ns() // 1000
         return self
 
@@ -261,7 +261,7 @@ class SqliteTx(SqliteReads, Tx):
             store._gate.leave()
 
     def apply(self, write: WriteSet) -> None:
-        do, many = self._do, self._many
+        do, many = self._connection.execute, self._connection.executemany
         if write.leases and not self._grant(write.leases):
             raise Moved
         if len(write.records) == 1:
@@ -293,13 +293,15 @@ class SqliteTx(SqliteReads, Tx):
     def _grant(self, leases: list[Lease]) -> bool:
         boot, now = boot_clock()
         for lease in leases:
-            for holder, fence, _ in self._do(LEASE, (lease.name, boot, now)):
+            for holder, fence, _ in self._all(LEASE, (lease.name, boot, now)):
                 if (holder, fence) != (lease.holder, lease.fence):
                     return False
             if lease.seconds > 0:
-                self._do(PUT_LEASE, (lease.name, lease.holder, lease.fence, boot, now + lease.seconds))
+                self._connection.execute(
+                    PUT_LEASE, (lease.name, lease.holder, lease.fence, boot, now + lease.seconds)
+                )
             else:
-                self._do(DROP_LEASE, (lease.name,))
+                self._connection.execute(DROP_LEASE, (lease.name,))
         return True
 
 
@@ -345,7 +347,7 @@ class SqliteStore(Store):
         sound = False
         try:
             connection.execute("BEGIN")
-            yield SqliteReads(connection)
+            yield SqliteReads(connection, self.path)
             sound = True
         except apsw.Error as error:
             raise translate(error, self.path) from error
@@ -400,6 +402,16 @@ class SqliteStore(Store):
         self._closed = True
         self._gate.poke(self._gate.last_word())
 
+    def check(self) -> str | None:
+        with self.read() as reads:
+            assert isinstance(reads, SqliteReads)
+            (answer,) = reads._all("PRAGMA integrity_check(1)")[0]
+        if answer == "ok":
+            return None
+        return (
+            f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace copy`"
+        )
+
     def acknowledged(self) -> int:
         self._check()
         return self._gate.last_word()
@@ -416,7 +428,7 @@ class SqliteStore(Store):
     def drop_spaces(self, prefix: str) -> None:
         with self.read() as reads:
             assert isinstance(reads, SqliteReads)
-            spaces = [space for (space,) in reads._do(SPACES, (prefix,))]
+            spaces = [space for (space,) in reads._all(SPACES, (prefix,))]
         for space in spaces:
             while self._change(DROP_SOME_ROWS, (space, CHUNK)):
                 pass
@@ -426,7 +438,7 @@ class SqliteStore(Store):
 
     def _change(self, statement: str, values: Any) -> int:
         with self.begin() as tx:
-            tx._do(statement, values)
+            tx._connection.execute(statement, values)
             changed = tx._connection.changes()
             tx.apply(WriteSet())
         return changed
@@ -466,7 +478,7 @@ class SqliteStore(Store):
             try:
                 with target.backup("main", source, "main") as copy:
                     copy.step(-1)
-                return SqliteReads(target).head
+                return SqliteReads(target, to).head
             finally:
                 target.close(True)
         except apsw.Error as error:
