@@ -148,8 +148,8 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
         kind = ALL[(seed + case) % len(ALL)]
         told = f"{kind}, {first!a} and {second!a} (seed {seed + case})"
         result.cases += 1
-        if case % 20 == 0:
-            kind = ("postgres", "redis")[case // 20 % 2]
+        if (seed + case) % 20 == 0:
+            kind = ("postgres", "redis")[(seed + case) // 20 % 2]
             _two_books(
                 kind, tmp, first, second, result, f"{kind}, books {first!a} and {second!a} ({seed + case})"
             )

@@ -181,13 +181,13 @@ def fault_05(count: int, seed: int, tmp: Path) -> Result:
     books: list[tuple[str, Place, Reading, dict[Path, bytes]]] = []
     for kind, live in (("sqlite", False), ("sqlite", True), ("files", False)):
         home, raw = place(kind, tmp), tmp / f"raw-{kind}-{live}"
-        reading = small_book(home, random.Random(seed), raw, live)
+        reading = small_book(home, random.Random(0), raw, live)
         at = raw / "book.db" if kind == "sqlite" else raw / "book"
         files = {path.relative_to(raw): path.read_bytes() for path in raw.rglob("*") if path.is_file()}
         books.append((f"{kind}{' live' if live else ''}", Place(kind, "", "book", at), reading, files))
     for case in range(count):
         rng = random.Random(seed + case)
-        label, kept, reading, files = books[case % 3]
+        label, kept, reading, files = books[(seed + case) % 3]
         targets = {path: content for path, content in files.items() if "gate" not in path.name and content}
         path = rng.choices(list(targets), [len(content) for content in targets.values()])[0]
         content = bytearray(files[path])

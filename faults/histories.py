@@ -278,7 +278,7 @@ def fault_15(count: int, seed: int, tmp: Path) -> Result:
         outcomes: list[Any] = []
         head = reference.head
         for home, book in zip(homes, books, strict=True):
-            what, source, command = a_fuzzed_call(random.Random(seed + case), case)
+            what, source, command = a_fuzzed_call(random.Random(seed + case), seed + case)
             told = f"{home.kind} (seed {seed + case}), {source[:200]}"
             try:
                 outcomes.append(outcome(book, command))

@@ -17,6 +17,7 @@ SOURCE = Path(commonplace.__file__).parent
 # What each module of the core may import from the package: the way of the data, upwards only.
 MAY_IMPORT = {
     "errors": set(),
+    "forks": {"errors"},
     "engines.contract": {"errors"},
     "events": {"errors", "engines.contract"},
     "keys": {"errors"},
@@ -26,7 +27,7 @@ MAY_IMPORT = {
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase"},
     "transfer": {"errors", "engines.contract", "events", "commit", "ledger"},
 }
-ENGINE_MAY_IMPORT = {"errors", "events", "engines.contract", "engines.local", "engines.memory"}
+ENGINE_MAY_IMPORT = {"errors", "events", "forks", "engines.contract", "engines.local", "engines.memory"}
 
 
 def imports(path: Path) -> set[str]:

@@ -193,7 +193,7 @@ class Overlay(Lens):
         event = event_of(draft, record)
         if draft.blobs:
             self.write.blobs.update(draft.blobs)
-        self.append(record, self.registry.current(event))
+        self.append(record, event if owner is None else self.registry.current(event))
         return event
 
     def _again(self, draft: Draft, known: Record) -> Event:
@@ -215,9 +215,10 @@ class Overlay(Lens):
         self._records[record.id] = record
         self.position, self.hash, self.created_at = record.position, record.hash, record.created_at
         self.fold(event, self.registry.folding(event.kind, False), self.meta)
-        effect = self.registry.effect(event.kind)
-        if effect is not None:
-            effect(self, event)
+        if self.registry.owner(event.kind) is not None:
+            effect = self.registry.effect(event.kind)
+            if effect is not None:
+                effect(self, event)
 
     def fold(self, event: Event, views: Iterable[View], meta: Meta) -> None:
         """Fold one event into views, in the generations that `meta` names. Views that need the payload of
@@ -267,11 +268,10 @@ class Overlay(Lens):
 
     def run(self, capability: str, decide: Decider, request: Any) -> Any:
         """Run a decider. If it fails, the overlay is as it was before."""
-        write = self.write
+        write, undo, blobs = self.write, len(self._undo), dict(self.write.blobs)
         lists = (write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops)
         lengths = [len(one) for one in lists]
         end = (self.position, self.hash, self.created_at, self.meta, write.meta)
-        blobs, undo = dict(write.blobs) if write.blobs else {}, len(self._undo)
         self.acting = capability
         try:
             return decide(self, request)
@@ -321,11 +321,14 @@ class RowCache:
 
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""
-        if overlay.meta is self._meta:
-            self.rows.update(
-                (place, row) for place, row in overlay._latest.items() if place[0] in self.spaces
-            )
-            self._at = (overlay.position, overlay.hash)
+        if overlay.meta is not self._meta:
+            return
+        changed = [(row.space, row.key) for row in overlay.write.rows]
+        changed += [(space, key) for space, key, _ in overlay.write.drops]
+        for place in changed:
+            if place[0] in self.spaces:
+                self.rows[place] = overlay._latest[place]
+        self._at = (overlay.position, overlay.hash)
 
 
 class Residues:
@@ -370,13 +373,8 @@ class _Ticket:
         self.leads = False
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.ids: tuple[str, ...] = ()
+        self.ids: list[str] = []
         self.wake: threading.Lock | None = None
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.answer
 
 
 class Committer:
@@ -400,19 +398,22 @@ class Committer:
         return self.run(*self._registry.command(command), request, size)
 
     def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> Any:
+        """The same for a decider without a public name."""
         ticket = _Ticket(capability, decide, request, size)
         with self._mutex:
-            self._queue.append(ticket)
             if self._leading:
                 ticket.wake = threading.Lock()
                 ticket.wake.acquire()
+                self._queue.append(ticket)
             else:
-                self._leading = ticket.leads = True
+                self._leading = True
         if ticket.wake is not None:
             self._follow(ticket)
         if not ticket.done:
             self._lead(ticket)
-        return ticket.result()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer
 
     def _follow(self, ticket: _Ticket) -> None:
         """Wait until a leader has done our command, or has handed the lead to us."""
@@ -421,20 +422,22 @@ class Committer:
             ticket.wake.acquire()
         except BaseException:  # Ctrl-C: leave the queue, and never take the lead into the grave
             with self._mutex:
-                if ticket in self._queue:
-                    self._queue.remove(ticket)
                 if ticket.leads and not ticket.done:
                     self._hand_over()
+                elif ticket in self._queue:
+                    self._queue.remove(ticket)
             raise
 
     def _lead(self, own: _Ticket) -> None:
-        batch: list[_Ticket] = []
+        batch = [own]
         try:
-            batch = self._take()
+            if self._queue:
+                self._take(batch)
             self._commit(own, batch)
         finally:
             with self._mutex:
-                self._queue.extendleft(ticket for ticket in reversed(batch) if not ticket.done)
+                if len(batch) > 1:
+                    self._queue.extendleft(ticket for ticket in reversed(batch) if not ticket.done)
                 self._hand_over()
             for ticket in batch:
                 if ticket.done and ticket is not own and ticket.wake is not None:
@@ -442,40 +445,48 @@ class Committer:
 
     def _hand_over(self) -> None:
         if self._queue:
-            following = self._queue[0]
+            following = self._queue.popleft()
             following.leads = True
             assert following.wake is not None
             following.wake.release()
         else:
             self._leading = False
 
-    def _take(self) -> list[_Ticket]:
-        batch: list[_Ticket] = []
-        size = 0
+    def _take(self, batch: list[_Ticket]) -> None:
+        size = batch[0].size
         with self._mutex:
-            while self._queue and len(batch) < MAX_BATCH and (not batch or size < MAX_BATCH_BYTES):
+            while self._queue and len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
                 batch.append(self._queue.popleft())
                 size += batch[-1].size
-        return batch
 
     def _commit(self, own: _Ticket, batch: list[_Ticket]) -> None:
-        """Decide and apply. Afterwards each ticket is done, or goes back to the queue."""
-        applying = False
-
-        def decide_and_apply(tx: Tx) -> list[_Ticket]:
-            nonlocal applying
-            overlay = self._overlay(tx)
-            decided = self._decide(overlay, batch)
-            if overlay.dirty:
-                applying = True
-                overlay.write.folded = overlay.position
-                tx.apply(overlay.write)
-            self._known.end(overlay)
-            return decided
-
+        """Decide and apply, again for as long as it ends in Moved. Afterwards each ticket is done, or goes
+        back to the queue."""
+        deadline = time.monotonic() + self._timeout
+        attempt, applying = 0, False
         try:
-            for ticket in self._transact(decide_and_apply):
-                ticket.done = True
+            while not own.done:
+                left = deadline - time.monotonic() if attempt else self._timeout
+                if left <= 0:
+                    raise Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
+                attempt += 1
+                try:
+                    with self._store.begin(left) as tx:
+                        overlay = self._overlay(tx)
+                        if tx.folded < tx.head.position:
+                            self._catch_up(overlay)
+                            continue
+                        decided = self._decide(overlay, batch)
+                        if overlay.dirty:
+                            applying = True
+                            overlay.write.folded = overlay.position
+                            tx.apply(overlay.write)
+                        self._known.end(overlay)
+                    for ticket in decided:
+                        ticket.done = True
+                except Moved:
+                    applying = False
+                    time.sleep(random.uniform(0, min(0.05, 0.0002 * 2**attempt)))  # noqa: S311  jitter
         except OutcomeUnknown as unknown:
             for ticket in batch:
                 ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, unknown.cause)
@@ -489,39 +500,24 @@ class Committer:
             raise
 
     def _decide(self, overlay: Overlay, batch: list[_Ticket]) -> list[_Ticket]:
-        started = time.monotonic()
+        """Run the deciders, and say which of them: time is bounded, too."""
+        until = time.monotonic() + MAX_BATCH_SECONDS
+        records = overlay.write.records
         for count, ticket in enumerate(batch, 1):
-            before = len(overlay.write.records)
+            before = len(records)
             try:
                 ticket.answer = overlay.run(ticket.capability, ticket.decide, ticket.request)
                 ticket.error = None
             except Exception as error:  # noqa: BLE001  it belongs to this command alone and is raised there
                 ticket.error = error
-            ticket.ids = tuple(record.id for record in overlay.write.records[before:])
-            if time.monotonic() - started > MAX_BATCH_SECONDS:
+            ticket.ids = [record.id for record in records[before:]]
+            if count < len(batch) and time.monotonic() > until:
                 return batch[:count]
         return batch
 
-    def _transact(self, body: Callable[[Tx], list[_Ticket]]) -> list[_Ticket]:
-        """Run the body in a transaction, and in another one for as long as it ends in Moved."""
-        deadline = time.monotonic() + self._timeout
-        attempt = 0
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
-            try:
-                with self._store.begin(left) as tx:
-                    if tx.folded >= tx.head.position:
-                        return body(tx)
-                    self._catch_up(tx)
-            except Moved:
-                attempt += 1
-                time.sleep(random.uniform(0, min(0.05, 0.0002 * 2**attempt)))  # noqa: S311  jitter, not secrecy
-
-    def _catch_up(self, tx: Tx) -> None:
+    def _catch_up(self, overlay: Overlay) -> None:
         """Fold a page of what the engine's rows lack, for engines that keep them in memory."""
-        overlay = self._overlay(tx)
+        tx = overlay.tx
         for record in tx.records(tx.folded, tx.head.position, PAGE):
             event = self._registry.current(unseal(record))
             overlay.fold(event, self._registry.folding(event.kind, False), overlay.meta)

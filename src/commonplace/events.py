@@ -263,7 +263,7 @@ def draft_from(fields: object, *, actor: str) -> Draft:
 
 def seal(draft: Draft, position: int, previous: bytes, created_at: int) -> Record:
     """Give a draft its place in the chain."""
-    body = os.urandom(SALT) + draft.raw
+    body = _salt() + draft.raw
     header = canonical(
         Header(
             FORMAT,
@@ -501,7 +501,26 @@ def _labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 _random = random.Random(os.urandom(32))  # noqa: S311  ids must differ, not be secret
-os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
+_salts: list[bytes] = []
+
+
+def _fresh_chance() -> None:
+    """A child process must not go on with its parent's random numbers."""
+    _random.seed(os.urandom(32))
+    _salts.clear()
+
+
+os.register_at_fork(after_in_child=_fresh_chance)
+
+
+def _salt() -> bytes:
+    """Secret random bytes; the system is asked for many at a time."""
+    try:
+        return _salts.pop()
+    except IndexError:
+        pool = os.urandom(SALT * 256)
+        _salts.extend(pool[at : at + SALT] for at in range(SALT, len(pool), SALT))
+        return pool[:SALT]
 
 
 def new_id() -> str:

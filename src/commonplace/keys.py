@@ -6,6 +6,8 @@ contain, so a scan below ("team", "a") never meets ("team", "ab").
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .errors import BadInput, TooLarge
 
 Key = tuple[str | int, ...]
@@ -17,6 +19,7 @@ _TEXT, _NUMBER = 0x02, 0x15
 _OFFSET = 1 << 63
 
 
+@lru_cache(4096)
 def pack(key: Key) -> bytes:
     packed = bytearray()
     for part in key:

@@ -36,11 +36,11 @@ from ..errors import (
     BookTooNew,
     Corrupt,
     EngineUnavailable,
-    ForkedBook,
     NotABook,
     OutcomeUnknown,
     StorageFailed,
 )
+from ..forks import Born
 from .contract import Engine, Facts, Lease, Moved, PurgeReport, Reads, Record, Store, Tx, WriteSet
 from .local import SLOW_CHECK, Disk, Gate, Watch, boot_clock, disk_notes
 from .memory import LeaseBook, MemoryReads, _Data
@@ -160,7 +160,7 @@ class FilesStore(Store):
         self._redo = folder / "redo.json"
         self._torn = folder / "ledger.torn"
         self._gate = Gate(folder / "gate")
-        self._pid = os.getpid()
+        self._born = Born()
         self._closed = False
         self._data = _Data()
         self._folded = 0
@@ -264,7 +264,7 @@ class FilesStore(Store):
         return PurgeReport(tuple(done), ())
 
     def close(self) -> None:
-        if os.getpid() != self._pid or (self._closed and self._gate._fd < 0):
+        if self._born.elsewhere or (self._closed and self._gate._fd < 0):
             return
         if not self._closed:
             self.wake()
@@ -273,8 +273,7 @@ class FilesStore(Store):
         self._gate.close()
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        self._born.check()
         if self._closed:
             raise BookClosed("this book is closed; open it again")
 

@@ -6,7 +6,6 @@ for the life of each snapshot or transaction, so isolation needs no further thou
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from bisect import bisect_left, bisect_right, insort
@@ -14,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from ..errors import BookClosed, BookNotFound, Busy, ForkedBook
+from ..errors import BookClosed, BookNotFound, Busy
+from ..forks import Born
 from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
 
 FACTS = Facts(
@@ -226,12 +226,11 @@ class MemoryStore(Store):
 
     def __init__(self, data: _Data) -> None:
         self._data = data
-        self._pid = os.getpid()
+        self._born = Born()
         self._closed = False
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        self._born.check()
         if self._closed:
             raise BookClosed("this book is closed; open it again")
 

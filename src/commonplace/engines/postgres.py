@@ -14,7 +14,6 @@ by session, not by transaction.
 from __future__ import annotations
 
 import logging
-import os
 import selectors
 import socket
 import threading
@@ -41,12 +40,12 @@ from ..errors import (
     Conflict,
     Corrupt,
     EngineUnavailable,
-    ForkedBook,
     NotABook,
     OutcomeUnknown,
     StorageFailed,
     TooLarge,
 )
+from ..forks import Born
 from .contract import (
     GENESIS,
     Engine,
@@ -742,7 +741,7 @@ class PostgresStore(Store):
         self.facts = facts
         self._conninfo = conninfo
         self._name = name
-        self._pid = os.getpid()
+        self._born = Born()
         self._closed = False
         self._pool: ConnectionPool[_Connection] = ConnectionPool(
             conninfo,
@@ -758,8 +757,7 @@ class PostgresStore(Store):
         self.news = _News(self._connect, book, replica)
 
     def check(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        self._born.check()
         if self._closed:
             raise BookClosed("this book is closed; open it again")
 
@@ -795,7 +793,7 @@ class PostgresStore(Store):
                     ) from None
 
     def _give_back(self, conn: _Connection) -> None:
-        if os.getpid() != self._pid:
+        if self._born.elsewhere:
             return  # the parent's socket: not ours to touch
         status = conn.info.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
@@ -939,7 +937,7 @@ class PostgresStore(Store):
             raise _translated(error) from None
 
     def close(self) -> None:
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or self._born.elsewhere:
             return
         self._closed = True
         self.news.close()

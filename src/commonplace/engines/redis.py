@@ -27,7 +27,6 @@ snapshots too.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import threading
 import time
@@ -49,11 +48,11 @@ from ..errors import (
     CommonplaceError,
     Corrupt,
     EngineUnavailable,
-    ForkedBook,
     NotABook,
     OutcomeUnknown,
     StorageFailed,
 )
+from ..forks import Born
 from .contract import (
     GENESIS,
     Engine,
@@ -549,18 +548,17 @@ class _Server:
             else f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         )
         self._idle: list[_Wire] = []
-        self._pid = os.getpid()
+        self._born = Born()
         self.closed = False
 
     def check(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        self._born.check()
         if self.closed:
             raise BookClosed("this book is closed; open it again")
 
     def close(self) -> None:
         """Ends idle connections; one that is in use ends when its user gives it back."""
-        if not self.closed and os.getpid() == self._pid:
+        if not self.closed and not self._born.elsewhere:
             self.closed = True
             self._drain()
 

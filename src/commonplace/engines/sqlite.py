@@ -10,7 +10,6 @@ descriptor would silently drop SQLite's locks.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -28,11 +27,11 @@ from ..errors import (
     CommonplaceError,
     Corrupt,
     EngineUnavailable,
-    ForkedBook,
     NotABook,
     OutcomeUnknown,
     StorageFailed,
 )
+from ..forks import Born
 from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
 from .local import SLOW_CHECK, Gate, Watch, boot_clock, disk_notes
 
@@ -237,7 +236,8 @@ class SqliteTx(SqliteReads, Tx):
         store._check()
         store._gate.enter(self._timeout)
         try:
-            store._check()
+            if store._closed:
+                store._check()
             connection = store._writer or store._open_writer()
             connection.execute("BEGIN IMMEDIATE")
             super().__init__(connection, store.path)
@@ -312,7 +312,7 @@ class SqliteStore(Store):
         self.facts = facts
         self.path = path
         self._synchronous = synchronous
-        self._pid = os.getpid()
+        self._born = Born()
         self._closed = False
         self._gate = Gate(path.with_name(path.name + "-gate"))
         self._writer: apsw.Connection | None = None
@@ -320,8 +320,7 @@ class SqliteStore(Store):
         self._watches: list[Watch] = []
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedBook("this book was opened before a fork; open it again in the child process")
+        self._born.check()
         if self._closed:
             raise BookClosed("this book is closed; open it again")
 
@@ -488,7 +487,7 @@ class SqliteStore(Store):
             source.close(True)
 
     def close(self) -> None:
-        if os.getpid() != self._pid or (self._closed and self._gate._fd < 0):
+        if self._born.elsewhere or (self._closed and self._gate._fd < 0):
             return
         if not self._closed:
             self.wake()
