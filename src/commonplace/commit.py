@@ -64,7 +64,8 @@ class Lens(ABC):
     ) -> list[tuple[Key, Any]]:
         """The rows whose key begins with these parts, in key order."""
         rows = self._rows(self.meta.space(self.registry.view(view)), *below(prefix), limit, reverse)
-        return [(unpack(row.key), read_row(row)) for row in rows]
+        values = [read_row(row) for row in rows]  # first: a damaged key could not be unpacked
+        return [(unpack(row.key), value) for row, value in zip(rows, values, strict=True)]
 
 
 class Snapshot(Lens):

@@ -208,11 +208,11 @@ def draft(
             f"kind {shown(kind)} is not dotted lowercase: write two or more words of a-z and 0-9, "
             "such as 'agent.spoke'"
         )
-    check_name("actor", actor)
+    actor = check_name("actor", actor)
     if run_id is not None:
-        check_name("run_id", run_id)
+        run_id = check_name("run_id", run_id)
     if id is not None:
-        check_name("id", id)
+        id = check_name("id", id)
     if session_id is not None and not (isinstance(session_id, str) and SESSION.fullmatch(session_id)):
         raise BadInput(
             f"session_id {shown(session_id)} is not allowed: use 1 to 64 of A-Z a-z 0-9 . _ -, such as 's-1'"
@@ -224,12 +224,12 @@ def draft(
     raw, copy, blobs = encode_payload({} if payload is None else payload)
     return Draft(
         id=new_id() if id is None else id,
-        kind=kind,
+        kind=str(kind),
         actor=actor,
         raw=raw,
         payload=copy,
         run_id=run_id,
-        session_id=session_id,
+        session_id=None if session_id is None else str(session_id),
         turn=turn,
         occurred_at=None if occurred_at is None else to_us("occurred_at", occurred_at),
         schema_version=schema_version,
@@ -428,6 +428,8 @@ def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any
     if isinstance(value, list | tuple):
         return [_plain(inner, f"{path}[{i}]", depth + 1, blobs) for i, inner in enumerate(value)]
     if isinstance(value, Blob):
+        if not isinstance(value.data, bytes):
+            raise BadInput(f"the blob at {path} holds a {type(value.data).__name__}: give it bytes")
         if len(value.data) > MAX_BLOB:
             raise TooLarge(f"the blob at {path} is {len(value.data):,} bytes; the limit is {MAX_BLOB:,}")
         digest = sha256(value.data).hexdigest()
@@ -466,7 +468,7 @@ def check_name(field: str, value: object) -> str:
         return value
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or "\0" in value:
         raise BadInput(f"{field} {shown(value)} is not a name: give 1 to {MAX_NAME} characters without NUL")
-    return check_text(field, value)
+    return str(check_text(field, value))
 
 
 def check_text(path: str, value: object) -> str:
@@ -493,11 +495,10 @@ def _parents(parents: Sequence[str]) -> tuple[str, ...]:
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(labels, Mapping):
         raise BadInput(f"labels {shown(labels)} is not a mapping: give {{'sensitivity': 'private'}}")
-    for name, value in labels.items():
+    for name in labels:
         if not isinstance(name, str) or not LABEL.fullmatch(name):
             raise BadInput(f"label {shown(name)} is not a label's name: use lowercase letters, digits . _ -")
-        check_name(f"the label {name}", value)
-    return dict(labels)
+    return {str(name): check_name(f"the label {name}", value) for name, value in labels.items()}
 
 
 _random = random.Random(os.urandom(32))  # noqa: S311  ids must differ, not be secret

@@ -87,7 +87,7 @@ LEDGER = Capability(
 @dataclass(frozen=True, slots=True)
 class Verification:
     """Whether the chain holds. `first_bad` is the first position at which it does not, and `problem` why. A
-    problem without a position is the store's own: the chain holds, but an index beside it is damaged."""
+    problem without a position means: the chain holds, but an index or a view beside it is damaged."""
 
     ok: bool
     first_bad: int | None
@@ -257,8 +257,20 @@ class Ledger:
             problem, bad = f"events up to {reached} had been acknowledged and are gone", head.position + 1
         if unexplained and (bad is None or unexplained[0] < bad):
             problem, bad = "its payload is missing and no erasure says why", unexplained[0]
-        problem = problem or self.store.check()
+        problem = problem or self.store.check() or self._damaged_row()
         return Verification(problem is None, bad, problem, position, len(blank), head.position, previous)
+
+    def _damaged_row(self) -> str | None:
+        """The first row of a view that is not as it was written, if any."""
+        with self.reads() as reads:
+            meta = self.meta_of(reads.head)
+            try:
+                for view in self.registry.views.values():
+                    for row in reads.versions(meta.space(view)):
+                        read_row(row)
+            except Corrupt as damage:
+                return str(damage)
+        return None
 
     def rebuild(self, names: Collection[str] | None = None, progress: Progress | None = None) -> Rebuilt:
         """Fold views from the first event again, beside the ones in use, and switch at once."""

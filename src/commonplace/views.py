@@ -238,14 +238,18 @@ def write_row(space: str, key: bytes, position: int, value: object) -> Row:
     if value is None:
         return Row(space, key, position, None)
     raw = canonical(value)
-    return Row(space, key, position, crc32(raw, crc32(key, position)).to_bytes(4) + raw)
+    return Row(space, key, position, _check(space, key, position, raw) + raw)
+
+
+def _check(space: str, key: bytes, position: int, raw: bytes) -> bytes:
+    return crc32(raw, crc32(key, crc32(space.encode(), position))).to_bytes(4)
 
 
 def read_row(row: Row) -> Any:
     if row.value is None:
         return None
     raw = row.value[4:]
-    if crc32(raw, crc32(row.key, row.position)).to_bytes(4) != row.value[:4]:
+    if _check(row.space, row.key, row.position, raw) != row.value[:4]:
         raise Corrupt(
             f"a row of the view {row.space.partition('/')[0]!r} is damaged: run `commonplace rebuild`",
             row.position,

@@ -454,6 +454,7 @@ class FilesStore(Store):
                 path.unlink(missing_ok=True)
         if redo:
             self._redo.unlink(missing_ok=True)
+            self._disk.sync_folder(self.folder)  # or a power cut brings it back, to be done again
 
     def _append(self, write: WriteSet) -> None:
         count, before = len(write.records), self._size

@@ -172,6 +172,10 @@ class SqliteReads(Reads):
             return self._connection.execute(query, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self._path) from error
+        except UnicodeDecodeError as error:
+            raise Corrupt(
+                f"{self._path} is damaged: text in it is not text. Restore a backup or a copy"
+            ) from error
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         if run is None:

@@ -39,6 +39,7 @@ _POSTGRES_SETTINGS = """
 listen_addresses = ''
 wal_recycle = off             # a purge can then clean the log, instead of recycling segments with old content
 shared_buffers = 16MB
+dynamic_shared_memory_type = mmap  # in the data folder, so that a killed server leaves nothing behind
 io_method = sync              # no I/O workers to start
 max_connections = 200
 """
