@@ -31,7 +31,6 @@ from zlib import crc32
 import msgspec
 
 from ..errors import (
-    BookClosed,
     BookNotFound,
     BookTooNew,
     Corrupt,
@@ -40,9 +39,8 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..forks import Born
 from .contract import Engine, Facts, Lease, Moved, PurgeReport, Reads, Record, Store, Tx, WriteSet
-from .local import SLOW_CHECK, Disk, Gate, Watch, boot_clock, disk_notes
+from .local import Disk, Gate, LocalStore, boot_clock, disk_notes
 from .memory import LeaseBook, MemoryReads, _Data
 
 log = logging.getLogger("commonplace")
@@ -150,8 +148,9 @@ class FilesTx(FilesReads, Tx):
         self._store.commit(write)
 
 
-class FilesStore(Store):
+class FilesStore(LocalStore):
     def __init__(self, folder: Path, disk: Disk) -> None:
+        super().__init__(folder / "gate")
         self.folder = folder
         self._disk = disk
         self._ledger = folder / "ledger.jsonl"
@@ -159,15 +158,11 @@ class FilesStore(Store):
         self._leases = folder / "leases.json"
         self._redo = folder / "redo.json"
         self._torn = folder / "ledger.torn"
-        self._gate = Gate(folder / "gate")
-        self._born = Born()
-        self._closed = False
         self._data = _Data()
         self._folded = 0
         self._size = -1
         self._seen: tuple[int, int] = (0, 0)
         self._seen_book: tuple[int, int] = (0, 0)
-        self._watches: list[Watch] = []
         self.facts = Facts(
             engine="files",
             durable="proven",
@@ -207,38 +202,6 @@ class FilesStore(Store):
         finally:
             self._gate.leave()
 
-    def wait(self, after: int, timeout: float) -> int:
-        self._check()
-        try:
-            watch = self._watches.pop()
-        except IndexError:
-            watch = Watch(self._gate.path)
-        deadline = time.monotonic() + timeout
-        try:
-            while True:
-                with self.read() as reads:
-                    position = reads.head.position
-                left = deadline - time.monotonic()
-                if position > after or left <= 0:
-                    return position
-                watch.wait(min(left, SLOW_CHECK))
-                if self._closed:
-                    return position
-        finally:
-            if self._closed:
-                watch.close()
-            else:
-                self._watches.append(watch)
-
-    def wake(self) -> None:
-        self._check()
-        self._closed = True
-        self._gate.poke(self._gate.last_word())
-
-    def acknowledged(self) -> int:
-        self._check()
-        return self._gate.last_word()
-
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         with self.begin():
             held, now = self.read_leases()
@@ -262,20 +225,6 @@ class FilesStore(Store):
                 self._torn.unlink()
                 done.append("removed what a crash had left unfinished (ledger.torn)")
         return PurgeReport(tuple(done), ())
-
-    def close(self) -> None:
-        if self._born.elsewhere or (self._closed and self._gate._fd < 0):
-            return
-        if not self._closed:
-            self.wake()
-        while self._watches:
-            self._watches.pop().close()
-        self._gate.close()
-
-    def _check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
 
     # loading
 

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import Busy
+from ..errors import BookClosed, Busy
+from ..forks import Born
+from .contract import Store
 
 SLOW_CHECK = 0.5
 """How long a waiter trusts silence before it looks for itself, in seconds."""
@@ -36,6 +38,9 @@ class Gate:
         deadline = time.monotonic() + timeout
         if not self._mutex.acquire(timeout=max(timeout, 0)):
             raise _busy(timeout)
+        if self._fd < 0:
+            self._mutex.release()
+            raise BookClosed("this book is closed; open it again")
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._holding = self._fd
@@ -59,18 +64,26 @@ class Gate:
         """Leave word that this position is committed, and wake whoever watches the gate."""
         os.pwrite(self._fd, b"%020d" % position, 0)
 
+    def poke_again(self) -> None:
+        """Wake whoever watches the gate, with nothing new to say."""
+        with self._mutex:
+            if self._fd >= 0:
+                os.pwrite(self._fd, b"\n", 20)  # behind the word, which another process may be writing
+
     def last_word(self) -> int:
         """The position that word was last left of; 0 when nobody has left any."""
         word = os.pread(self._fd, 20, 0)
         return int(word) if len(word) == 20 and word.isdigit() else 0
 
     def close(self) -> None:
-        if self._proxy is not None:
-            self._proxy.dismiss()
-            self._proxy = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close it, once whoever is inside has left."""
+        with self._mutex:
+            if self._proxy is not None:
+                self._proxy.dismiss()
+                self._proxy = None
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
 
 
 class _Proxy:
@@ -271,3 +284,58 @@ def disk_notes(path: Path) -> tuple[str, ...]:
             f"it lies on {kind}: locks there are not reliable. Use a local disk, or PostgreSQL for many hosts",
         )
     return ()
+
+
+class LocalStore(Store):
+    """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
+
+    def __init__(self, gate: Path) -> None:
+        self._gate = Gate(gate)
+        self._born = Born()
+        self._closed = False
+        self._watches: list[Watch] = []
+
+    def _check(self) -> None:
+        self._born.check()
+        if self._closed:
+            raise BookClosed("this book is closed; open it again")
+
+    def wait(self, after: int, timeout: float) -> int:
+        self._check()
+        deadline = time.monotonic() + timeout
+        watch = self._watches.pop() if self._watches else Watch(self._gate.path)
+        position = 0
+        try:
+            while not self._closed:
+                with self.read() as reads:
+                    position = reads.head.position
+                left = deadline - time.monotonic()
+                if position > after or left <= 0:
+                    break
+                watch.wait(min(left, SLOW_CHECK))
+        except BookClosed:
+            pass  # between two looks: this wait ends like any other
+        finally:
+            if self._closed:
+                watch.close()
+            else:
+                self._watches.append(watch)
+        return position
+
+    def wake(self) -> None:
+        self._born.check()
+        self._closed = True
+        self._gate.poke_again()
+
+    def acknowledged(self) -> int:
+        self._check()
+        return self._gate.last_word()
+
+    def close(self) -> None:
+        if self._born.elsewhere:
+            return
+        if not self._closed:
+            self.wake()
+        while self._watches:
+            self._watches.pop().close()
+        self._gate.close()

@@ -20,7 +20,6 @@ import apsw
 
 from ..errors import (
     BadInput,
-    BookClosed,
     BookNotFound,
     BookTooNew,
     Busy,
@@ -31,9 +30,8 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..forks import Born
 from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
-from .local import SLOW_CHECK, Gate, Watch, boot_clock, disk_notes
+from .local import LocalStore, boot_clock, disk_notes
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 1
@@ -309,24 +307,16 @@ class SqliteTx(SqliteReads, Tx):
         return True
 
 
-class SqliteStore(Store):
+class SqliteStore(LocalStore):
     """One database file. Writers of this process share one connection; each reader has one of a pool."""
 
     def __init__(self, path: Path, facts: Facts, synchronous: str) -> None:
+        super().__init__(path.with_name(path.name + "-gate"))
         self.facts = facts
         self.path = path
         self._synchronous = synchronous
-        self._born = Born()
-        self._closed = False
-        self._gate = Gate(path.with_name(path.name + "-gate"))
         self._writer: apsw.Connection | None = None
         self._idle: list[apsw.Connection] = []
-        self._watches: list[Watch] = []
-
-    def _check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -377,34 +367,6 @@ class SqliteStore(Store):
         self._writer = self._connect()
         return self._writer
 
-    def wait(self, after: int, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        self._check()
-        try:
-            watch = self._watches.pop()
-        except IndexError:
-            watch = Watch(self._gate.path)
-        try:
-            while True:
-                with self.read() as reads:
-                    position = reads.head.position
-                left = deadline - time.monotonic()
-                if position > after or left <= 0:
-                    return position
-                watch.wait(min(left, SLOW_CHECK))
-                if self._closed:
-                    return position
-        finally:
-            if self._closed:
-                watch.close()
-            else:
-                self._watches.append(watch)
-
-    def wake(self) -> None:
-        self._check()
-        self._closed = True
-        self._gate.poke(self._gate.last_word())
-
     def check(self) -> str | None:
         with self.read() as reads:
             assert isinstance(reads, SqliteReads)
@@ -414,10 +376,6 @@ class SqliteStore(Store):
         return (
             f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace copy`"
         )
-
-    def acknowledged(self) -> int:
-        self._check()
-        return self._gate.last_word()
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
@@ -491,17 +449,11 @@ class SqliteStore(Store):
             source.close(True)
 
     def close(self) -> None:
-        if self._born.elsewhere or (self._closed and self._gate._fd < 0):
-            return
-        if not self._closed:
-            self.wake()
-        self._closed = True
-        while self._idle:
-            self._idle.pop().close(True)
-        while self._watches:
-            self._watches.pop().close()
-        self.poison()
-        self._gate.close()
+        super().close()
+        if not self._born.elsewhere:
+            while self._idle:
+                self._idle.pop().close(True)
+            self.poison()
 
 
 def prepare(connection: apsw.Connection, synchronous: str) -> None:
