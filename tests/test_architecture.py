@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "commit": {"errors", "engines.contract", "events", "keys", "views"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase"},
-    "transfer": {"errors", "engines.contract", "events", "commit", "ledger"},
+    "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
 }
 ENGINE_MAY_IMPORT = {"errors", "events", "forks", "engines.contract", "engines.local", "engines.memory"}
 

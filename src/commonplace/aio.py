@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .book import OWNER, At, Book
-from .errors import BookClosed
+from .errors import BookClosed, CommonplaceError
 from .events import Draft, Event, draft_from, new_id
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class AsyncBook:
 
     async def record(self, kind: str, **fields: Any) -> Event:
         """As `Book.record`; the id is made here, so that a cancelled call can be looked up."""
-        fields["id"] = fields.get("id") or new_id()
+        if fields.get("id") is None:
+            fields["id"] = new_id()
         return await self._write([fields["id"]], partial(self._book.record, kind, **fields))
 
     async def record_all(self, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
@@ -174,6 +175,11 @@ class _News:
                 self._tell(self._book._ledger.store.wait(self._head, 3600.0))
         except BookClosed:
             self.stop()
+        except CommonplaceError as error:  # every watcher is told; the next one to ask starts anew
+            with self._lock:
+                waiting, self._waiting, self._thread = self._waiting, set(), None
+            for loop, future, _ in waiting:
+                _settle(loop, future, error)
 
     def _tell(self, head: int) -> None:
         with self._lock:
@@ -191,7 +197,15 @@ class _News:
             _settle(loop, future, None)
 
 
-def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[int | None], head: int | None) -> None:
-    if loop.is_closed():
-        return
-    loop.call_soon_threadsafe(lambda: None if future.done() else future.set_result(head))
+def _settle(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[int | None], news: int | CommonplaceError | None
+) -> None:
+    def settle() -> None:
+        if not future.done():
+            if isinstance(news, CommonplaceError):
+                future.set_exception(news)
+            else:
+                future.set_result(news)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(settle)

@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
-from .errors import BadInput, BookClosed, NotFound, TooLarge, shown
+from .errors import BadInput, BookClosed, Conflict, NotFound, TooLarge, shown
 from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, check_name, check_text, draft, draft_from
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .views import Capability, Registry
@@ -80,6 +81,8 @@ def open(
     store = engine.open(book, create)
     try:
         ledger = Ledger(store, registry, book)
+        if name is not None and ledger.meta.name != name:
+            raise Conflict(f"{url} holds the book {ledger.meta.name!r}, not {name!r}: leave the name out")
     except BaseException:
         store.close()
         engine.close()
@@ -207,17 +210,28 @@ class Book:
         """Events as they are committed, by whatever process; first those after `after` (None: only new ones)
         that are already there. Blocks in between. Ends when the book is closed, or when `timeout` seconds
         have brought nothing."""
-        reached = self.head if after is None else _position(after)
+        head = self.head
+        if timeout is not None and (not isinstance(timeout, int | float) or timeout < 0):
+            raise BadInput(
+                f"timeout {shown(timeout)} is not a number of seconds: give one, or None to wait on"
+            )
+        reached = head if after is None else _position(after)
         return self._watch(reached, _filters(run_id, kinds, actor), timeout)
 
     def _watch(self, reached: int, chosen: Filters, timeout: float | None) -> Iterator[Event]:
+        quiet_since = monotonic()
         with suppress(BookClosed):
             while not self._closed:
-                head = self._ledger.store.wait(reached, 3600.0 if timeout is None else timeout)
-                if self._closed or (head <= reached and timeout is not None):
+                left = 3600.0 if timeout is None else quiet_since + timeout - monotonic()
+                head = self._ledger.store.wait(reached, max(left, 0))
+                if self._closed or (head <= reached and left <= 0):
                     return
-                yield from self._ledger.events(reached, head, *chosen)
+                for event in self._ledger.events(reached, head, *chosen):
+                    yield event
+                    quiet_since = monotonic()
                 reached = max(reached, head)
+                if timeout is not None and monotonic() - quiet_since > timeout:
+                    return
 
     def runs(self, at: At = None) -> list[Run]:
         """The runs in the order in which they were first seen."""
@@ -291,10 +305,10 @@ class Book:
 
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""
+        reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
         with self._ledger.store.read() as reads:
             head, meta = reads.head, self._ledger.meta_of(reads.head)
         views = {name: version for name, (version, _) in sorted(meta.views.items())}
-        reached = self._ledger.store.acknowledged()
         hash, horizon = head.hash.hex(), meta.horizon
         return Status(meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts)
 

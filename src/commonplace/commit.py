@@ -363,7 +363,19 @@ class Residues:
 class _Ticket:
     """One command on its way."""
 
-    __slots__ = ("answer", "capability", "decide", "done", "error", "ids", "leads", "request", "size", "wake")
+    __slots__ = (
+        "answer",
+        "capability",
+        "decide",
+        "done",
+        "error",
+        "gone",
+        "ids",
+        "leads",
+        "request",
+        "size",
+        "wake",
+    )
 
     def __init__(self, capability: str, decide: Decider, request: Any, size: int) -> None:
         self.capability = capability
@@ -372,6 +384,7 @@ class _Ticket:
         self.size = size
         self.done = False
         self.leads = False
+        self.gone = False
         self.answer: Any = None
         self.error: BaseException | None = None
         self.ids: list[str] = []
@@ -423,6 +436,7 @@ class Committer:
             ticket.wake.acquire()
         except BaseException:  # Ctrl-C: leave the queue, and never take the lead into the grave
             with self._mutex:
+                ticket.gone = True
                 if ticket.leads and not ticket.done:
                     self._hand_over()
                 elif ticket in self._queue:
@@ -438,7 +452,9 @@ class Committer:
         finally:
             with self._mutex:
                 if len(batch) > 1:
-                    self._queue.extendleft(ticket for ticket in reversed(batch) if not ticket.done)
+                    self._queue.extendleft(
+                        ticket for ticket in reversed(batch) if not (ticket.done or ticket.gone)
+                    )
                 self._hand_over()
             for ticket in batch:
                 if ticket.done and ticket is not own and ticket.wake is not None:

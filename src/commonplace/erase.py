@@ -16,6 +16,9 @@ from .events import ERASED, Event, draft, erased_by, unseal
 from .keys import Key, pack
 from .views import View, read_row, write_row
 
+MAX_NAMED = 2_000
+"""How many events one tombstone names; more take several tombstones in the same commit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
@@ -52,9 +55,9 @@ def decide_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
         residue = overlay.registry.residue(event)
         entry: dict[str, object] = {"id": event.id, "position": event.position}
         named.append(entry if residue is None else {**entry, "residue": residue})
-    tombstone = overlay.emit(
-        draft(ERASED, actor=request.actor, payload={"events": named, "reason": request.reason})
-    )
+    for start in range(0, len(named), MAX_NAMED):
+        part = {"events": named[start : start + MAX_NAMED], "reason": request.reason}
+        tombstone = overlay.emit(draft(ERASED, actor=request.actor, payload=part))
     return Erasure(ids, already, tombstone.position)
 
 

@@ -53,6 +53,8 @@ decode = msgspec.json.decode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_EARLIEST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class Header(msgspec.Struct, array_like=True, frozen=True):
@@ -536,7 +538,10 @@ def to_us(field: str, moment: object) -> int:
     """Microseconds since 1970 of a datetime that knows its timezone."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise BadInput(f"{field} {shown(moment)} is not a datetime with a timezone: add tzinfo=UTC")
-    return (moment - _EPOCH) // _MICROSECOND
+    us = (moment - _EPOCH) // _MICROSECOND
+    if not _EARLIEST <= us <= _LATEST:
+        raise BadInput(f"{field} {moment.isoformat()} lies outside the years 1 to 9999 of UTC")
+    return us
 
 
 def from_us(us: int) -> datetime:

@@ -112,8 +112,7 @@ class Ledger:
     def __init__(self, store: Store, registry: Registry, name: str) -> None:
         self.store = store
         self.registry = registry
-        self._raw = b""
-        self._parsed = Meta(book="", name=name, created_at=0)
+        self._known = (b"", Meta(book="", name=name, created_at=0))
         self._committer = Committer(store, registry, self.meta_of)
         self._open(name)
 
@@ -129,11 +128,12 @@ class Ledger:
 
     def meta_of(self, head: Head) -> Meta:
         """The book's own record as of this head, checked whenever it has changed."""
-        if head.meta != self._raw:
+        raw, meta = self._known
+        if head.meta != raw:
             meta = read_meta(head.meta)
             meta.outdated(self.registry)
-            self._parsed, self._raw = meta, head.meta
-        return self._parsed
+            self._known = (head.meta, meta)
+        return meta
 
     @property
     def meta(self) -> Meta:
@@ -224,6 +224,7 @@ class Ledger:
 
     def verify(self, progress: Progress | None = None) -> Verification:
         """Walk the whole chain: positions, links, header hashes, payload digests, times, erasures."""
+        reached = self.store.acknowledged()  # before the head: others may write meanwhile
         with self.store.read() as reads:
             head = reads.head
         position, previous, created_at = 0, bytes(32).hex(), 0
@@ -248,11 +249,13 @@ class Ledger:
                     progress(position, head.position)
         except Corrupt as damage:
             problem = str(damage)
+        if set(blank) - erasures:  # erased while we walked: the tombstone stands beyond where we began
+            for tombstone in self.events(head.position, kinds=(ERASED,)):
+                erasures |= {gone.position for gone in erased_by(tombstone)}
         unexplained = sorted(set(blank) - erasures)
         bad = position + 1 if problem else None
         if problem is None and previous != head.hash.hex():
             problem, bad = "the head does not match the last event", position
-        reached = self.store.acknowledged()
         if problem is None and reached > head.position:
             problem, bad = f"events up to {reached} had been acknowledged and are gone", head.position + 1
         if unexplained and (bad is None or unexplained[0] < bad):

@@ -28,18 +28,18 @@ import msgspec
 
 from .commit import Overlay
 from .engines.contract import GENESIS, Record
+from .erase import EraseRequest, decide_erase
 from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed
 from .events import (
     ERASED,
     FORMAT,
-    KIND,
     SALT,
     Draft,
     Gone,
     Header,
     canonical,
-    check_name,
     decode,
+    draft,
     encode_payload,
     erased_by,
     iso,
@@ -292,11 +292,20 @@ def _read_event(raw: bytes, path: Path, number: int) -> Record:
 
 
 def _header(line: _Line) -> Header:
-    if not KIND.fullmatch(line.kind):
-        raise BadInput(f"kind {line.kind!r} is not dotted lowercase")
-    for field, value in (("id", line.id), ("actor", line.actor), ("run_id", line.run_id)):
-        if value is not None:
-            check_name(field, value)
+    """The header a line stands for; its fields are checked as those of any event are."""
+    happened = None if line.occurred_at is None else datetime.fromisoformat(line.occurred_at)
+    checked = draft(
+        line.kind,
+        actor=line.actor,
+        run_id=line.run_id,
+        session_id=line.session_id,
+        turn=line.turn,
+        occurred_at=happened,
+        id=line.id,
+        parents=line.parents,
+        labels=line.labels,
+        schema_version=line.schema_version,
+    )
     return Header(
         FORMAT,
         line.position,
@@ -306,7 +315,7 @@ def _header(line: _Line) -> Header:
         line.run_id,
         line.session_id,
         line.turn,
-        None if line.occurred_at is None else to_us("occurred_at", datetime.fromisoformat(line.occurred_at)),
+        checked.occurred_at,
         to_us("created_at", datetime.fromisoformat(line.created_at)),
         line.schema_version,
         line.parents,
@@ -317,11 +326,22 @@ def _header(line: _Line) -> Header:
 
 
 def import_file(ledger: Ledger, path: Path, progress: Progress | None = None) -> Imported:
-    return take_in(ledger, of_file(path), progress)
+    try:
+        return take_in(ledger, of_file(path), progress)
+    except OSError as error:
+        if isinstance(error, CommonplaceError):
+            raise
+        raise BadInput(f"{path} cannot be read ({error}): check its rights") from error
 
 
 def copy_book(source: Ledger, target: Ledger, progress: Progress | None = None) -> Imported:
-    return take_in(target, of_ledger(source), progress)
+    """Copy up to the source's head. If something was erased there meanwhile, go on to the tombstone."""
+    before = of_ledger(source)
+    done = take_in(target, before, progress)
+    while done.exact and of_ledger(source).head > done.head and not target.verify().ok:
+        more = take_in(target, of_ledger(source), progress)
+        done = Imported(done.events + more.events, done.already, True, (), more.head)
+    return done
 
 
 def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) -> Imported:
@@ -348,12 +368,26 @@ def _check(ledger: Ledger, source: Source) -> bool:
         head = reads.head
     position, previous, exact = 0, GENESIS.hex(), head.position == 0
     blank: set[int] = set()
+    tombstones: set[int] = set()
+    created_at, ids = 0, set()
     for parcel in source.parcels():
         header = read_header(parcel.record)
+        if header.created_at < created_at:
+            raise BadInput(
+                f"the source is not whole: event {header.position} is older than the one before it"
+            )
+        if header.id in ids:
+            raise BadInput(f"the source is not whole: two of its events have the id {header.id!r}")
+        created_at = header.created_at
+        ids.add(header.id)
         if parcel.record.body is None:
             blank.add(header.position)
         elif header.kind == ERASED:
-            blank -= {gone.position for gone in _erased_by(parcel.record)}
+            gone = {one.position for one in _erased_by(parcel.record)}
+            if gone & tombstones:
+                raise BadInput(f"the source is not whole: event {header.position} erases an erasure")
+            blank -= gone
+            tombstones.add(header.position)
         if header.position != position + 1 or header.previous != previous:
             raise BadInput(
                 f"the source is not whole: event {header.position} does not follow from event {position}. "
@@ -434,9 +468,14 @@ def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
         known = overlay.record_of(header.id)
         if known is not None:
             _same_or_conflict(known, header, body)
-            taken.already += 1
+            if known.body is None:
+                taken.left_out.append((header.id, "erased here"))
+            else:
+                taken.already += 1
             continue
         kind, raw, payload = header.kind, body[SALT:], decode(body[SALT:])
+        if kind == ERASED:
+            _erase_here(overlay, book, parcel.record)
         if overlay.registry.owner(kind) is not None:
             kind, (raw, payload, _) = IMPORTED, encode_payload({"kind": header.kind, "payload": payload})
         overlay.emit(
@@ -461,14 +500,30 @@ def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
     return taken
 
 
+def _erase_here(overlay: Overlay, book: str, tombstone: Record) -> None:
+    """What was erased there and had been taken in from there is erased here, too."""
+    ids = []
+    for gone in _erased_by(tombstone):
+        here = overlay.record_of(gone.id)
+        if here is None or here.body is None:
+            continue
+        if read_header(here).labels.get("origin") == f"{book}@{gone.position}":
+            ids.append(gone.id)
+    if ids:
+        header = read_header(tombstone)
+        decide_erase(overlay, EraseRequest(tuple(ids), header.actor, f"erased in {book}", False))
+
+
 def _same_or_conflict(known: Record, header: Header, body: bytes) -> None:
     """An event that is here already may stand: recorded here first, or taken in before. Otherwise stop."""
     here = read_header(known)
-    mine = None if known.body is None else known.body[SALT:]
-    if here.kind == IMPORTED and mine is not None:
-        mine = canonical(decode(mine)["payload"])
-    same = mine is None or mine == body[SALT:]
-    if not same or (here.actor, here.run_id) != (header.actor, header.run_id):
+    theirs = (header.kind, body[SALT:])
+    mine = None if known.body is None else (here.kind, known.body[SALT:])
+    if mine is not None and mine != theirs and here.kind == IMPORTED:
+        wrapped = decode(known.body[SALT:]) if known.body is not None else {}
+        mine = (wrapped["kind"], canonical(wrapped["payload"]))
+    same = mine is None or mine == theirs
+    if not same or (here.actor, here.run_id, here.turn) != (header.actor, header.run_id, header.turn):
         raise Conflict(
             f"event {header.id!r} of the source is already here, at position {here.position}, with other content: "
             "take the source into a book of its own"

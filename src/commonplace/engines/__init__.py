@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from ..errors import BadInput, MissingExtra, UnknownEngine
+from ..errors import BadInput, MissingExtra, UnknownEngine, shown
 from ..events import check_name
 from .contract import Engine
 
@@ -26,6 +26,10 @@ FORMS = "PATH.db, memory:, file:FOLDER, postgresql://…, redis://… or unix://
 
 def locate(url: str | Path, name: str | None = None, durability: str = "full") -> tuple[Engine, str]:
     """The engine that a URL names and the book in it: `name`, or `?book=NAME` of a server's URL."""
+    if not isinstance(url, str | Path):
+        raise UnknownEngine(f"{shown(url)} names no book: give {FORMS}")
+    if durability not in ("full", "process"):
+        raise BadInput(f"durability {shown(durability)} is not known: use 'full' or 'process'")
     text = str(url)
     if not text or "\0" in text or not _is_text(text):
         raise UnknownEngine(f"{text!a} names no book: give {FORMS}")

@@ -33,6 +33,7 @@ import msgspec
 from ..errors import (
     BookNotFound,
     BookTooNew,
+    CommonplaceError,
     Corrupt,
     EngineUnavailable,
     NotABook,
@@ -150,7 +151,7 @@ class FilesTx(FilesReads, Tx):
 
 class FilesStore(LocalStore):
     def __init__(self, folder: Path, disk: Disk) -> None:
-        super().__init__(folder / "gate")
+        super().__init__(folder / "gate", only=True)
         self.folder = folder
         self._disk = disk
         self._ledger = folder / "ledger.jsonl"
@@ -161,8 +162,8 @@ class FilesStore(LocalStore):
         self._data = _Data()
         self._folded = 0
         self._size = -1
-        self._seen: tuple[int, int] = (0, 0)
-        self._seen_book: tuple[int, int] = (0, 0)
+        self._tail = b""
+        self._seen = self._seen_book = (0, 0, 0, 0)
         self.facts = Facts(
             engine="files",
             durable="proven",
@@ -180,25 +181,29 @@ class FilesStore(LocalStore):
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
         self._check()
         self.reach(at_least, timeout)
+        if self._changed():
+            with self._inside(timeout):
+                pass
         with self._data.lock:
-            if self._changed():
-                self._gate.enter(timeout)
-                try:
-                    self._load()
-                finally:
-                    self._gate.leave()
-            yield FilesReads(self)
+            reads = FilesReads(self)
+        yield reads
 
     @contextmanager
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
         self._check()
+        with self._inside(timeout):
+            yield FilesTx(self)
+
+    @contextmanager
+    def _inside(self, timeout: float) -> Iterator[None]:
+        """Alone with the files, and knowing what is in them. The gate comes before the lock, always."""
         self._gate.enter(timeout)
         try:
             with self._data.lock:
                 self._check()
                 if self._changed():
                     self._load()
-                yield FilesTx(self)
+                yield
         finally:
             self._gate.leave()
 
@@ -224,6 +229,12 @@ class FilesStore(LocalStore):
             if self._torn.exists():
                 self._torn.unlink()
                 done.append("removed what a crash had left unfinished (ledger.torn)")
+        here = self.folder.resolve()
+        if any((folder / ".git").exists() for folder in (here, *here.parents)):
+            kept = (
+                "the folder lies in a git repository, whose history keeps what was ever committed: rewrite it"
+            )
+            return PurgeReport(tuple(done), (kept,))
         return PurgeReport(tuple(done), ())
 
     # loading
@@ -231,10 +242,10 @@ class FilesStore(LocalStore):
     def _changed(self) -> bool:
         """Whether another process, or a person, has touched the files since we looked."""
         return (
-            self._redo.exists()
+            self._size < 0
+            or self._redo.exists()
             or _identity(self._ledger) != self._seen
-            or self._ledger.stat().st_size != self._size
-            or _identity(self._book, modified=True) != self._seen_book
+            or _identity(self._book) != self._seen_book
         )
 
     def _load(self) -> None:
@@ -242,10 +253,10 @@ class FilesStore(LocalStore):
         try:
             if self._size < 0:  # something failed: what is seen from here on has to be on disk first
                 self._disk.sync_folder(self.folder)
-            changed = _identity(self._ledger) != self._seen
-            if changed or self._size < 0 or self._ledger.stat().st_size < self._size:
+            if self._size < 0 or not self._continues():
                 self._start_over()
             self._read_lines()
+            self._seen = _identity(self._ledger)
             self._finish_redo()
             self._read_book()
         except OSError as error:
@@ -253,12 +264,20 @@ class FilesStore(LocalStore):
                 f"cannot read the book in {self.folder} ({error}): check its rights"
             ) from error
 
+    def _continues(self) -> bool:
+        """Whether the ledger still begins with what we have read: inodes and sizes can be the same by chance
+        after a checkout, so the last bytes are compared as well."""
+        if _identity(self._ledger)[:2] != self._seen[:2]:
+            return False
+        with self._ledger.open("rb") as ledger:
+            ledger.seek(self._size - len(self._tail))
+            return ledger.read(len(self._tail)) == self._tail
+
     def _start_over(self) -> None:
         lock, news, meta = self._data.lock, self._data.news, self._data.meta
         self._data.__init__()  # type: ignore[misc]
         self._data.lock, self._data.news, self._data.meta = lock, news, meta
-        self._folded, self._size = 0, 0
-        self._seen = _identity(self._ledger)
+        self._folded, self._size, self._tail = 0, 0, b""
 
     def _read_lines(self) -> None:
         """Take in whole batches. What is left at the end is either a batch that a crash cut short, or damage."""
@@ -271,14 +290,18 @@ class FilesStore(LocalStore):
             pending.append(_read(fresh[start:end], len(self._data.records) + len(pending) + 1))
             start = end + 1
             if pending[-1].more == 0 and all(one.sound for one in pending):
-                self._remember([one.record for one in pending])
+                self._data.add([one.record for one in pending])
                 pending, whole = [], start
         if pending and not self._is_torn(pending):
-            self._remember([one.record for one in pending])
+            self._data.add([one.record for one in pending])
             whole = start
         if whole < len(fresh):
             self._cut(self._size + whole, fresh[whole:])
-        self._size += whole
+        self._grow(fresh[:whole])
+
+    def _grow(self, content: bytes) -> None:
+        self._size += len(content)
+        self._tail = (self._tail + content)[-256:]
 
     def _is_torn(self, pending: list[_Read]) -> bool:
         """Whether these last lines are one batch that was never acknowledged. A power cut may leave any part
@@ -287,13 +310,6 @@ class FilesStore(LocalStore):
             return True
         ended = any(one.sound and one.more == 0 for one in pending[:-1])
         return not ended and pending[0].record.position > self._gate.last_word()
-
-    def _remember(self, records: list[Record]) -> None:
-        for record in records:
-            self._data.records.append(record)
-            self._data.by_id[record.id] = record.position
-            if record.run is not None:
-                self._data.by_run[record.run].append(record.position)
 
     def _cut(self, size: int, torn: bytes) -> None:
         """Drop a batch that a crash cut short. It was never acknowledged; it is kept aside all the same."""
@@ -315,7 +331,7 @@ class FilesStore(LocalStore):
             os.close(fd)
 
     def _read_book(self) -> None:
-        seen = _identity(self._book, modified=True)
+        seen = _identity(self._book)
         if seen == self._seen_book:
             return
         meta = b64decode(read_book(self._book)["meta"])
@@ -386,7 +402,7 @@ class FilesStore(LocalStore):
         """A crash fell between the ledger and the rest: if the ledger has the commit, do the rest."""
         if not self._redo.exists():
             return
-        redo = _read_json(self._redo)
+        redo = _read_json(self._redo, {"position": int, "hash": str})
         reached = self._data.records[redo["position"] - 1 : redo["position"]]
         if reached and reached[0].hash.hex() == redo["hash"]:
             self._follow_up(redo)
@@ -396,7 +412,7 @@ class FilesStore(LocalStore):
     def _follow_up(self, redo: dict[str, Any]) -> None:
         if "meta" in redo:
             self._disk.write_file(self._book, book_bytes(redo["meta"]))
-            self._data.meta, self._seen_book = b64decode(redo["meta"]), _identity(self._book, modified=True)
+            self._data.meta, self._seen_book = b64decode(redo["meta"]), _identity(self._book)
         for digest in redo.get("blob_drops", ()):
             path = self.blob_path(digest)
             if path is not None:
@@ -425,7 +441,8 @@ class FilesStore(LocalStore):
                     raise
         finally:
             os.close(fd)
-        self._size = before + len(fresh)
+        self._grow(fresh)
+        self._seen = _identity(self._ledger)
 
     def _rewrite(self, write: WriteSet) -> None:
         """Where something is erased the file is written anew, without the content, and swapped in."""
@@ -438,17 +455,15 @@ class FilesStore(LocalStore):
             fresh = self._disk.write_beside(self._ledger, content)
         with self._outcome_open(write):
             self._disk.replace(fresh, self._ledger)
-        self._seen, self._size = _identity(self._ledger), len(content)
+        self._size, self._tail = 0, b""
+        self._grow(content)
+        self._seen = _identity(self._ledger)
 
     def _apply_in_memory(self, write: WriteSet) -> None:
         caught_up = self._folded == len(self._data.records)
-        self._remember(write.records)
-        for row in write.rows:
-            self._data.rows.put(row)
-        for drop in write.drops:
-            self._data.rows.drop(*drop)
-        for position in write.erase:
-            self._data.records[position - 1] = self._data.records[position - 1]._replace(body=None)
+        self._data.add(write.records)
+        self._data.change_rows(write)
+        self._data.blank(write.erase)
         self._folded = write.folded or (len(self._data.records) if caught_up else self._folded)
 
     def _write_blobs(self, blobs: dict[str, bytes]) -> None:
@@ -472,7 +487,7 @@ class FilesStore(LocalStore):
         boot, now = boot_clock()
         held = LeaseBook()
         if self._leases.exists():
-            stored = _read_json(self._leases)
+            stored = _read_json(self._leases, {"boot": str, "held": dict})
             if stored["boot"] == boot:
                 held.held = {name: tuple(entry) for name, entry in stored["held"].items()}
         return held, now
@@ -502,27 +517,27 @@ def _read(raw: bytes, expected: int) -> _Read:
     return _Read(Record(expected, "", None, 0, raw, b"", None), 0, False)
 
 
-def _identity(path: Path, modified: bool = False) -> tuple[int, int]:
+def _identity(path: Path) -> tuple[int, int, int, int]:
     found = path.stat()
-    return (found.st_ino, found.st_mtime_ns if modified else found.st_dev)
+    return (found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns)
 
 
 def book_bytes(meta: str) -> bytes:
     return _encode({"commonplace": "files", "layout": LAYOUT, "meta": meta})
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, needs: dict[str, type]) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(path.read_bytes())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         found = None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in needs.items()):
         raise Corrupt(f"{path} is damaged: restore it from git or a backup")
     return found
 
 
 def read_book(path: Path) -> dict[str, Any]:
-    book = _read_json(path)
+    book = _read_json(path, {})
     if book.get("commonplace") != "files":
         raise NotABook(f"{path.parent} holds some other program's book.json: choose another folder")
     try:
@@ -546,6 +561,16 @@ class FilesEngine(Engine):
         self._disk = disk or Disk()
 
     def open(self, book: str, create: bool) -> Store:
+        try:
+            return self._open(create)
+        except OSError as error:
+            if isinstance(error, CommonplaceError):
+                raise
+            raise EngineUnavailable(
+                f"cannot open a book in {self.folder} ({error}): check its rights"
+            ) from error
+
+    def _open(self, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
         for name in (*NAMES, "blobs"):
@@ -556,21 +581,16 @@ class FilesEngine(Engine):
         exists = (self.folder / "book.json").exists()
         if not exists and not create:
             raise BookNotFound(f"there is no book in {self.folder}; create it with `commonplace init`")
-        try:
-            if not exists:
-                self._lay_out()
-            read_book(self.folder / "book.json")
-            if not (self.folder / "ledger.jsonl").exists():
-                raise NotABook(f"{self.folder / 'ledger.jsonl'} is missing: restore it from git or a backup")
-            return FilesStore(self.folder, self._disk)
-        except OSError as error:
-            raise EngineUnavailable(
-                f"cannot make a book in {self.folder} ({error}): check its rights"
-            ) from error
+        if not exists:
+            self._lay_out()
+        read_book(self.folder / "book.json")
+        if not (self.folder / "ledger.jsonl").exists():
+            raise NotABook(f"{self.folder / 'ledger.jsonl'} is missing: restore it from git or a backup")
+        return FilesStore(self.folder, self._disk)
 
     def _lay_out(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        gate = Gate(self.folder / "gate")
+        gate = Gate(self.folder / "gate", only=True)
         gate.enter(30.0)
         try:
             ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"

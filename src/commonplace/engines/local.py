@@ -24,37 +24,62 @@ SLOW_CHECK = 0.5
 
 
 class Gate:
-    """A lock that processes get in the order they asked for it, and a place to leave word of a commit."""
+    """A lock that processes get in the order they asked for it, and a place to leave word of a commit.
 
-    def __init__(self, path: Path) -> None:
+    `only`: nothing else keeps writers apart, so whoever has entered makes sure that the file is still the one
+    that others would lock, too.
+    """
+
+    def __init__(self, path: Path, only: bool = False) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._only = only
         self._mutex = threading.Lock()
         self._holding = -1
         self._proxy: _Proxy | None = None
+        self._open()
+
+    def _open(self) -> None:
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
     def enter(self, timeout: float) -> None:
         """Take the lock, or raise Busy after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         if not self._mutex.acquire(timeout=max(timeout, 0)):
             raise _busy(timeout)
-        if self._fd < 0:
+        try:
+            if self._fd < 0:
+                raise BookClosed("this book is closed; open it again")
+            while not self._lock(deadline - time.monotonic()):
+                self._open()  # somebody removed the gate: lock the new one
+        except BaseException:
             self._mutex.release()
-            raise BookClosed("this book is closed; open it again")
+            raise
+
+    def _lock(self, left: float) -> bool:
+        """Lock the file; False if it is no longer the one at our path."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._holding = self._fd
         except BlockingIOError:
-            if self._proxy is None:
-                self._proxy = _Proxy(self.path)
-            if not self._proxy.enter(deadline - time.monotonic()):
-                self._proxy = None
-                self._mutex.release()
-                raise _busy(timeout) from None
-            self._holding = self._proxy.fd
-        except BaseException:
-            self._mutex.release()
-            raise
+            self._holding = -1
+        if self._holding < 0:
+            proxy, self._proxy = self._proxy or _Proxy(self.path), None
+            try:
+                if not proxy.enter(left):
+                    raise _busy(left)
+            except BaseException:
+                proxy.dismiss()
+                raise
+            self._proxy, self._holding = proxy, proxy.fd
+        if not self._only or _same_file(self._holding, self.path):
+            return True
+        fcntl.flock(self._holding, fcntl.LOCK_UN)
+        if self._proxy is not None:
+            self._proxy.dismiss()
+            self._proxy = None
+        os.close(self._fd)
+        self._fd = -1
+        return False
 
     def leave(self) -> None:
         fcntl.flock(self._holding, fcntl.LOCK_UN)
@@ -75,9 +100,10 @@ class Gate:
         word = os.pread(self._fd, 20, 0)
         return int(word) if len(word) == 20 and word.isdigit() else 0
 
-    def close(self) -> None:
-        """Close it, once whoever is inside has left."""
+    def close(self, last: Callable[[], None] = lambda: None) -> None:
+        """Close it, once whoever of this process is inside has left. `last` is done before."""
         with self._mutex:
+            last()
             if self._proxy is not None:
                 self._proxy.dismiss()
                 self._proxy = None
@@ -107,16 +133,14 @@ class _Proxy:
         self._go.release()
         if self._got.acquire(timeout=max(timeout, 0)):
             return True
-        with self._state:
-            if self._got.acquire(blocking=False):
-                return True
-            self._dismissed = True
-            return False
+        return self._got.acquire(blocking=False)
 
     def dismiss(self) -> None:
+        """Let the thread end, and with it the lock that it has or is about to get."""
         with self._state:
             self._dismissed = True
-        self._go.release()
+            if self._go.locked():
+                self._go.release()
 
     def _serve(self) -> None:
         while True:
@@ -128,6 +152,14 @@ class _Proxy:
                     os.close(self.fd)
                     return
                 self._got.release()
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        here, there = os.fstat(fd), path.stat()
+    except FileNotFoundError:
+        return False
+    return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
 
 
 def _busy(timeout: float) -> Busy:
@@ -289,8 +321,8 @@ def disk_notes(path: Path) -> tuple[str, ...]:
 class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
-    def __init__(self, gate: Path) -> None:
-        self._gate = Gate(gate)
+    def __init__(self, gate: Path, only: bool = False) -> None:
+        self._gate = Gate(gate, only)
         self._born = Born()
         self._closed = False
         self._watches: list[Watch] = []
@@ -338,4 +370,7 @@ class LocalStore(Store):
             self.wake()
         while self._watches:
             self._watches.pop().close()
-        self._gate.close()
+        self._gate.close(self._let_go)
+
+    def _let_go(self) -> None:
+        """Release what only writers use; none is inside."""

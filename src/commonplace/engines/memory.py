@@ -1,7 +1,8 @@
 """The reference engine: plain Python in this process, nothing kept after close.
 
 It is the shortest statement of the contract, and every other engine is tested against it. One lock is held
-for the life of each snapshot or transaction, so isolation needs no further thought.
+for the life of a transaction, and for each single read. A snapshot remembers how far things went when it was
+taken and leaves out what lies beyond.
 """
 
 from __future__ import annotations
@@ -129,6 +130,26 @@ class _Data:
         self.rows = Rows()
         self.blobs: dict[str, bytes] = {}
         self.leases = LeaseBook()
+        self.top = 0
+        """The highest position of any record or row."""
+
+    def add(self, records: list[Record]) -> None:
+        for record in records:
+            self.records.append(record)
+            self.by_id[record.id] = self.top = record.position
+            if record.run is not None:
+                self.by_run[record.run].append(record.position)
+
+    def change_rows(self, write: WriteSet) -> None:
+        for row in write.rows:
+            self.rows.put(row)
+            self.top = max(self.top, row.position)
+        for drop in write.drops:
+            self.rows.drop(*drop)
+
+    def blank(self, positions: list[int]) -> None:
+        for position in positions:
+            self.records[position - 1] = self.records[position - 1]._replace(body=None)
 
     def head(self) -> Head:
         if not self.records:
@@ -141,22 +162,34 @@ class MemoryReads(Reads):
     def __init__(self, data: _Data) -> None:
         self._data = data
         self.head = data.head()
+        self._top = data.top
+
+    def _upto(self, at: int | None) -> int:
+        return self._top if at is None else min(at, self._top)
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
-        after, upto = max(after, 0), min(upto, len(self._data.records))
-        if run is None:
-            return self._data.records[after : max(after, min(upto, after + limit))]
-        positions = self._data.by_run.get(run, [])
-        chosen = positions[bisect_right(positions, after) : bisect_right(positions, upto)][:limit]
-        return [self._data.records[position - 1] for position in chosen]
+        after, upto = max(after, 0), min(upto, self.head.position)
+        with self._data.lock:
+            if run is None:
+                return self._data.records[after : max(after, min(upto, after + limit))]
+            positions = self._data.by_run.get(run, [])
+            chosen = positions[bisect_right(positions, after) : bisect_right(positions, upto)][:limit]
+            return [self._data.records[position - 1] for position in chosen]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        known = self._data.by_id
-        return {id: self._data.records[known[id] - 1] for id in ids if id in known}
+        with self._data.lock:
+            found = {id: self._data.by_id.get(id, self.head.position + 1) for id in ids}
+            return {
+                id: self._data.records[position - 1]
+                for id, position in found.items()
+                if position <= self.head.position
+            }
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        found = ((key, self._data.rows.get(space, key, at)) for key in keys)
-        return {key: row for key, row in found if row is not None}
+        upto = self._upto(at)
+        with self._data.lock:
+            found = ((key, self._data.rows.get(space, key, upto)) for key in keys)
+            return {key: row for key, row in found if row is not None}
 
     def scan(
         self,
@@ -168,17 +201,21 @@ class MemoryReads(Reads):
         reverse: bool = False,
     ) -> list[Row]:
         rows: list[Row] = []
-        keys = self._data.rows.keys(space, start, end)
-        for key in reversed(keys) if reverse else keys:
-            if limit is not None and len(rows) >= limit:
-                break
-            row = self._data.rows.get(space, key, at)
-            if row is not None:
-                rows.append(row)
+        upto = self._upto(at)
+        with self._data.lock:
+            keys = self._data.rows.keys(space, start, end)
+            for key in reversed(keys) if reverse else keys:
+                if limit is not None and len(rows) >= limit:
+                    break
+                row = self._data.rows.get(space, key, upto)
+                if row is not None:
+                    rows.append(row)
         return rows
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
-        return self._data.rows.versions(space, start, end)
+        with self._data.lock:
+            rows = list(self._data.rows.versions(space, start, end))
+        return (row for row in rows if row.position <= self._top)
 
     def blob(self, digest: str) -> bytes | None:
         return self._data.blobs.get(digest)
@@ -198,17 +235,9 @@ class MemoryTx(MemoryReads, Tx):
         data, now = self._data, time.monotonic()
         if not all(data.leases.grantable(lease, now) for lease in write.leases):
             raise Moved
-        for record in write.records:
-            data.records.append(record)
-            data.by_id[record.id] = record.position
-            if record.run is not None:
-                data.by_run[record.run].append(record.position)
-        for row in write.rows:
-            data.rows.put(row)
-        for drop in write.drops:
-            data.rows.drop(*drop)
-        for position in write.erase:
-            data.records[position - 1] = data.records[position - 1]._replace(body=None)
+        data.add(write.records)
+        data.change_rows(write)
+        data.blank(write.erase)
         data.blobs.update(write.blobs)
         for digest in write.blob_drops:
             data.blobs.pop(digest, None)
@@ -248,7 +277,8 @@ class MemoryStore(Store):
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
         self.reach(at_least, timeout)
         with self._locked(timeout) as data:
-            yield MemoryReads(data)
+            reads = MemoryReads(data)
+        yield reads
 
     @contextmanager
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:

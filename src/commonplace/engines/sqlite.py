@@ -448,12 +448,10 @@ class SqliteStore(LocalStore):
         finally:
             source.close(True)
 
-    def close(self) -> None:
-        super().close()
-        if not self._born.elsewhere:
-            while self._idle:
-                self._idle.pop().close(True)
-            self.poison()
+    def _let_go(self) -> None:
+        while self._idle:
+            self._idle.pop().close(True)
+        self.poison()
 
 
 def prepare(connection: apsw.Connection, synchronous: str) -> None:
@@ -488,6 +486,16 @@ class SqliteEngine(Engine):
         self._synchronous = "FULL" if durability == "full" else "NORMAL"
 
     def open(self, book: str, create: bool) -> Store:
+        try:
+            return self._open(create)
+        except OSError as error:
+            if isinstance(error, CommonplaceError):
+                raise
+            raise EngineUnavailable(
+                f"cannot open a book at {self.path} ({error}): check its folder"
+            ) from error
+
+    def _open(self, create: bool) -> Store:
         if self.path.is_dir():
             raise NotABook(
                 f"{self.path} is a folder: for a book kept as files in it, open 'file:{self.path}'"
@@ -495,16 +503,8 @@ class SqliteEngine(Engine):
         if not self.path.exists():
             if not create:
                 raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise EngineUnavailable(f"cannot make the folder {self.path.parent} ({error})") from error
-        try:
-            store = SqliteStore(self.path, self._facts(), self._synchronous)
-        except OSError as error:
-            raise EngineUnavailable(
-                f"cannot write beside {self.path} ({error}): check the folder's rights"
-            ) from error
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        store = SqliteStore(self.path, self._facts(), self._synchronous)
         try:
             self._lay_out(store)
         except BaseException:

@@ -216,10 +216,14 @@ def _moment(typed: str) -> datetime:
 
 
 def _at(typed: str | None) -> At:
-    return None if typed is None else int(typed) if typed.isascii() and typed.isdigit() else _moment(typed)
+    if typed is None:
+        return None
+    return int(typed) if typed.isascii() and typed.isdigit() and len(typed) < 20 else _moment(typed)
 
 
 def _payload(typed: str) -> Any:
+    if typed == "-" and sys.stdin is None:
+        raise typer.BadParameter("there is no standard input to read the payload from")
     raw = sys.stdin.buffer.read() if typed == "-" else typed.encode()
     try:
         return decode(raw)
@@ -251,7 +255,8 @@ def verify(shell: Shell) -> Answer:
         found = book.verify(progress)
     said = f"the chain holds: {found.events:,} events, {found.erased:,} of them erased, head {found.hash}"
     if not found.ok:
-        said = f"the chain is broken at position {found.first_bad}: {found.problem}"
+        where = "" if found.first_bad is None else f"the chain is broken at position {found.first_bad}: "
+        said = f"{where}{found.problem}"
     return Answer(found, lines(said), code=0 if found.ok else 1)
 
 
@@ -397,7 +402,7 @@ def erase(
 
 
 def _ask(shell: Shell, shown: Human) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(
             "erasing cannot be undone, and there is no terminal to ask on: add --yes, or --dry-run to look"
         )

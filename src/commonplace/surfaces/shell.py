@@ -87,6 +87,9 @@ class Shell:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             except (KeyboardInterrupt, typer.Abort):
                 return 130
+            except OSError as error:  # the output cannot be written: what was done is done
+                print("Error:", error, file=sys.stderr)
+                return 1
         if self.json and self.warnings:
             print(dump({"warnings": self.warnings}), file=sys.stderr)
         return code
@@ -247,8 +250,10 @@ def command(function: Callable[..., Answer]) -> Callable[..., Answer]:
 
 
 def main() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  until the end
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         if not all(_is_text(word) for word in sys.argv):
             raise typer.BadParameter("an argument is not UTF-8 text")
