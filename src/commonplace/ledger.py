@@ -39,6 +39,7 @@ Progress = Callable[[int, int], None]
 
 IMPORTED = "event.imported"
 CHECKPOINTS = "checkpoints/"
+FIRST_PAGE = 16
 
 
 # the ledger's own capability
@@ -192,20 +193,22 @@ class Ledger:
         self, after: int = 0, upto: int | None = None, run_id: str | None = None
     ) -> Generator[Record, None, None]:
         """Records page by page, each page from a snapshot of its own, so that a slow reader holds nothing up.
-        The end is fixed when reading begins."""
+        The end is fixed when reading begins. Pages grow: who wants one event does not pay for many."""
+        size = FIRST_PAGE
         while True:
             with self.store.read() as reads:
                 upto = reads.head.position if upto is None else min(upto, reads.head.position)
-                page = reads.records(after, upto, PAGE, run_id)
+                page = reads.records(after, upto, size, run_id)
             for record in page:
                 if run_id is None and record.position != after + 1:
                     raise _missing(after + 1)
                 after = record.position
                 yield record
-            if len(page) < PAGE:
+            if len(page) < size:
                 if run_id is None and after < upto:
                     raise _missing(after + 1)
                 return
+            size = min(PAGE, size * 4)
 
     def event(self, id: str) -> Event | None:
         with self.store.read() as reads:
