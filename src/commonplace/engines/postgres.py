@@ -46,6 +46,7 @@ from ..errors import (
     TooLarge,
 )
 from ..forks import Born
+from . import postgres_sql as q
 from .contract import (
     GENESIS,
     Engine,
@@ -90,318 +91,6 @@ CONNECTION = {
     "application_name": "commonplace",
 }
 """What a URL may override. A host that vanishes without a word is noticed within about a minute."""
-
-# --- the layout -------------------------------------------------------------------------------------------
-
-# Is there a schema of our name, how much is in it, and is it ours?
-FIND_LAYOUT = """
-    SELECT count(DISTINCT n.oid), count(DISTINCT c.oid), count(a.attname)
-    FROM pg_namespace n
-    LEFT JOIN pg_class c ON c.relnamespace = n.oid
-    LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND c.relname = 'layout' AND a.attname = 'layout_version'
-    WHERE n.nspname = 'commonplace'
-"""
-# The layout's version.
-READ_LAYOUT = "SELECT max(layout_version) FROM commonplace.layout"
-# One process at a time makes the schema.
-LOCK_LAYOUT = "SELECT pg_advisory_xact_lock(%s::int, 0)"
-# Make the schema itself; a role that was given an empty one need not be allowed to.
-CREATE_SCHEMA = "CREATE SCHEMA commonplace"
-# Everything in it. No statistics on content: pg_statistic would keep samples of what was erased.
-CREATE_TABLES = """
-    CREATE TABLE commonplace.layout (layout_version integer NOT NULL);
-    CREATE TABLE commonplace.books (
-        number integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name bytea NOT NULL UNIQUE);
-    CREATE TABLE commonplace.heads (
-        book integer PRIMARY KEY, position bigint NOT NULL, created_at bigint NOT NULL,
-        hash bytea NOT NULL, meta bytea NOT NULL) WITH (fillfactor = 10);
-    CREATE TABLE commonplace.events (
-        book integer, position bigint, created_at bigint NOT NULL, id bytea NOT NULL, run bytea,
-        hash bytea NOT NULL, header bytea NOT NULL, body bytea, PRIMARY KEY (book, position));
-    CREATE UNIQUE INDEX events_by_id ON commonplace.events (book, id);
-    CREATE INDEX events_by_run ON commonplace.events (book, run, position) WHERE run IS NOT NULL;
-    CREATE TABLE commonplace.rows (
-        book integer, space bytea, key bytea, position bigint, value bytea,
-        PRIMARY KEY (book, space, key, position));
-    CREATE TABLE commonplace.blobs (
-        book integer, digest bytea, content bytea NOT NULL, PRIMARY KEY (book, digest));
-    CREATE TABLE commonplace.leases (
-        book integer, name bytea, holder bytea NOT NULL, fence bigint NOT NULL, until timestamptz NOT NULL,
-        PRIMARY KEY (book, name));
-    DO $$
-    DECLARE content record; fenced text;
-    BEGIN
-        FOR content IN
-            SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-            WHERE relnamespace = 'commonplace'::regnamespace AND relkind = 'r' AND atttypid = 'bytea'::regtype
-        LOOP
-            EXECUTE format('ALTER TABLE commonplace.%I ALTER %I SET STATISTICS 0',
-                           content.relname, content.attname);
-        END LOOP;
-        FOREACH fenced IN ARRAY ARRAY['heads', 'events', 'rows', 'blobs', 'leases'] LOOP  -- FENCED
-            EXECUTE format('ALTER TABLE commonplace.%I ENABLE ROW LEVEL SECURITY', fenced);
-            EXECUTE format('ALTER TABLE commonplace.%I FORCE ROW LEVEL SECURITY', fenced);
-            EXECUTE format('CREATE POLICY one_book ON commonplace.%I USING (book = '
-                           '(SELECT nullif(current_setting(''commonplace.book'', true), '''')::integer))',
-                           fenced);
-        END LOOP;
-    END $$;
-"""
-# Say whose layout this is.
-WRITE_LAYOUT = "INSERT INTO commonplace.layout (layout_version) VALUES (%s)"
-FENCED = ("heads", "events", "rows", "blobs", "leases")
-TABLES = (*FENCED, "books")
-
-# --- books and sessions -----------------------------------------------------------------------------------
-
-# All names.
-LIST_BOOKS = "SELECT name FROM commonplace.books"
-# A book's number.
-FIND_BOOK = "SELECT number FROM commonplace.books WHERE name = %s"
-# A book's number, made if need be; two who make it at once get the same.
-MAKE_BOOK = """
-    INSERT INTO commonplace.books (name) VALUES (%s)
-    ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING number
-"""
-# An empty head.
-MAKE_HEAD = """
-    INSERT INTO commonplace.heads (book, position, created_at, hash, meta) VALUES (%s, 0, 0, %s, '')
-    ON CONFLICT (book) DO NOTHING
-"""
-# Name the book that row-level security lets this transaction see.
-ENTER_BOOK = "SELECT set_config('commonplace.book', %s, true)"
-# Take a book's name away, last of all that goes with it.
-DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
-# What every session of a store needs: its book, nobody's functions but the server's, no JIT (it costs more
-# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go.
-SET_SESSION = """
-    SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
-        set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
-        set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
-        set_config('tcp_keepalives_count', '3', false),
-        CASE current_setting('synchronous_commit') WHEN 'off'
-            THEN set_config('synchronous_commit', 'on', false) END
-"""
-# How long this transaction waits for a lock, in milliseconds, where that is not the session's LOCK_TIMEOUT.
-SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
-# What the server promises about its disk, and whether it takes writes.
-READ_SETTINGS = """
-    SELECT current_setting('fsync'), current_setting('full_page_writes'),
-        current_setting('synchronous_commit'), pg_is_in_recovery()
-"""
-
-# --- reading ----------------------------------------------------------------------------------------------
-
-BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
-# The end of the ledger.
-READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
-# The end of the ledger, ours to move; the clock is read after the lock is had.
-LOCK_HEAD = """
-    SELECT position, hash, created_at, meta, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    FROM (SELECT * FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
-"""
-# How far the ledger goes.
-READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
-# A stretch of the ledger.
-READ_RECORDS = """
-    SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
-    WHERE book = %s AND position > %s AND position <= %s ORDER BY position LIMIT %s
-"""
-# A stretch of one run.
-READ_RUN = """
-    SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
-    WHERE book = %s AND position > %s AND position <= %s AND run = %s ORDER BY position LIMIT %s
-"""
-# Records by id.
-READ_BY_ID = """
-    SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
-    WHERE book = %s AND id = ANY(%s)
-"""
-# Each key's last version as of a position: one look into the primary key per key.
-GET_ROWS = """
-    SELECT asked.key, found.position, found.value
-    FROM unnest(%(keys)s::bytea[]) AS asked (key) CROSS JOIN LATERAL (
-        SELECT position, value FROM commonplace.rows
-        WHERE book = %(book)s AND space = %(space)s AND key = asked.key AND position <= %(at)s
-        ORDER BY position DESC LIMIT 1) AS found
-    WHERE found.value IS NOT NULL
-"""
-# The same over a range of keys, forwards, for a few rows: it hops from key to key in the primary key.
-SCAN_SOME = """
-    WITH RECURSIVE stop (key) AS MATERIALIZED (
-        SELECT coalesce(%(end)s, (SELECT key || '\\x00' FROM commonplace.rows
-            WHERE book = %(book)s AND space = %(space)s ORDER BY key DESC LIMIT 1))
-    ), walk (key) AS (
-        (SELECT key FROM commonplace.rows
-         WHERE book = %(book)s AND space = %(space)s AND key >= %(start)s AND key < (SELECT key FROM stop)
-         ORDER BY key LIMIT 1)
-        UNION ALL
-        SELECT hop.key FROM walk CROSS JOIN LATERAL (
-            SELECT r.key FROM commonplace.rows r
-            WHERE book = %(book)s AND space = %(space)s AND r.key > walk.key AND r.key < (SELECT key FROM stop)
-            ORDER BY r.key LIMIT 1) AS hop
-    )
-    SELECT walk.key, found.position, found.value FROM walk CROSS JOIN LATERAL (
-        SELECT position, value FROM commonplace.rows
-        WHERE book = %(book)s AND space = %(space)s AND key = walk.key AND position <= %(at)s
-        ORDER BY position DESC LIMIT 1) AS found
-    WHERE found.value IS NOT NULL LIMIT %(limit)s
-"""
-# The same backwards, where a key's last version comes first. It reads piece by piece and goes on below the
-# last key of each, so that a long history costs one piece at most.
-SCAN_BACK = """
-    WITH RECURSIVE walk (key, position, value, newest, last) AS (
-        SELECT coalesce(%(end)s, (SELECT key || '\\x00' FROM commonplace.rows
-            WHERE book = %(book)s AND space = %(space)s ORDER BY key DESC LIMIT 1)),
-            0::bigint, NULL::bytea, false, true
-        UNION ALL
-        SELECT hop.* FROM walk CROSS JOIN LATERAL (
-            SELECT key, position, value, lag(key) OVER w IS DISTINCT FROM key, lead(key) OVER w IS NULL
-            FROM (
-                SELECT r.key, r.position, r.value FROM commonplace.rows r
-                WHERE book = %(book)s AND space = %(space)s AND r.key < walk.key AND r.key >= %(start)s
-                    AND r.position <= %(at)s
-                ORDER BY r.key DESC, r.position DESC LIMIT 256) AS piece
-            WINDOW w AS (ORDER BY key DESC, position DESC)) AS hop
-        WHERE walk.last
-    )
-    SELECT key, position, value FROM walk WHERE newest AND value IS NOT NULL LIMIT %(limit)s
-"""
-# The next versions after one, of every key.
-READ_VERSIONS = """
-    SELECT key, position, value FROM commonplace.rows
-    WHERE book = %s AND space = %s AND (key, position) > (%s, %s) ORDER BY key, position LIMIT %s
-"""
-# A blob.
-READ_BLOB = "SELECT content FROM commonplace.blobs WHERE book = %s AND digest = %s"
-# Leases in force.
-READ_LEASES = """
-    SELECT name, holder, fence, extract(epoch FROM until - clock_timestamp())::float8 FROM commonplace.leases
-    WHERE book = %s AND name = ANY(%s) AND until > clock_timestamp()
-"""
-
-# --- writing ----------------------------------------------------------------------------------------------
-
-# One event.
-ADD_EVENT = """
-    INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
-"""
-# One version of one row, new or in place of the same version.
-PUT_ROW = """
-    INSERT INTO commonplace.rows (book, space, key, position, value) VALUES (%s, %s, %s, %s, %s)
-    ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
-"""
-# One version less.
-DROP_ROW = "DELETE FROM commonplace.rows WHERE book = %s AND space = %s AND key = %s AND position = %s"
-# Bodies go.
-ERASE_BODIES = "UPDATE commonplace.events SET body = NULL WHERE book = %s AND position = ANY(%s)"
-# One blob; the same content again writes nothing.
-PUT_BLOB = """
-    INSERT INTO commonplace.blobs (book, digest, content) VALUES (%s, %s, %s)
-    ON CONFLICT (book, digest) DO UPDATE SET content = excluded.content
-    WHERE blobs.content <> excluded.content
-"""
-# Blobs less.
-DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
-# Move the head. Whoever listens holds a shared lock on the book's key, so a failed try at that lock means
-# there is somebody to notify; a listener that comes later first waits for this transaction to end.
-MOVE_HEAD = """
-    UPDATE commonplace.heads
-    SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
-    WHERE book = %(book)s
-    RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
-        THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
-"""
-# The book's own record changes and nothing else.
-WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
-# Take or renew a lease: no row comes back if somebody else has it.
-TAKE_LEASE = """
-    INSERT INTO commonplace.leases (book, name, holder, fence, until)
-    VALUES (%s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
-    ON CONFLICT (book, name) DO UPDATE
-    SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
-    WHERE leases.until <= clock_timestamp()
-        OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
-    RETURNING holder
-"""
-# Give a lease back, if it is ours or nobody's.
-RELEASE_LEASE = """
-    DELETE FROM commonplace.leases WHERE book = %s AND name = %s
-        AND (until <= clock_timestamp() OR (holder = %s AND fence = %s))
-    RETURNING holder
-"""
-# The leases in force, held still until the transaction ends.
-LOCK_LEASES = READ_LEASES + " ORDER BY name FOR UPDATE"
-# Leases that ran out.
-DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
-# The next piece of the spaces between two names goes; says where it ended.
-DROP_SPACES = """
-    WITH piece AS (
-        SELECT space, key, position FROM commonplace.rows
-        WHERE book = %(book)s AND (space, key) >= (%(space)s, %(key)s) AND space < %(end)s
-        ORDER BY space, key, position LIMIT %(piece)s
-    ), gone AS (
-        DELETE FROM commonplace.rows r USING piece p
-        WHERE r.book = %(book)s AND r.space = p.space AND r.key = p.key AND r.position = p.position
-    )
-    SELECT space, key FROM piece ORDER BY space DESC, key DESC LIMIT 1
-"""
-# The next versions that no read at or above the horizon can see go: those with a newer one at or below it,
-# and deletions. Older ones first, so that what a deletion hides is gone before the deletion is.
-TRIM_SPACE = """
-    WITH piece AS (
-        SELECT key, position FROM commonplace.rows o
-        WHERE book = %(book)s AND space = %(space)s AND (key, position) > (%(key)s, %(position)s)
-            AND position <= %(horizon)s AND (value IS NULL OR (
-                SELECT true FROM commonplace.rows n
-                WHERE n.book = %(book)s AND n.space = %(space)s AND n.key = o.key
-                    AND n.position > o.position AND n.position <= %(horizon)s LIMIT 1))
-        ORDER BY key, position LIMIT %(piece)s
-    ), gone AS (
-        DELETE FROM commonplace.rows r USING piece p
-        WHERE r.book = %(book)s AND r.space = %(space)s AND r.key = p.key AND r.position = p.position
-    )
-    SELECT key, position, count(*) OVER () FROM piece ORDER BY key DESC, position DESC LIMIT 1
-"""
-
-# --- news -------------------------------------------------------------------------------------------------
-
-# Be known as a listener of this book (see MOVE_HEAD).
-BE_HEARD = "SELECT pg_advisory_lock_shared(%s::int, %s::int)"
-
-# --- purge ------------------------------------------------------------------------------------------------
-
-# A transaction number above those of everything erased so far; also makes the server write some log.
-NEXT_XID = "SELECT pg_current_xact_id()::xid"
-# Who can still see what was dead before that number, and whether we may see everybody.
-OLD_SNAPSHOTS = """
-    SELECT
-        (SELECT count(*) FROM pg_stat_activity
-         WHERE pid <> pg_backend_pid() AND coalesce(datname = current_database(), true)
-             AND age(backend_xmin) > age(%(xid)s::xid))
-        + (SELECT count(*) FROM pg_replication_slots WHERE age(xmin) > age(%(xid)s::xid))
-        + (SELECT count(*) FROM pg_prepared_xacts WHERE age(transaction) > age(%(xid)s::xid)),
-        pg_has_role('pg_read_all_stats', 'USAGE')
-"""
-# The file that holds a table; VACUUM FULL changes it, unless it skipped the table for lack of rights.
-TABLE_FILE = "SELECT pg_relation_filenode(%s::regclass)"
-# Settings by which copies leave our reach or stay where they are.
-READ_COPIES = """
-    SELECT current_setting('archive_mode'), current_setting('log_statement'),
-        current_setting('log_min_duration_statement'),
-        (SELECT count(*) FROM pg_stat_replication)
-"""
-# Begin a new segment of the server's log; the rest of the old one is filled with zeros.
-SWITCH_WAL = "SELECT pg_switch_wal()"
-# The segment being written, without its timeline.
-CURRENT_WAL = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 9)"
-# The first and the last segment on disk; the last may be an old one renamed for reuse.
-WAL_FILES = (
-    "SELECT min(substr(name, 9)), max(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'"
-)
-
 
 # Driver and pool log each failed try; where nobody configured logging, that would land on stderr beside
 # the error that we raise.
@@ -551,13 +240,13 @@ class _News:
         after that look is sure to notify us."""
         if not self._replica:
             conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._book))))
-            conn.execute(BE_HEARD, (LOCK_SPACE, self._book))
+            conn.execute(q.BE_HEARD, (LOCK_SPACE, self._book))
         told: list[int] = []
         while self._wanted():
             # Anybody may notify anything, so what was told is only a reason to look; what this store
             # committed itself is no reason.
             if not told or max(told) > self.position:
-                found = conn.execute(READ_POSITION, (self._book,)).fetchone()
+                found = conn.execute(q.READ_POSITION, (self._book,)).fetchone()
                 self._trouble = None
                 self.tell(found[0] if found else 0)
             self._pause(conn, 0.5 if self._replica else SLOW_CHECK)
@@ -595,20 +284,22 @@ class PostgresReads(Reads):
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         stretch = (self._store.book, max(after, 0), min(upto, MAX))
         if run is None:
-            rows = self._all(READ_RECORDS, (*stretch, min(limit, MAX)))
+            rows = self._all(q.READ_RECORDS, (*stretch, min(limit, MAX)))
         else:
-            rows = self._all(READ_RUN, (*stretch, _b(run), min(limit, MAX)))
+            rows = self._all(q.READ_RUN, (*stretch, _b(run), min(limit, MAX)))
         return [_record(row) for row in rows]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        rows = self._all(READ_BY_ID, (self._store.book, [_b(id) for id in ids])) if ids else []
+        rows = self._all(q.READ_BY_ID, (self._store.book, [_b(id) for id in ids])) if ids else []
         return {record.id: record for record in map(_record, rows)}
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         if not keys:
             return {}
         asked = {"book": self._store.book, "space": _b(space), "keys": list(keys), "at": _at(at)}
-        return {key: Row(space, key, position, value) for key, position, value in self._all(GET_ROWS, asked)}
+        return {
+            key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
+        }
 
     def scan(
         self,
@@ -621,7 +312,7 @@ class PostgresReads(Reads):
     ) -> list[Row]:
         asked = {"book": self._store.book, "space": _b(space), "start": start, "end": end, "at": _at(at)}
         asked["limit"] = MAX if limit is None else limit
-        rows = self._all(SCAN_BACK if reverse or limit is None else SCAN_SOME, asked)
+        rows = self._all(q.SCAN_BACK if reverse or limit is None else q.SCAN_SOME, asked)
         if limit is None and not reverse:
             rows.reverse()  # all of them are wanted anyway, and backwards is the faster way
         return [Row(space, key, position, value) for key, position, value in rows]
@@ -629,7 +320,7 @@ class PostgresReads(Reads):
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         key, position = start, -1
         while True:
-            piece = self._all(READ_VERSIONS, (self._store.book, _b(space), key, position, PIECE))
+            piece = self._all(q.READ_VERSIONS, (self._store.book, _b(space), key, position, PIECE))
             for key, position, value in piece:
                 if end is not None and key >= end:
                     return
@@ -638,11 +329,11 @@ class PostgresReads(Reads):
                 return
 
     def blob(self, digest: str) -> bytes | None:
-        rows = self._all(READ_BLOB, (self._store.book, _b(digest)))
+        rows = self._all(q.READ_BLOB, (self._store.book, _b(digest)))
         return rows[0][0] if rows else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        rows = self._all(READ_LEASES, (self._store.book, [_b(name) for name in names])) if names else []
+        rows = self._all(q.READ_LEASES, (self._store.book, [_b(name) for name in names])) if names else []
         return {lease.name: lease for lease in map(_lease, rows)}
 
 
@@ -687,34 +378,36 @@ class PostgresTx(PostgresReads, Tx):
                 (book, position, _b(id), None if run is None else _b(run), *rest)
                 for position, id, run, *rest in write.records
             ]
-            conn.cursor().executemany(ADD_EVENT, events)
+            conn.cursor().executemany(q.ADD_EVENT, events)
         if write.rows:
             rows = [(book, _b(r.space), r.key, r.position, r.value) for r in write.rows]
-            conn.cursor().executemany(PUT_ROW, rows)
+            conn.cursor().executemany(q.PUT_ROW, rows)
         if write.drops:
             drops = [(book, _b(space), key, position) for space, key, position in write.drops]
-            conn.cursor().executemany(DROP_ROW, drops)
+            conn.cursor().executemany(q.DROP_ROW, drops)
         if write.erase:
-            conn.execute(ERASE_BODIES, (book, write.erase))
+            conn.execute(q.ERASE_BODIES, (book, write.erase))
         if write.blobs:
             blobs = [(book, _b(digest), content) for digest, content in write.blobs.items()]
-            conn.cursor().executemany(PUT_BLOB, blobs)
+            conn.cursor().executemany(q.PUT_BLOB, blobs)
         if write.blob_drops:
-            conn.execute(DROP_BLOBS, (book, [_b(digest) for digest in write.blob_drops]))
+            conn.execute(q.DROP_BLOBS, (book, [_b(digest) for digest in write.blob_drops]))
         if write.records:
             last = write.records[-1]
             head = {"position": last.position, "hash": last.hash, "created_at": last.created_at}
             news = {"lock_space": LOCK_SPACE, "channel": _channel(book)}
-            conn.execute(MOVE_HEAD, {"book": book, "meta": write.meta, **head, **news})
+            conn.execute(q.MOVE_HEAD, {"book": book, "meta": write.meta, **head, **news})
         elif write.meta is not None:
-            conn.execute(WRITE_META, (write.meta, book))
+            conn.execute(q.WRITE_META, (write.meta, book))
 
     def _grant(self, leases: list[Lease]) -> None:
         """Take them all, or raise Moved. The transaction holds them still until it ends."""
         conn, book = self._conn, self._store.book
         try:
             with conn.pipeline():
-                locked = conn.execute(LOCK_LEASES, (book, [_b(lease.name) for lease in leases]), binary=True)
+                locked = conn.execute(
+                    q.LOCK_LEASES, (book, [_b(lease.name) for lease in leases]), binary=True
+                )
                 last = {lease.name: lease for lease in leases}.values()
                 asked = [(lease, conn.execute(*_asking(book, lease))) for lease in last]
             held = {lease.name: (lease.holder, lease.fence) for lease in map(_lease, locked.fetchall())}
@@ -732,7 +425,7 @@ class PostgresTx(PostgresReads, Tx):
 def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:
     """The statement that takes, renews or releases a lease; it answers with a row if it could."""
     asked = (book, _b(lease.name), _b(lease.holder), lease.fence)
-    return (TAKE_LEASE, (*asked, float(lease.seconds))) if lease.seconds > 0 else (RELEASE_LEASE, asked)
+    return (q.TAKE_LEASE, (*asked, float(lease.seconds))) if lease.seconds > 0 else (q.RELEASE_LEASE, asked)
 
 
 class PostgresStore(Store):
@@ -763,7 +456,7 @@ class PostgresStore(Store):
 
     def _configure(self, conn: _Connection) -> None:
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: one prepared statement each
-        conn.execute(SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
+        conn.execute(q.SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
 
     def _connect(self) -> _Connection:
         """A connection beside the pool, with the session that the pool's have."""
@@ -858,7 +551,7 @@ class PostgresStore(Store):
     def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
         deadline = time.monotonic() + timeout
         while True:
-            snapshot = ((BEGIN_SNAPSHOT, None), (READ_HEAD, (self.book,)))
+            snapshot = ((q.BEGIN_SNAPSHOT, None), (q.READ_HEAD, (self.book,)))
             with self._session(timeout, *snapshot) as (conn, found):
                 reads = PostgresReads(self, conn, Head(*self._found(found)))
                 if reads.head.position >= at_least:
@@ -878,10 +571,10 @@ class PostgresStore(Store):
 
     @contextmanager
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
-        opening: list[_Statement] = [(BEGIN_WRITE, None), (LOCK_HEAD, (self.book,))]
+        opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self.book,))]
         if timeout != LOCK_TIMEOUT:
             milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
-            opening.insert(1, (SET_LOCK_TIMEOUT, (str(milliseconds),)))
+            opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
         with self._session(timeout, *opening) as (conn, found):
             position, hash, created_at, meta, now = self._found(found)
             tx = PostgresTx(self, conn, Head(position, hash, created_at, meta), now)
@@ -894,7 +587,7 @@ class PostgresStore(Store):
         deadline = time.monotonic() + timeout
         self.check()
         if not self.news.stopped:
-            self.news.tell(self._found(self._ask(READ_POSITION, (self.book,)))[0])
+            self.news.tell(self._found(self._ask(q.READ_POSITION, (self.book,)))[0])
         left = deadline - time.monotonic()
         return self.news.wait(after, left) if left > 0 else self.news.position
 
@@ -904,7 +597,7 @@ class PostgresStore(Store):
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
-        both = (_asking(self.book, asked), (READ_LEASES, (self.book, [_b(name)])))
+        both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, [_b(name)])))
         with self._session(LOCK_TIMEOUT, *both) as (_, found):
             return asked._replace(seconds=0.0) if found is None else _lease(found)
 
@@ -914,13 +607,13 @@ class PostgresStore(Store):
         at: TupleRow | None = (start, b"")
         while at is not None:
             piece = {"book": self.book, "space": at[0], "key": at[1], "end": end, "piece": PIECE}
-            at = self._ask(DROP_SPACES, piece)
+            at = self._ask(q.DROP_SPACES, piece)
 
     def trim(self, space: str, horizon: int) -> int:
         asked = {"book": self.book, "space": _b(space), "horizon": min(horizon, MAX), "piece": PIECE}
         dropped, key, position, count = 0, b"", -1, PIECE
         while count == PIECE:
-            found = self._ask(TRIM_SPACE, {**asked, "key": key, "position": position})
+            found = self._ask(q.TRIM_SPACE, {**asked, "key": key, "position": position})
             key, position, count = found or (key, position, 0)
             dropped += count
         return dropped
@@ -931,7 +624,7 @@ class PostgresStore(Store):
         self.check()
         try:
             with self._connect() as conn:
-                conn.execute(DROP_OLD_LEASES, (self.book,))
+                conn.execute(q.DROP_OLD_LEASES, (self.book,))
                 return _purge(conn)
         except psycopg.Error as error:
             raise _translated(error) from None
@@ -958,7 +651,7 @@ def _purge(conn: _Connection) -> PurgeReport:
         remaining.append(
             f"the tables were not rewritten ({error.diag.message_primary}): purge as their owner"
         )
-    archive, statements, slow, followers = one(READ_COPIES)
+    archive, statements, slow, followers = one(q.READ_COPIES)
     if followers:
         # Turning the log over would take from them what they have yet to read.
         remaining.append(
@@ -984,9 +677,9 @@ def _rewrite_tables(
     conn: _Connection, one: Callable[..., TupleRow], done: list[str], remaining: list[str]
 ) -> None:
     """VACUUM FULL leaves out what nobody can see any more; so look first who may still see it."""
-    (xid,) = one(NEXT_XID)
+    (xid,) = one(q.NEXT_XID)
     for pause in (0.1, 0.4, 1.5, 0):
-        old, all_seen = one(OLD_SNAPSHOTS, {"xid": xid})
+        old, all_seen = one(q.OLD_SNAPSHOTS, {"xid": xid})
         if not old:
             break
         time.sleep(pause)
@@ -1000,14 +693,14 @@ def _rewrite_tables(
             "other roles' open transactions may make the tables keep erased content, and this role cannot "
             "see them: grant it pg_read_all_stats and purge again"
         )
-    for table in TABLES:
-        before = one(TABLE_FILE, (f"commonplace.{table}",))
+    for table in q.TABLES:
+        before = one(q.TABLE_FILE, (f"commonplace.{table}",))
         try:
             conn.execute(sql.SQL("VACUUM (FULL) {}").format(sql.Identifier("commonplace", table)))
         except psycopg.errors.LockNotAvailable:
             remaining.append(f"the table {table} was in use for too long to be rewritten: purge again")
             continue
-        if one(TABLE_FILE, (f"commonplace.{table}",)) == before:
+        if one(q.TABLE_FILE, (f"commonplace.{table}",)) == before:
             remaining.append(f"the table {table} was not rewritten: purge as its owner")
         else:
             done.append(f"rewrote the table {table}")
@@ -1016,22 +709,22 @@ def _rewrite_tables(
 def _turn_log(conn: _Connection, one: Callable[..., TupleRow], done: list[str], remaining: list[str]) -> None:
     """Old segments are removed at a checkpoint, or renamed for reuse with their content. So go on to new
     segments, each filled up with zeros, until every file that was there has been removed or written over."""
-    one(SWITCH_WAL)
-    (first,) = one(CURRENT_WAL)
+    one(q.SWITCH_WAL)
+    (first,) = one(q.CURRENT_WAL)
     conn.execute("CHECKPOINT")
-    oldest, last = one(WAL_FILES)
+    oldest, last = one(q.WAL_FILES)
     if oldest < first:
         remaining.append(
             "old segments of the write-ahead log are kept (by a replication slot, wal_keep_size or the "
             "archiver) and hold erased content: release them and purge again"
         )
     rounds = 0
-    while one(CURRENT_WAL)[0] <= last and rounds < WAL_ROUNDS:
-        one(NEXT_XID)
-        one(SWITCH_WAL)
+    while one(q.CURRENT_WAL)[0] <= last and rounds < WAL_ROUNDS:
+        one(q.NEXT_XID)
+        one(q.SWITCH_WAL)
         rounds += 1
     conn.execute("CHECKPOINT")
-    if one(CURRENT_WAL)[0] <= last:
+    if one(q.CURRENT_WAL)[0] <= last:
         remaining.append(
             "segments kept for reuse may hold erased content: set wal_recycle = off, purge again"
         )
@@ -1056,14 +749,14 @@ class PostgresEngine(Engine):
     def _connection(self) -> Iterator[_Connection]:
         try:
             with psycopg.connect(self._conninfo, autocommit=True) as conn:
-                conn.execute(SET_SESSION, ("", f"{LOCK_TIMEOUT:g}s"))
+                conn.execute(q.SET_SESSION, ("", f"{LOCK_TIMEOUT:g}s"))
                 yield conn
         except psycopg.Error as error:
             raise _translated(error) from None
 
     def _ours(self, conn: _Connection) -> bool:
         """Whether our tables are here. Raises NotABook or BookTooNew when they are not ours to use."""
-        _, relations, markers = conn.execute(FIND_LAYOUT).fetchone() or (0, 0, 0)
+        _, relations, markers = conn.execute(q.FIND_LAYOUT).fetchone() or (0, 0, 0)
         if not markers:
             if relations:
                 raise NotABook(
@@ -1071,7 +764,7 @@ class PostgresEngine(Engine):
                     "database, or rename that schema"
                 )
             return False
-        (version,) = conn.execute(READ_LAYOUT).fetchone() or (None,)
+        (version,) = conn.execute(q.READ_LAYOUT).fetchone() or (None,)
         if version is None:
             raise NotABook("the schema commonplace in this database has no layout version; restore a backup")
         if version > LAYOUT:
@@ -1082,29 +775,29 @@ class PostgresEngine(Engine):
 
     def _make_tables(self, conn: _Connection) -> None:
         with conn.transaction():
-            conn.execute(LOCK_LAYOUT, (LOCK_SPACE,))
+            conn.execute(q.LOCK_LAYOUT, (LOCK_SPACE,))
             if self._ours(conn):
                 return
-            schemas, _, _ = conn.execute(FIND_LAYOUT).fetchone() or (0, 0, 0)
+            schemas, _, _ = conn.execute(q.FIND_LAYOUT).fetchone() or (0, 0, 0)
             if not schemas:
-                conn.execute(CREATE_SCHEMA)
-            conn.execute(CREATE_TABLES)
-            conn.execute(WRITE_LAYOUT, (LAYOUT,))
+                conn.execute(q.CREATE_SCHEMA)
+            conn.execute(q.CREATE_TABLES)
+            conn.execute(q.WRITE_LAYOUT, (LAYOUT,))
 
     def open(self, book: str, create: bool) -> Store:
         with self._connection() as conn:
             ours = self._ours(conn)
-            found = conn.execute(FIND_BOOK, (_b(book),)).fetchone() if ours else None
+            found = conn.execute(q.FIND_BOOK, (_b(book),)).fetchone() if ours else None
             if found is None and not create:
                 raise BookNotFound(f"there is no book named {book!r} here; open it with create=True")
             if not ours:
                 self._make_tables(conn)
             if found is None:
                 with conn.transaction():
-                    found = conn.execute(MAKE_BOOK, (_b(book),)).fetchone()
+                    found = conn.execute(q.MAKE_BOOK, (_b(book),)).fetchone()
                     assert found is not None
-                    conn.execute(ENTER_BOOK, (str(found[0]),))
-                    conn.execute(MAKE_HEAD, (found[0], GENESIS))
+                    conn.execute(q.ENTER_BOOK, (str(found[0]),))
+                    conn.execute(q.MAKE_HEAD, (found[0], GENESIS))
             facts, replica = _facts(conn)
         return PostgresStore(self._conninfo, book, found[0], facts, replica)
 
@@ -1112,28 +805,28 @@ class PostgresEngine(Engine):
         with self._connection() as conn:
             if not self._ours(conn):
                 return []
-            return sorted(_s(name) for (name,) in conn.execute(LIST_BOOKS, binary=True))
+            return sorted(_s(name) for (name,) in conn.execute(q.LIST_BOOKS, binary=True))
 
     def drop(self, book: str) -> None:
         with self._connection() as conn:
             if not self._ours(conn):
                 return
             with conn.transaction():
-                found = conn.execute(FIND_BOOK + " FOR UPDATE", (_b(book),)).fetchone()
+                found = conn.execute(q.FIND_BOOK + " FOR UPDATE", (_b(book),)).fetchone()
                 if found is None:
                     return
-                conn.execute(ENTER_BOOK, (str(found[0]),))
-                for table in FENCED:  # the head first: whoever writes now is waited for
+                conn.execute(q.ENTER_BOOK, (str(found[0]),))
+                for table in q.FENCED:  # the head first: whoever writes now is waited for
                     name = sql.Identifier("commonplace", table)
                     conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
-                conn.execute(DROP_BOOK, found)
+                conn.execute(q.DROP_BOOK, found)
 
     def close(self) -> None:
         """Nothing is held between calls."""
 
 
 def _facts(conn: _Connection) -> tuple[Facts, bool]:
-    fsync, full_pages, commits, replica = conn.execute(READ_SETTINGS).fetchone() or ("", "", "", False)
+    fsync, full_pages, commits, replica = conn.execute(q.READ_SETTINGS).fetchone() or ("", "", "", False)
     durable: Literal["proven", "configured", "no"]
     if fsync != "on":
         durable, why = "no", "the server has fsync = off: a crash of its host can lose or damage everything"
