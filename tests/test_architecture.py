@@ -27,7 +27,15 @@ MAY_IMPORT = {
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase"},
     "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
 }
-ENGINE_MAY_IMPORT = {"errors", "events", "forks", "engines", "engines.contract", "engines.local", "engines.memory"}
+ENGINE_MAY_IMPORT = {
+    "errors",
+    "events",
+    "forks",
+    "engines",
+    "engines.contract",
+    "engines.local",
+    "engines.memory",
+}
 
 
 def imports(path: Path) -> set[str]:

@@ -38,6 +38,9 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_SECONDS = 0.05
 PAGE = 500
 
+CHECKPOINTS = "checkpoints/"
+"""The space in which trailing views remember how far they have come."""
+
 
 class Lens(ABC):
     """Views by name and key, as of one position. Snapshots and transactions look alike through it."""
@@ -134,6 +137,13 @@ class Overlay(Lens):
 
     def event_at(self, position: int) -> Event:
         return self.registry.current(unseal(self.records(position - 1, 1)[0]))
+
+    def folded(self, view: View) -> int:
+        """The position up to which a view's rows are complete."""
+        if not view.trailing:
+            return self.position
+        row = self._row(CHECKPOINTS, pack((self.meta.space(view),)))
+        return 0 if row is None else int(read_row(row))
 
     def lease(self, name: str) -> Lease | None:
         """The lease in force under this name, by the engine's clock."""

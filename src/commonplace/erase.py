@@ -82,36 +82,49 @@ def _with_derived(overlay: Overlay, ids: tuple[str, ...]) -> list[Record]:
 
 
 def erase_payloads(overlay: Overlay, erasure: Event) -> None:
-    """The effect of an erasure: bodies and unshared blobs go, and every row that saw them is derived again."""
+    """The effect of an erasure: bodies and unshared blobs go, and every row that saw them is derived again.
+
+    With a copy of a ledger, events arrive blank and their tombstone later: then the rows are derived for the
+    first time, from what the tombstone kept.
+    """
     overlay.residues.remember(erasure)
     gone: set[int] = set()
-    rows: dict[tuple[str, bytes], tuple[View, Key]] = {}
+    rows: dict[tuple[str, bytes], tuple[View, Key, set[int]]] = {}
     blobs: set[str] = set()
     for entry in erased_by(erasure):
         record = overlay.records(entry.position - 1, 1)[0]
-        if record.body is None:
+        event: Event | None = overlay.registry.current(unseal(record))
+        assert event is not None
+        if event.erased:
+            event = overlay.residues.stand_in(overlay, event)
+        else:
+            overlay.blank(record)
+        if event is None:
             continue
-        event = overlay.registry.current(unseal(record))
         gone.add(event.position)
         blobs.update(event.blobs)
         for trailing in (False, True):
             for view in overlay.registry.folding(event.kind, trailing):
                 if not view.header_only:
-                    rows |= {(overlay.meta.space(view), pack(key)): (view, key) for key in view.keys(event)}
-        overlay.blank(record)
-    for (where, packed), (view, key) in rows.items():
-        _derive_again(overlay, view, key, where, packed, gone)
+                    for key in view.keys(event):
+                        place = (overlay.meta.space(view), pack(key))
+                        rows.setdefault(place, (view, key, set()))[2].add(event.position)
+    for (where, packed), (view, key, positions) in rows.items():
+        _derive_again(overlay, view, key, where, packed, positions)
     overlay.write.blob_drops += sorted(blob for blob in blobs if not overlay.scan("blobs", blob, limit=1))
 
 
 def _derive_again(overlay: Overlay, view: View, key: Key, where: str, packed: bytes, gone: set[int]) -> None:
-    """Fold one row's own history once more, from the first erased event on."""
+    """Fold one row's own history once more, from the first of the erased events that touched it on."""
+    gone = {position for position in gone if position <= overlay.folded(view)}
+    if not gone:
+        return  # a trailing view that has not come so far yet
     kept = {row.position: row for row in overlay.versions(where, packed)}
     horizon = overlay.meta.horizon
-    touched = sorted(kept)
+    touched = {*kept, *gone}
     if min(gone) <= horizon:  # versions below the horizon were dropped: find the row's events in the ledger
-        touched = sorted({*kept, *_touching(overlay, view, key, max(kept, default=0))})
-    history = [(position, _as_folded(overlay, overlay.event_at(position))) for position in touched]
+        touched |= _touching(overlay, view, key, max(touched))
+    history = [(position, _as_folded(overlay, overlay.event_at(position))) for position in sorted(touched)]
     base = max((position for position, seen in history if seen and position <= horizon), default=None)
     value = None
     for position, seen in history:
@@ -122,7 +135,7 @@ def _derive_again(overlay: Overlay, view: View, key: Key, where: str, packed: by
             value = read_row(kept[position])
         else:
             value = view.fold(key, value, seen)
-            if position in kept or position == base:
+            if position > horizon or position == base:
                 overlay.put(write_row(where, packed, position, value))
 
 
@@ -131,8 +144,8 @@ def _as_folded(overlay: Overlay, event: Event) -> Event | None:
     return overlay.residues.stand_in(overlay, event) if event.erased else event
 
 
-def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> list[int]:
-    found: list[int] = []
+def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> set[int]:
+    found: set[int] = set()
     after = 0
     while after < upto:
         page = overlay.records(after, PAGE)
@@ -142,6 +155,6 @@ def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> list[int]:
                 continue
             seen = _as_folded(overlay, event)
             if record.position <= upto and seen is not None and key in view.keys(seen):
-                found.append(record.position)
+                found.add(record.position)
         after = page[-1].position
     return found

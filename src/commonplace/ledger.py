@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from .commit import PAGE, Committer, Overlay, Snapshot
+from .commit import CHECKPOINTS, PAGE, Committer, Overlay, Snapshot
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
 from .errors import BadInput, BeforeHorizon, Busy, Corrupt, OwnedKind, shown
@@ -38,7 +38,6 @@ Progress = Callable[[int, int], None]
 """Told (done, total) while something long goes on."""
 
 IMPORTED = "event.imported"
-CHECKPOINTS = "checkpoints/"
 FIRST_PAGE = 16
 
 
@@ -387,10 +386,7 @@ def _raise_horizon(overlay: Overlay, position: int) -> None:
 
 
 def _follow_page(overlay: Overlay, view: View) -> tuple[int, int]:
-    where = overlay.meta.space(view)
-    key = pack((where,))
-    row = overlay.tx.get(CHECKPOINTS, (key,)).get(key)
-    reached = 0 if row is None else int(read_row(row))
+    reached, key = overlay.folded(view), pack((overlay.meta.space(view),))
     page = overlay.records(reached, PAGE)
     for record in page:
         _fold_record(overlay, record, (view,), overlay.meta)
