@@ -290,7 +290,7 @@ def seal(draft: Draft, position: int, previous: bytes, created_at: int) -> Recor
 
 def read_header(record: Record) -> Header:
     """The header, after checking that the stored bytes are the ones that were hashed."""
-    if sha256(record.header).digest() != record.hash:
+    if type(record.header) is not bytes or sha256(record.header).digest() != record.hash:
         raise _corrupt(record.position, "its header does not match its hash")
     try:
         header = _read_header(record.header)
@@ -312,7 +312,7 @@ def unseal(record: Record) -> Event:
     body = record.body
     if body is None:
         payload: dict[str, Any] = {}
-    elif sha256(body).hexdigest() != header.digest:
+    elif type(body) is not bytes or sha256(body).hexdigest() != header.digest:
         raise _corrupt(record.position, "its payload does not match its digest")
     else:
         payload = decode(body[SALT:])

@@ -250,7 +250,11 @@ def read_row(row: Row) -> Any:
     if row.value is None:
         return None
     raw = row.value[4:]
-    if _check(row.space, row.key, row.position, raw) != row.value[:4]:
+    if (
+        type(raw) is not bytes
+        or type(row.key) is not bytes
+        or _check(row.space, row.key, row.position, raw) != row.value[:4]
+    ):
         raise Corrupt(
             f"a row of the view {row.space.partition('/')[0]!r} is damaged: run `commonplace rebuild`",
             row.position,
