@@ -74,6 +74,27 @@ def test_imports_point_one_way() -> None:
             )
 
 
+@pytest.mark.spec("L12")
+def test_surfaces_only_translate() -> None:
+    """They know the book's verbs and what these answer with, and nothing of how a book works."""
+    may_know = {
+        "",
+        "book",
+        "demo",
+        "engines",
+        "engines.contract",
+        "erase",
+        "errors",
+        "events",
+        "ledger",
+        "transfer",
+    }
+    for path in (SOURCE / "surfaces").glob("*.py"):
+        known = {name for name in imports(path) if not name.startswith("surfaces")}
+        assert known <= may_know, f"{path.name} imports {known - may_know}"
+        assert "_ledger" not in path.read_text()
+
+
 def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
     above = {"__init__", "book", "aio", "demo"}
     core = {path.stem for path in SOURCE.glob("*.py")} - above
@@ -131,6 +152,7 @@ def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
         assert heavy not in loaded, f"import commonplace loads {heavy}"
 
 
+@pytest.mark.spec("L5")
 def test_no_except_hides_a_failure() -> None:
     """A broad except either raises again, or stands on the short list of places that hand the error on."""
     hands_it_on = {"commit.py": 1}

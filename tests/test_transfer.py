@@ -98,7 +98,7 @@ def test_an_export_can_be_read_by_any_tool_and_taken_in_again(book_url: str, tmp
             assert part.import_(file).head == 5
 
 
-@pytest.mark.spec("1.4", "1.5")
+@pytest.mark.spec("1.4", "1.5", "L5")
 def test_what_cannot_be_continued_is_recorded_anew_with_its_origin(source: Book, tmp_path: Path) -> None:
     with commonplace.open("memory:") as other:
         other.record("agent.spoke", payload={"text": "mine"})
