@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import appends, servers, start
+from . import appends, holders, servers, start
 from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
@@ -22,6 +22,7 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "threads": appends.threads,
     "batch": appends.batches,
     "processes": appends.processes,
+    "holders": holders.holders,
     "tail": appends.tailing,
     "postgres": servers.postgres,
     "redis": servers.valkey,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import commonplace
 from commonplace import errors
+from commonplace.surfaces.health import EXTRAS
 
 SOURCE = Path(commonplace.__file__).parent
 
@@ -173,3 +175,12 @@ def test_no_stub_is_left() -> None:
         text = path.read_text()
         for word in ("NotImplementedError", "TODO", "FIXME", "XXX"):
             assert word not in text, f"{word} in {path.name}"
+
+
+def test_every_extra_is_declared_and_all_brings_all_of_them() -> None:
+    project = tomllib.loads((SOURCE.parent.parent / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for_users = set(extras) - {"all", "testing", "dev"}
+    assert for_users == {"postgres", "redis", "semantic", "server", "llm", "otel"}
+    assert extras["all"] == [f"commonplace[{','.join(name for name in extras if name in for_users)}]"]
+    assert set(EXTRAS) <= for_users  # what doctor looks for can be installed by that name
