@@ -18,7 +18,7 @@ from commonplace.engines.contract import Row
 from . import Result, fault
 from .concurrency import Writers
 from .places import ALL, SERVED, Place, place
-from .story import Entry, Story, Truth
+from .story import Entry, Story, Truth, use_everything
 
 
 @contextmanager
@@ -283,6 +283,8 @@ def fault_07(count: int, seed: int, tmp: Path) -> Result:
                 for _ in range(60):
                     story.tell(book)
                 story.tell(book, "erase")
+                use_everything(book)
+                book._ledger.follow("state.projection")
                 before = rows_of(book)
                 book._ledger.store.drop_spaces("")
                 book.rebuild()

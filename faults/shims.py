@@ -24,10 +24,11 @@ from typing import Any
 import apsw
 
 from commonplace import Book
+from commonplace.book import BUILT_IN
 from commonplace.engines.files import FilesEngine
 from commonplace.engines.local import Disk
 from commonplace.engines.sqlite import SqliteEngine
-from commonplace.ledger import LEDGER, Ledger
+from commonplace.ledger import Ledger
 from commonplace.views import Registry
 
 SECTOR = 512
@@ -317,7 +318,7 @@ def taped(kind: str, folder: Path, tape: Tape) -> Iterator[Any]:
 def assemble(engine: SqliteEngine | FilesEngine) -> Book:
     store = engine.open("book", create=True)
     try:
-        return Book(engine, Ledger(store, Registry((LEDGER,)), "book"))
+        return Book(engine, Ledger(store, Registry(BUILT_IN), "book"))
     except BaseException:
         store.close()
         raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import io
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from commonplace.engines.memory import MemoryEngine
 from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
+from tests.shells import Cli, Ran
 
 ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
 
@@ -95,3 +98,29 @@ def book_url(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -
         engine = make_engine()
         engine.drop(name)
         engine.close()
+
+
+@pytest.fixture
+def plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell that has no settings of its own, in an empty folder."""
+    for name in ("COMMONPLACE_BOOK", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def cli(plain_shell: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run the entry point in this process."""
+    from commonplace.surfaces.cli import main
+
+    def run(*args: object, stdin: str = "") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["commonplace", *map(str, args)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capsys.readouterr())
+
+    return run

@@ -10,7 +10,6 @@ import io
 import json
 import logging
 import os
-import pty
 import re
 import shutil
 import signal
@@ -18,8 +17,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -32,6 +29,7 @@ from commonplace.demo import SECRET
 from commonplace.engines.contract import PurgeReport
 from commonplace.surfaces import cli as module
 from commonplace.surfaces import health, shell
+from tests.shells import COMMAND, Cli, Ran, in_process, on_a_terminal
 
 DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
 REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_cli.py -k docs"
@@ -39,79 +37,9 @@ REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_cli.py -k docs"
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07b\x9b31m\u202ec\r\nd\x00e\x7f"
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one document on stdout."""
-        return json.loads(self.out)
-
-    @property
-    def error(self) -> Any:
-        return json.loads(self.err)["error"]
-
-
-Cli = Callable[..., Ran]
-
-
 @pytest.fixture(autouse=True)
-def _plain_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A shell that has no settings of its own, in an empty folder."""
-    for name in ("COMMONPLACE_BOOK", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Run the entry point in this process."""
-
-    def run(*args: object, stdin: str = "") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["commonplace", *map(str, args)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            module.main()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, *capsys.readouterr())
-
-    return run
-
-
-COMMAND = [sys.executable, "-m", "commonplace.surfaces.cli"]
-
-
-def in_process(*args: object, **more: Any) -> Ran:
-    """Run the entry point in a process of its own."""
-    ran = subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=60, **more)
-    return Ran(ran.returncode, ran.stdout, ran.stderr)
-
-
-def on_a_terminal(*args: object, typed: str = "", **env: str) -> tuple[int, str]:
-    """Run it where stdin, stdout and stderr are a terminal; answer the exit code and what was shown."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, *map(str, args)],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **env},
-    ) as process:
-        os.close(theirs)
-        os.write(ours, typed.encode())
-        shown = b""
-        with suppress(OSError):  # how Linux says that the other side has gone
-            while piece := os.read(ours, 65536):
-                shown += piece
-    os.close(ours)
-    return process.returncode, shown.decode()
+def _here(plain_shell: None) -> None:
+    """Every test here runs in a shell without settings, in an empty folder."""
 
 
 def fill(url: str | Path, count: int = 3) -> list[str]:
@@ -210,7 +138,7 @@ def test_every_command_answers_with_one_json_document(
     assert (status["engine"], status["head"], status["hash"]) == (engine_name, 2, second["hash"])
     assert ask("doctor")["problems"] == []
     assert ask("log") == [first, second]
-    assert ask("runs") == [{"id": "r1", "first": 1}]
+    assert [(run["id"], run["first"], run["status"]) for run in ask("runs")] == [("r1", 1, None)]
     assert ask("verify")["ok"] is True
     assert ask("rebuild")["events"] == 2
     assert ask("export", tmp_path / "out.jsonl") == {"events": 2, "file": str(tmp_path / "out.jsonl")}
@@ -228,7 +156,7 @@ def test_every_command_answers_with_one_json_document(
 @pytest.mark.spec("7.2")
 def test_every_command_has_been_asked_for_json() -> None:
     """Keeps the story above complete: whoever adds a command adds it there."""
-    told = Path(__file__).read_text()
+    told = "".join(path.read_text() for path in Path(__file__).parent.glob("test_cli*.py"))
     assert [name for name in commands() if f'ask("{name}"' not in told] == ["demo"]
 
 

@@ -36,6 +36,7 @@ SPEC = {
     "views": ("L1", "L10"),
     "race": ("L3", "1.2"),
     "live": ("L3", "1.2"),
+    "increments": ("2.9",),
     "retries": ("L4", "1.2"),
     "histories": ("L1", "L4", "L6"),
     "fuzz": ("L4", "L6", "1.1"),
@@ -44,6 +45,7 @@ SPEC = {
     "paths": ("1.4",),
     "imports": ("1.4", "1.5"),
     "erasure": ("L10", "1.3"),
+    "runner": ("2.4", "7.6"),
 }
 SEED = 1
 

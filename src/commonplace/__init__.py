@@ -11,7 +11,9 @@ rebuilt, dated and explained.
             print(event.position, event.actor, event.payload)
 """
 
-from .book import Book, Run, Status, open
+from .access.rights import Rights
+from .actor import Actor
+from .book import Book, RunInfo, Status, open
 from .engines.contract import Facts, PurgeReport
 from .erase import Erasure
 from .errors import (
@@ -23,7 +25,9 @@ from .errors import (
     Busy,
     CommonplaceError,
     Conflict,
+    ContractViolation,
     Corrupt,
+    Denied,
     EngineUnavailable,
     Erased,
     ForkedBook,
@@ -32,17 +36,23 @@ from .errors import (
     NotFound,
     OutcomeUnknown,
     OwnedKind,
+    RunFailed,
     StorageFailed,
     TooLarge,
     UnknownEngine,
 )
 from .events import Blob, Event
 from .ledger import Rebuilt, Verification
+from .state.cells import State
+from .state.commands import Merged, Written
+from .state.diff import Difference
+from .state.run import Run, Turn
 from .views import Capability, Kind, View
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Actor",
     "BadInput",
     "BeforeHorizon",
     "Blob",
@@ -54,7 +64,10 @@ __all__ = [
     "Capability",
     "CommonplaceError",
     "Conflict",
+    "ContractViolation",
     "Corrupt",
+    "Denied",
+    "Difference",
     "EngineUnavailable",
     "Erased",
     "Erasure",
@@ -62,6 +75,7 @@ __all__ = [
     "Facts",
     "ForkedBook",
     "Kind",
+    "Merged",
     "MissingExtra",
     "NotABook",
     "NotFound",
@@ -69,12 +83,18 @@ __all__ = [
     "OwnedKind",
     "PurgeReport",
     "Rebuilt",
+    "Rights",
     "Run",
+    "RunFailed",
+    "RunInfo",
+    "State",
     "Status",
     "StorageFailed",
     "TooLarge",
+    "Turn",
     "UnknownEngine",
     "Verification",
     "View",
+    "Written",
     "open",
 ]

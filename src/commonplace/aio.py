@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from .book import OWNER, At, Book
+from .access.rights import OWNER
+from .actor import Actor
+from .book import At, Book
 from .errors import BookClosed, CommonplaceError
 from .events import Draft, Event, draft_from, new_id
+from .state.run import Run, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from .access.audit import Entry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,10 +41,51 @@ def lifted(
     """A verb of Book as a coroutine with the same signature."""
 
     @wraps(verb)
-    async def call(self: AsyncBook, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._run(partial(verb, self._book, *args, **kwargs))
+    async def call(self: AsyncBook, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return _awaitable(self, await self._run(partial(verb, self._book, *args, **kwargs)))
 
     return call  # type: ignore[return-value]
+
+
+def _awaitable(aio: AsyncBook, answer: Any) -> Any:
+    """Actors, runs and turns answer with awaitable verbs, too; anything else stays what it is."""
+    return Lifted(aio, answer) if isinstance(answer, Actor | Run | Turn) else answer
+
+
+class Lifted:
+    """An actor, a run or a turn for asyncio: the same verbs, awaitable, and `async with` for `with`. What is
+    plain data (an id, a name) is there at once; properties that read the book are awaited as verbs: call
+    `await me.state()`."""
+
+    def __init__(self, aio: AsyncBook, of: Actor | Run | Turn) -> None:
+        self._aio = aio
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        known = getattr(type(self._of), name, None)
+        if name.startswith("_") or (known is None and name not in vars(self._of)):
+            raise AttributeError(f"{type(self._of).__name__} has no {name!r}")
+        if known is None:
+            return getattr(self._of, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            def verb() -> Any:
+                found = getattr(self._of, name)
+                answer = (
+                    found(*args, **kwargs) if callable(found) and not isinstance(known, property) else found
+                )
+                return list(answer) if isinstance(answer, Iterator) else answer
+
+            return _awaitable(self._aio, await self._aio._run(verb))
+
+        return call
+
+    async def __aenter__(self) -> Self:
+        await self._aio._run(self._of.__enter__)  # type: ignore[union-attr]
+        return self
+
+    async def __aexit__(self, *left: Any) -> None:
+        await self._aio._run(partial(self._of.__exit__, *left))  # type: ignore[union-attr]
 
 
 class AsyncBook:
@@ -78,6 +124,20 @@ class AsyncBook:
     import_ = lifted(Book.import_)
     copy = lifted(Book.copy)
     backup = lifted(Book.backup)
+    grant = lifted(Book.grant)
+    relabel = lifted(Book.relabel)
+    execute = lifted(Book.execute)
+    diff = lifted(Book.diff)
+    merge = lifted(Book.merge)
+    as_actor = lifted(Book.as_actor)
+    run = lifted(Book.run)
+    fork = lifted(Book.fork)
+
+    async def redacted(self, events: Iterable[Event]) -> list[Event]:
+        return await self._run(lambda: list(self._book.redacted(events)))
+
+    async def audit(self, run_id: str | None = None, at: At = None) -> list[Entry]:
+        return await self._run(lambda: list(self._book.audit(run_id, at)))
 
     async def head(self) -> int:
         return await self._run(lambda: self._book.head)

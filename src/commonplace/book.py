@@ -12,27 +12,52 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from msgspec.structs import replace
+
+from .access.commands import ACCESS, Grant, Relabel
+from .access.rights import OWNER, subject_of
+from .actor import Actor, Sight
 from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, BookClosed, Conflict, NotFound, TooLarge, shown
-from .events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, check_name, check_text, draft, draft_from
+from .events import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    Draft,
+    Event,
+    check_name,
+    check_text,
+    draft,
+    draft_from,
+    encode_payload,
+)
+from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
+from .state.cells import about, sums
+from .state.commands import OPENED, STATE, Merged, Open
+from .state.diff import Difference, differences
+from .state.policy import Policy, Start
+from .state.run import Run
 from .views import Capability, Registry
 
 if TYPE_CHECKING:
+    from .access.audit import Entry
     from .aio import AsyncBook
     from .transfer import Imported
+    from .workflow.agents import AgentFunction
+    from .workflow.model import Workflow
+    from .workflow.runner import Ask, Outcome, Tell
+
+BUILT_IN = (LEDGER, ACCESS, STATE)
+"""The capabilities that every book has."""
 
 log = logging.getLogger("commonplace")
 
 T = TypeVar("T")
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
-
-OWNER = "owner"
-"""The actor that a book acts as when nobody else is named."""
 
 At = int | datetime | None
 """As of when: a position, a time with a timezone, or None for now."""
@@ -54,11 +79,16 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run as the ledger knows it: its id, and the position of its first event."""
+class RunInfo:
+    """A run as the ledger knows it: its id, the position of its first event, and if it has a state, how it
+    stands and what it belongs to."""
 
     id: str
     first: int
+    status: str | None = None
+    workflow: str | None = None
+    parent: str | None = None
+    forked_from: str | None = None
 
 
 def open(
@@ -76,7 +106,7 @@ def open(
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
     your own; a book that holds them opens only with them.
     """
-    registry = Registry((LEDGER, *capabilities))
+    registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
     store = engine.open(book, create)
     try:
@@ -233,10 +263,10 @@ class Book:
                 if timeout is not None and monotonic() - quiet_since > timeout:
                     return
 
-    def runs(self, at: At = None) -> list[Run]:
+    def runs(self, at: At = None) -> list[RunInfo]:
         """The runs in the order in which they were first seen."""
         with self._ledger.snapshot(at) as snapshot:
-            found = [Run(str(key[0]), first) for key, first in snapshot.scan("runs")]
+            found = [_run_info(snapshot, str(key[0]), first) for key, first in snapshot.scan("runs")]
         return sorted(found, key=lambda run: run.first)
 
     def snapshot(self, at: At = None) -> AbstractContextManager[Snapshot]:
@@ -257,6 +287,162 @@ class Book:
         """The position that `at` means now."""
         with self._ledger.store.read() as reads:
             return reads.head.position if at is None else resolve(reads, at)
+
+    # acting as somebody
+
+    def as_actor(self, name: str, role: str | None = None) -> Actor:
+        """The verbs of this book under one actor's rights. A role that is new to it is recorded."""
+        check_name("actor", name)
+        if role is not None:
+            self.grant(name, role=role)
+        return Actor(self, name)
+
+    def grant(
+        self,
+        subject: str,
+        *,
+        role: str | None = None,
+        tiers: Mapping[str, str] | None = None,
+        may_emit: Sequence[str] | None = None,
+        sees: Sequence[str] | None = None,
+        acts: Sequence[str] | None = None,
+        ceiling: str | None = None,
+        anew: bool = False,
+    ) -> None:
+        """Say what an actor, a role ("role:qa") or everybody ("*") may do. What is not named stays as it was;
+        with `anew` it is forgotten.
+
+        `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and
+        `sees` kinds of others that it may see, with `*` for any ending; `acts` are rights to do something out
+        of the ordinary; `ceiling` is the highest sensitivity of others' events that it may see.
+        """
+        rule = _given(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
+        self.submit("access.grant", Grant(OWNER, subject_of(subject), rule, anew))
+
+    def relabel(
+        self, id: str, *, reason: str, sensitivity: str | None = None, trust: str | None = None
+    ) -> Event:
+        """Change how sensitive or trusted an event counts, from now on, for whoever reads it or derives from
+        it."""
+        labels = _given(sensitivity=sensitivity, trust=trust)
+        event: Event = self.submit("access.relabel", Relabel(OWNER, id, labels, reason))
+        return event
+
+    def redacted(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events as a log or a page may show them: without the secrets of their runs."""
+        sight = Sight(OWNER, self.snapshot)
+        return (sight.redacted(event) for event in events)
+
+    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
+        """Who changed, was given and was denied what, as a chain of entries without secrets or content."""
+        from .access.audit import entries
+
+        return entries(self.redacted(self.events(run_id=run_id, at=at)))
+
+    # runs
+
+    def run(
+        self,
+        workflow: str | Path | Workflow | None = None,
+        run_id: str | None = None,
+        initial: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """A run with a state: a new one, or with the id of one that is there, that one, to go on with.
+
+        `workflow` is a folder with a workflow.awp.yaml, whose rules then hold; without one every agent may
+        take part and sees everything. `initial` are values to start with.
+        """
+        return self._run(OWNER, workflow, run_id, initial)
+
+    def execute(
+        self,
+        workflow: str | Path | Workflow,
+        *,
+        agents: Mapping[str, AgentFunction | str | list[str]] | None = None,
+        run_id: str | None = None,
+        initial: Mapping[str, Any] | None = None,
+        ask: Ask | None = None,
+        tell: Tell | None = None,
+    ) -> Outcome:
+        """Run a workflow's graph to its end. With the id of a run that did not come to its end, go on with it:
+        agents that have finished are not run again.
+
+        `agents` maps agents to functions (sync or async, called with their turn, answering their output),
+        `"module:function"` or commands; agents that are not named are run as their files say. `ask` answers
+        for people in interactive loops; `tell` hears of every step. Raises RunFailed, or BadWorkflow with
+        everything that is wrong with the files.
+        """
+        from .workflow.runner import run_workflow
+
+        plan = _plan(workflow)
+        assert plan is not None
+        return run_workflow(
+            self,
+            plan,
+            agents=agents,
+            run_id=run_id,
+            initial=initial,
+            ask=ask,
+            tell=tell or (lambda _news: None),
+        )
+
+    def fork(self, run_id: str, at: At = None, new_id: str | None = None) -> Run:
+        """A new run that begins as another one was at `at`."""
+        return self._known_run(OWNER, run_id).fork(at, new_id)
+
+    def diff(self, a: str, b: str) -> list[Difference]:
+        """What differs between two states, each a run's id, or `id@position` for an earlier one."""
+        return self._diff(OWNER, a, b)
+
+    def merge(self, fork: str, prefer: str | None = None) -> Merged:
+        """Bring what a fork has written back into the run it came from: see `Run.merge`."""
+        return self._known_run(OWNER, fork).merge(prefer)
+
+    def _run(
+        self,
+        by: str,
+        workflow: str | Path | Workflow | None,
+        run_id: str | None,
+        initial: Mapping[str, Any] | None,
+    ) -> Run:
+        id = new_event_id() if run_id is None else check_name("run_id", run_id)
+        plan = _plan(workflow)
+        folder = None if plan is None else Path(plan.folder)
+        run = Run(self._ledger, id, by, folder, None if plan is None else plan.persistence)
+        given = encode_payload(initial or {})[1]
+        opening = Open(
+            id,
+            by,
+            Policy() if plan is None else replace(plan.policy, max_depth=plan.max_depth),
+            Start() if plan is None else plan.start,
+            given,
+            {} if plan is None else {"name": plan.name, "version": plan.version},
+        )
+        if run_id is None or not self._has_state(id):
+            try:
+                self.submit("state.open", opening)
+                return run
+            except Conflict:
+                if not self._has_state(id):
+                    raise
+        _check_same_start(self.events(run_id=id, kinds=(OPENED,)), given, id)
+        return run
+
+    def _has_state(self, run_id: str) -> bool:
+        with self.snapshot() as snapshot:
+            return snapshot.get("state.runs", run_id) is not None
+
+    def _known_run(self, viewer: str, run_id: str) -> Run:
+        with self.snapshot() as snapshot:
+            about(snapshot, check_name("run_id", run_id))
+        return Run(self._ledger, run_id, viewer)
+
+    def _diff(self, viewer: str, a: str, b: str) -> list[Difference]:
+        states = []
+        for named in (a, b):
+            id, _, at = named.rpartition("@") if re.fullmatch(r".+@\d+", named) else (named, "", "")
+            states.append(self._known_run(viewer, id).state(int(at) if at else None))
+        return differences(*states)
 
     # upkeep
 
@@ -367,6 +553,43 @@ class Book:
                 status.acknowledged,
                 status.head,
             )
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _run_info(snapshot: Snapshot, id: str, first: int) -> RunInfo:
+    if snapshot.get("state.runs", id) is None:
+        return RunInfo(id, first)
+    known = about(snapshot, id)
+    forked = None if known.fork is None else known.fork.run
+    status, name = sums(snapshot, id).status, known.workflow.get("name")
+    return RunInfo(id, first, status, name, known.parent, forked)
+
+
+def _plan(workflow: str | Path | Workflow | None) -> Workflow | None:
+    if not isinstance(workflow, str | Path):
+        return workflow
+    from .workflow.load import load
+
+    return load(Path(workflow))
+
+
+def _check_same_start(opened: Iterator[Event], given: Mapping[str, Any], id: str) -> None:
+    """Going on with a run under other start values than its own would lose them silently."""
+    recorded: dict[str, Any] = {}
+    for agent, field, value in next(opened).payload.get("initial", ()) if given else ():
+        if agent:
+            recorded.setdefault(agent, {})[field] = value
+        else:
+            recorded[field] = value
+    other = sorted(name for name, value in given.items() if recorded.get(name) != value)
+    if other:
+        raise Conflict(
+            f"the run {id!r} was started with other values of {', '.join(other)}: leave initial out to go on with "
+            "it, or choose another run_id"
+        )
 
 
 Filters = tuple[str | None, Collection[str] | None, str | None]

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .engines.contract import Lease, Moved, Reads, Record, Row, Store, Tx, WriteSet
-from .errors import Busy, CommonplaceError, Conflict, Erased, OutcomeUnknown, OwnedKind
+from .errors import BeforeHorizon, Busy, CommonplaceError, Conflict, Erased, OutcomeUnknown, OwnedKind
 from .events import ERASED, Draft, Event, erased_by, event_of, read_header, same_content, seal, unseal
 from .keys import Key, below, pack, unpack
+from .labels import Labels, flow
 from .views import Decider, Meta, Registry, View, read_row, write_row
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class Lens(ABC):
         self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
     ) -> list[Row]: ...
 
+    @abstractmethod
+    def at(self, position: int) -> Lens:
+        """The same as of an earlier position. Raises BeforeHorizon."""
+
     def get(self, view: str, *key: str | int) -> Any:
         """The value of one row, or None."""
         row = self._row(self.meta.space(self.registry.view(view)), pack(key))
@@ -80,6 +85,10 @@ class Snapshot(Lens):
         self.meta = meta
         self.position = reads.head.position if at is None else at
         self._at = at
+
+    def at(self, position: int) -> Snapshot:
+        check_horizon(self.meta, position)
+        return Snapshot(self.reads, self.registry, self.meta, min(position, self.position))
 
     def _row(self, space: str, key: bytes) -> Row | None:
         return self.reads.get(space, (key,), self._at).get(key)
@@ -149,6 +158,12 @@ class Overlay(Lens):
         """The lease in force under this name, by the engine's clock."""
         return self.tx.leases((name,)).get(name)
 
+    def at(self, position: int) -> Lens:
+        check_horizon(self.meta, position)
+        if position <= self.tx.head.position and not self.write.drops:
+            return Snapshot(self.tx, self.registry, self.meta, position)
+        return _Past(self, position)
+
     def _row(self, space: str, key: bytes) -> Row | None:
         place = (space, key)
         if place not in self._latest:
@@ -200,6 +215,8 @@ class Overlay(Lens):
             known = self.record_of(draft.id)
             if known is not None:
                 return self._again(draft, known)
+        if draft.parents:
+            draft = self._with_labels_of_parents(draft)
         record = seal(draft, self.position + 1, self.hash, max(self.created_at, self.now))
         event = event_of(draft, record)
         if draft.blobs:
@@ -212,12 +229,23 @@ class Overlay(Lens):
             raise Erased(
                 f"event {draft.id!r} was erased; recording it again restores nothing. Use another id"
             )
-        if not same_content(draft, known):
+        if not same_content(draft, known) and not same_content(self._with_labels_of_parents(draft), known):
             raise Conflict(
                 f"event {draft.id!r} is already recorded at position {known.position} with other content: "
                 "use another id, or send exactly what was sent the first time"
             )
         return self.registry.current(unseal(known))
+
+    def _with_labels_of_parents(self, draft: Draft) -> Draft:
+        """What is derived is as sensitive as the most sensitive of its parents, as trusted as the least."""
+        parents = (self.labels_of(parent) for parent in draft.parents)
+        labels = flow(draft.labels, parents)
+        return draft if labels == draft.labels else msgspec.structs.replace(draft, labels=labels)
+
+    def labels_of(self, id: str) -> Labels:
+        """The labels of an event as they stand: as recorded, or as somebody has decided since."""
+        record = self.record_of(id)
+        return {} if record is None else {**read_header(record).labels, **(self.get("labels", id) or {})}
 
     def append(self, record: Record, event: Event) -> None:
         """Put a sealed record at the end of the ledger, fold it into the inline views, and let its kind's
@@ -278,12 +306,13 @@ class Overlay(Lens):
     # one command at a time
 
     def run(self, capability: str, decide: Decider, request: Any) -> Any:
-        """Run a decider. If it fails, the overlay is as it was before."""
+        """Run a decider. If it fails, the overlay is as it was before. A decider may run another one, of
+        another capability, as a part of itself."""
         write, undo, blobs = self.write, len(self._undo), dict(self.write.blobs)
         lists = (write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops)
         lengths = [len(one) for one in lists]
         end = (self.position, self.hash, self.created_at, self.meta, write.meta)
-        self.acting = capability
+        outer, self.acting = self.acting, capability
         try:
             return decide(self, request)
         except BaseException:
@@ -298,6 +327,8 @@ class Overlay(Lens):
                 place, row = self._undo.pop()
                 self._latest[place] = row
             raise
+        finally:
+            self.acting = outer
 
     @property
     def dirty(self) -> bool:
@@ -305,6 +336,42 @@ class Overlay(Lens):
         return bool(
             write.records or write.rows or write.drops or write.erase or write.leases or write.blob_drops
         ) or (write.meta is not None)
+
+
+class _Past(Lens):
+    """What an overlay held as of a position that its own batch has written or changed."""
+
+    def __init__(self, overlay: Overlay, position: int) -> None:
+        self._overlay = overlay
+        self.registry = overlay.registry
+        self.meta = overlay.meta
+        self.position = position
+
+    def at(self, position: int) -> Lens:
+        return self._overlay.at(min(position, self.position))
+
+    def _row(self, space: str, key: bytes) -> Row | None:
+        kept = [row for row in self._overlay.versions(space, key) if row.position <= self.position]
+        return kept[-1] if kept and kept[-1].value is not None else None
+
+    def _rows(
+        self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
+    ) -> list[Row]:
+        write = self._overlay.write
+        keys = {row.key for row in self._overlay.tx.scan(space, start, end, self.position, None, False)}
+        keys |= {row.key for row in write.rows if row.space == space}
+        keys |= {key for where, key, _ in write.drops if where == space}
+        inside = sorted((key for key in keys if key >= start and (end is None or key < end)), reverse=reverse)
+        rows = (self._row(space, key) for key in inside)
+        return [row for row in rows if row is not None][:limit]
+
+
+def check_horizon(meta: Meta, position: int) -> None:
+    if position < meta.horizon:
+        raise BeforeHorizon(
+            f"position {position} lies below the horizon {meta.horizon}: the versions of views before it "
+            "are no longer kept. Ask for a later position; the events themselves are all there"
+        )
 
 
 class RowCache:

@@ -4,12 +4,14 @@
     ├── BadInput             400  the call's own words are off
     │   ├── TooLarge         413  a payload, batch or name over its limit
     │   └── UnknownEngine    400  a URL that names no engine
-    ├── OwnedKind            403  a kind that only its capability may record
+    ├── Denied               403  the actor has no right to it
+    │   └── OwnedKind        403  a kind that only its capability may record
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
     ├── Conflict             409  the same id with other content, or a diverged copy
     ├── Erased               410  the content was erased; nothing brings it back
     ├── BeforeHorizon        410  `at=` lies below the versions that are kept
+    ├── ContractViolation    422  an agent's output is not what its contract declares
     ├── NotABook             422  a file or server that holds something else
     ├── Corrupt              500  stored bytes are not what was written
     ├── BookTooNew           501  written by a newer library
@@ -19,6 +21,7 @@
     ├── EngineUnavailable    503  the store cannot be reached, or refused
     │   └── StorageFailed    507  a write or fsync failed (disk full, I/O error)
     ├── Busy                 503  the book's lock was not free in time
+    ├── RunFailed            500  a workflow's run came to its end without success
     └── OutcomeUnknown       504  the write may or may not have landed: look the ids up
 
 Each class has a `code` (stable, for programs) and a `status` (for HTTP). The message says what was wrong,
@@ -28,7 +31,7 @@ one place each, so that a caller never meets a driver's exception.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def shown(value: object) -> str:
@@ -67,9 +70,15 @@ class UnknownEngine(BadInput):
     code = "unknown_engine"
 
 
-class OwnedKind(CommonplaceError):
-    code = "owned_kind"
+class Denied(CommonplaceError, PermissionError):
+    """The actor may not do this. Every denial is also an event, which the book's owner can read."""
+
+    code = "denied"
     status = 403
+
+
+class OwnedKind(Denied):
+    code = "owned_kind"
 
 
 class NotFound(CommonplaceError, LookupError):
@@ -82,8 +91,17 @@ class BookNotFound(NotFound):
 
 
 class Conflict(CommonplaceError):
+    """Somebody else was first. `details` holds both sides, where there are two."""
+
     code = "conflict"
     status = 409
+
+    def __init__(self, message: str, details: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(message)
+        self.details = tuple(details)
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), **({"details": list(self.details)} if self.details else {})}
 
 
 class Erased(CommonplaceError):
@@ -94,6 +112,25 @@ class Erased(CommonplaceError):
 class BeforeHorizon(CommonplaceError):
     code = "before_horizon"
     status = 410
+
+
+class ContractViolation(CommonplaceError):
+    """An output breaks its agent's contract. `violations` names field and rule of each, never a value."""
+
+    code = "contract_violation"
+    status = 422
+
+    def __init__(self, agent: str, violations: Sequence[Mapping[str, str]]) -> None:
+        told = "; ".join(f"{one['field'] or 'the output'} {one['rule']}" for one in violations)
+        super().__init__(
+            f"the output of {agent!r} breaks its contract: {told}. Nothing was written; mend the output, or the "
+            "contract in its agent file"
+        )
+        self.agent = agent
+        self.violations = tuple(violations)
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "agent": self.agent, "violations": list(self.violations)}
 
 
 class NotABook(CommonplaceError):
@@ -146,6 +183,20 @@ class StorageFailed(EngineUnavailable):
 class Busy(CommonplaceError, TimeoutError):
     code = "busy"
     status = 503
+
+
+class RunFailed(CommonplaceError):
+    """A run ended without success. `errors` are what its state holds under `_errors`."""
+
+    code = "run_failed"
+
+    def __init__(self, message: str, run_id: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.errors = tuple(errors)
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "run_id": self.run_id, "errors": list(self.errors)}
 
 
 class OutcomeUnknown(CommonplaceError):

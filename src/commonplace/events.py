@@ -26,6 +26,7 @@ import msgspec
 
 from .engines.contract import Record
 from .errors import BadInput, Corrupt, TooLarge, shown
+from .labels import FLOWING
 
 FORMAT = 1
 SALT = 16
@@ -500,6 +501,9 @@ def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     for name in labels:
         if not isinstance(name, str) or not LABEL.fullmatch(name):
             raise BadInput(f"label {shown(name)} is not a label's name: use lowercase letters, digits . _ -")
+        if name in FLOWING and labels[name] not in FLOWING[name]:
+            allowed = ", ".join(FLOWING[name])
+            raise BadInput(f"the label {name} {shown(labels[name])} is unknown: it is one of {allowed}")
     return {str(name): check_name(f"the label {name}", value) for name, value in labels.items()}
 
 

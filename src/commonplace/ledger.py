@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
-from .commit import CHECKPOINTS, PAGE, Committer, Overlay, Snapshot
+from .access.commands import check_emits
+from .commit import CHECKPOINTS, PAGE, Committer, Overlay, Snapshot, check_horizon
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
-from .errors import BadInput, BeforeHorizon, Busy, Corrupt, OwnedKind, shown
+from .errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
 from .events import ERASED, Draft, Event, erased_by, new_id, read_header, to_us, unseal
 from .keys import pack
 from .views import (
@@ -44,7 +45,7 @@ FIRST_PAGE = 16
 # the ledger's own capability
 
 
-def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event]:
+def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event] | Denied:
     for draft in drafts:
         owner = overlay.registry.owner(draft.kind)
         if owner is not None:
@@ -52,7 +53,7 @@ def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event]:
                 f"{draft.kind!r} belongs to {owner!r} and can only come from its commands: "
                 "record a kind of your own, such as 'agent.spoke'"
             )
-    return [overlay.emit(draft) for draft in drafts]
+    return check_emits(overlay, drafts) or [overlay.emit(draft) for draft in drafts]
 
 
 RUNS = View(
@@ -143,7 +144,11 @@ class Ledger:
     # writing
 
     def submit(self, command: str, request: Any, size: int = 1) -> Any:
-        return self._committer.submit(command, request, size)
+        """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
+        answer = self._committer.submit(command, request, size)
+        if isinstance(answer, CommonplaceError):
+            raise answer
+        return answer
 
     def run(self, decide: Callable[[Overlay, Any], Any], request: Any) -> Any:
         """Run one of the ledger's own deciders that has no public name."""
@@ -167,11 +172,8 @@ class Ledger:
         with self.reads() as reads:
             meta = self.meta_of(reads.head)
             position = None if at is None else resolve(reads, at)
-            if position is not None and position < meta.horizon:
-                raise BeforeHorizon(
-                    f"position {position} lies below the horizon {meta.horizon}: the versions of views before it "
-                    "are no longer kept. Ask for a later position; the events themselves are all there"
-                )
+            if position is not None:
+                check_horizon(meta, position)
             yield Snapshot(reads, self.registry, meta, position)
 
     def events(

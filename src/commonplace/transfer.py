@@ -35,6 +35,7 @@ from .events import (
     FORMAT,
     SALT,
     Draft,
+    Event,
     Gone,
     Header,
     canonical,
@@ -44,6 +45,7 @@ from .events import (
     erased_by,
     iso,
     read_header,
+    seal,
     to_us,
     unseal,
 )
@@ -114,6 +116,18 @@ _read_line = msgspec.json.Decoder(_Line).decode
 
 
 def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None = None) -> int:
+    """Everything up to a position, lossless."""
+    return _write_file(export_lines(ledger, upto), to, upto, progress)
+
+
+def excerpt_file(
+    ledger: Ledger, events: Iterable[Event], to: Path, upto: int, progress: Progress | None = None
+) -> int:
+    """Only these events, as somebody may see them, in a chain of their own that can be taken in anywhere."""
+    return _write_file(_excerpt_lines(ledger, events), to, upto, progress)
+
+
+def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None) -> int:
     """Write the export beside its place and move it there when it is whole and on disk."""
     if not to.name or to.is_dir():
         raise BadInput(f"{str(to)!r} is a folder: name the file to write")
@@ -121,7 +135,7 @@ def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None =
     try:
         with unfinished.open("wb") as out:
             count = 0
-            for line in export_lines(ledger, upto):
+            for line in lines:
                 out.write(line + b"\n")
                 if line.startswith(_EVENT):
                     count += 1
@@ -150,6 +164,44 @@ def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
         last = parcel.record.hash
         blobs += len(parcel.blobs)
     yield canonical({"end": upto, "hash": last.hex(), "blobs": blobs})
+
+
+def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
+    """What is not shown leaves no trace: positions are counted anew, and parents that are not shown are not
+    named. A kind with an owner becomes `event.imported`, as where its events are recorded anew."""
+    chosen = list(events)
+    shown, meta = {event.id for event in chosen}, ledger.meta
+    book = f"{meta.book}/excerpt"
+    yield canonical(
+        {"commonplace": "export", "format": FORMAT, "book": book, "name": meta.name, "head": len(chosen)}
+    )
+    last, sent = GENESIS, set[str]()
+    for position, event in enumerate(chosen, 1):
+        kind, payload = event.kind, event.payload
+        if ledger.registry.owner(kind) is not None:
+            kind, payload = IMPORTED, {"kind": kind, "payload": payload}
+        for digest in event.blobs:
+            data = None if digest in sent else ledger.blob(digest)
+            if data is not None:
+                sent.add(digest)
+                yield canonical({"blob": digest, "data": b64encode(data).decode()})
+        copy = draft(
+            kind,
+            actor=event.actor,
+            payload=payload,
+            run_id=event.run_id,
+            session_id=event.session_id,
+            turn=event.turn,
+            occurred_at=event.occurred_at,
+            id=event.id,
+            parents=[parent for parent in event.parents if parent in shown],
+            labels=event.labels,
+            schema_version=event.schema_version if kind == event.kind else 1,
+        )
+        record = seal(copy, position, last, event.created_us)
+        yield _event_line(record)
+        last = record.hash
+    yield canonical({"end": len(chosen), "hash": last.hex(), "blobs": len(sent)})
 
 
 def _event_line(record: Record) -> bytes:

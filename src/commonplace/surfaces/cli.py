@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ..book import At, Book
+from ..actor import Actor
+from ..book import Book
 from ..erase import Erasure
 from ..errors import BadInput, BookNotFound, CommonplaceError
 from ..events import Event, decode
@@ -20,19 +21,13 @@ from ..transfer import Imported
 from . import health
 from .draw import Human, lines, log_lines, table
 from .health import public
+from .options import AtOption, as_of, moment
 from .shell import Answer, Shell, app, command, main
 
 __all__ = ["app", "main"]
 
 LAST = 50
 """How many events people see of a log when they do not say."""
-
-AtOption = Annotated[
-    str | None,
-    typer.Option(
-        "--at", metavar="POSITION|TIME", help="As of a position, or an ISO time (local if it has no zone)."
-    ),
-]
 
 
 # the book itself
@@ -136,12 +131,12 @@ def record(
         "run_id": run,
         "session_id": session,
         "turn": turn,
-        "occurred_at": None if occurred_at is None else _moment(occurred_at),
+        "occurred_at": None if occurred_at is None else moment(occurred_at),
         "id": id,
         "parents": parent or (),
         "labels": _labels(label or ()),
     }
-    event = shell.open().record(kind, actor=shell.actor, **fields)
+    event = shell.acting().record(kind, **fields)
     return Answer(event.as_dict(), lines(f"{event.position} {event.id}"))
 
 
@@ -171,17 +166,19 @@ def log(
     """
     if follow and at is not None:
         raise typer.BadParameter("--follow goes on from now, so it cannot go with --at")
-    book = shell.open()
+    book, reader = shell.open(), shell.acting()
     if last is None and after is None and not shell.json:
         last = LAST
     wanted: dict[str, Any] = {"run_id": run, "kinds": kind or None, "actor": actor}
-    start, end = after or 0, book.position(_at(at))
-    shown = book.events(start, at=end, **wanted) if last is None else _tail(book, start, end, last, wanted)
+    start, end = after or 0, book.position(as_of(at))
+    shown = (
+        reader.events(start, at=end, **wanted) if last is None else _tail(reader, start, end, last, wanted)
+    )
 
     def events() -> Iterator[Event]:
-        yield from shown
+        yield from book.redacted(shown)
         if follow:
-            yield from book.watch(max(start, end), **wanted)
+            yield from book.redacted(reader.watch(max(start, end), **wanted))
 
     def human() -> Human:
         yield from log_lines(events(), shell.out.width)
@@ -189,7 +186,7 @@ def log(
     return Answer((event.as_dict() for event in events()), human(), lines=follow)
 
 
-def _tail(book: Book, after: int, end: int, count: int, wanted: dict[str, Any]) -> Iterable[Event]:
+def _tail(book: Book | Actor, after: int, end: int, count: int, wanted: dict[str, Any]) -> Iterable[Event]:
     """The last events that match, looked for from the end in ever longer stretches."""
     stretch = count = min(count, end)
     while True:
@@ -203,22 +200,9 @@ def _tail(book: Book, after: int, end: int, count: int, wanted: dict[str, Any]) 
 @command
 def runs(shell: Shell, at: AtOption = None) -> Answer:
     """List the runs in the order in which they began."""
-    found = shell.open().runs(_at(at))
-    rows = ((run.id, run.first) for run in found)
-    return Answer(found, table(rows, "run", "first position"))
-
-
-def _moment(typed: str) -> datetime:
-    try:
-        return datetime.fromisoformat(typed).astimezone()
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{typed!r} is not a time such as 2026-01-31T09:30:00Z") from None
-
-
-def _at(typed: str | None) -> At:
-    if typed is None:
-        return None
-    return int(typed) if typed.isascii() and typed.isdigit() and len(typed) < 20 else _moment(typed)
+    found = shell.open().runs(as_of(at))
+    rows = ((run.id, run.first, run.status or "", run.workflow or "", run.forked_from or "") for run in found)
+    return Answer(found, table(rows, "run", "first position", "status", "workflow", "forked from"))
 
 
 def _payload(typed: str) -> Any:
@@ -266,7 +250,7 @@ def rebuild(shell: Shell) -> Answer:
 
     The old ones stay in use until the new ones are complete.
     """
-    book = shell.open()
+    book = shell.owned()
     with shell.progress("rebuilding") as progress:
         built = book.rebuild(progress)
     return Answer(built, lines(f"built {', '.join(built.views)} from {built.events:,} events"))
@@ -281,10 +265,13 @@ def export(
     ],
     at: AtOption = None,
 ) -> Answer:
-    """Write every event, with its hash, to a JSONL file."""
-    book = shell.open()
+    """Write every event, with its hash, to a JSONL file.
+
+    With --as, only what that actor may see, without secrets, in a chain of its own.
+    """
+    book = shell.acting()
     with shell.progress("exporting") as progress:
-        count = book.export(file, at=_at(at), progress=progress)
+        count = book.export(file, at=as_of(at), progress=progress)
     return Answer({"events": count, "file": str(file)}, lines(f"{count:,} events written to {file}"))
 
 
@@ -298,7 +285,7 @@ def import_(
     Into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the
     events are recorded anew, with their origin named.
     """
-    book = shell.open()
+    book = shell.owned()
     with shell.progress("importing") as progress:
         return _taken(book.import_(file, progress=progress))
 
@@ -315,7 +302,7 @@ def copy(
 
     --book plays no part. Copy again to bring the copy up to date: erasures arrive there too.
     """
-    book, to = shell.open(source), shell.open(target, create=True)
+    book, to = shell.owned(url=source), shell.owned(url=target, create=True)
     with shell.progress("copying") as progress:
         return _taken(book.copy(to, progress=progress))
 
@@ -340,7 +327,7 @@ def backup(
     ],
 ) -> Answer:
     """Write a consistent copy to a new SQLite file."""
-    book = shell.open()
+    book = shell.owned()
     with shell.progress("backing up") as progress:
         head = book.backup(file, progress=progress)
     return Answer({"head": head, "file": str(file)}, lines(f"backed up to {file}, head {head}"))
@@ -352,7 +339,7 @@ def purge(shell: Shell) -> Answer:
 
     Says what the files may still hold, and why.
     """
-    report = shell.open().purge()
+    report = shell.owned().purge()
     rows = [*(("done", done) for done in report.done), *(("remains", what) for what in report.remaining)]
     return Answer(
         {"purged": report.purged, "done": report.done, "remaining": report.remaining},
@@ -372,7 +359,7 @@ def erase(
 
     Asks first. The hash chain still verifies; `purge` clears the files. Earlier exports and backups keep it.
     """
-    book = shell.open()
+    book = shell.owned()
     planned = book.erase(ids, dry_run=True)
 
     def human(erasure: Erasure, heading: str) -> Human:
@@ -387,7 +374,7 @@ def erase(
 
     if planned.erased and not (yes or dry_run):
         _ask(shell, human(planned, "to erase"))
-    done = planned if dry_run else book.erase(ids, actor=shell.actor, reason=reason)
+    done = planned if dry_run else book.erase(ids, reason=reason)
     return Answer(
         {
             "erased": done.erased,
@@ -432,6 +419,8 @@ def demo(shell: Shell) -> Answer:
     failed = () if story.ok else lines("the demo failed: see the marks above", style="bold red")
     return Answer(report, failed, code=0 if story.ok else 1)
 
+
+from . import runs as _runs  # noqa: E402, F401  its commands stand after these
 
 if __name__ == "__main__":
     main()

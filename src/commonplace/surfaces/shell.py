@@ -24,9 +24,11 @@ import msgspec
 import typer
 
 from .. import __version__
-from ..book import OWNER, Book
+from ..access.rights import OWNER
+from ..actor import Actor
+from ..book import Book
 from ..book import open as open_book
-from ..errors import BookNotFound, CommonplaceError
+from ..errors import BookNotFound, CommonplaceError, Denied
 from ..ledger import Progress
 from .draw import clean, console
 from .health import public
@@ -72,6 +74,17 @@ class Shell:
                 f"there is no book at {public(url)}: create it with `commonplace init{place}`"
             ) from None
 
+    def acting(self) -> Book | Actor:
+        """The book as whoever acts sees it: the owner all of it, anybody else under their rights."""
+        book = self.open()
+        return book if self.actor == OWNER else book.as_actor(self.actor)
+
+    def owned(self, **how: Any) -> Book:
+        """The book, for what only its owner may do to it."""
+        if self.actor != OWNER:
+            raise Denied(f"only the book's owner may do this, not {self.actor!r}: leave --as out")
+        return self.open(**how)
+
     def run(self, function: Callable[..., Answer], given: dict[str, Any]) -> int:
         """Run a command to its end, and answer the exit code."""
         code = 0
@@ -116,6 +129,9 @@ class Shell:
             print(dump({"error": error, **more}), file=sys.stderr)
         else:
             print("Error:", clean(str(error["message"])), file=sys.stderr)
+            for one in cast(Iterable[dict[str, object]], error.get("details") or ()):
+                told = ", ".join(f"{name} {value!r}" for name, value in one.items())
+                print(" ", clean(told)[:500], file=sys.stderr)
 
     def warn(self, message: str) -> None:
         """With --json, stderr is one document too, so warnings wait for the end."""
@@ -197,9 +213,7 @@ BookOption = Annotated[
 ]
 AsOption = Annotated[
     str | None,
-    typer.Option(
-        "--as", metavar="ACTOR", help=f"Who acts: the actor of what is recorded.  [default: {OWNER}]"
-    ),
+    typer.Option("--as", metavar="ACTOR", help=f"Who acts, and under whose rights.  [default: {OWNER}]"),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; an error is one on stderr.")

@@ -1,0 +1,87 @@
+"""The audit: who changed, was given or was denied what, as a hash chain of its own (R18).
+
+It is derived from the ledger whenever it is asked for, and holds names, never content: an auditor can check
+it without a right to what the run knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from json import dumps
+from typing import Any
+
+import msgspec
+
+from ..events import Event, iso
+
+FIRST = "0" * 64
+
+
+class Entry(msgspec.Struct, frozen=True):
+    seq: int
+    timestamp: str
+    event_type: str
+    agent_id: str
+    details: dict[str, Any]
+    prev_hash: str
+    hash: str
+
+
+def _changed(event: Event) -> dict[str, Any]:
+    return {"fields_changed": sorted(event.payload.get("payload", {}))}
+
+
+def _picked(*names: str) -> Callable[[Event], dict[str, Any]]:
+    return lambda event: {name: event.payload[name] for name in names if name in event.payload}
+
+
+AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
+    # kind of event: the type of the entry, which field names who did it ("": the actor), what to tell
+    "state.changed": ("state.change", "agent", _changed),
+    "state.opened": ("run.start", "", _picked("workflow", "parent", "depth", "fork")),
+    "state.closed": ("run.end", "", _picked("status")),
+    "state.merged": ("state.merge", "", _picked("fork", "fields", "prefer")),
+    "state.violated": ("contract.violation", "agent", _picked("violations")),
+    "access.denied": ("access.denied", "actor", _picked("act", "what")),
+    "access.granted": ("access.granted", "", _picked("subject", "rule")),
+    "access.relabelled": ("access.relabelled", "", _picked("id", "labels")),
+    "access.viewed": ("access.viewed", "actor", _picked("of")),
+    "event.erased": ("erasure", "", lambda event: {"events": len(event.payload.get("events", ()))}),
+}
+
+
+def entries(events: Iterable[Event]) -> Iterator[Entry]:
+    """The audit of these events, in order, each entry chained to the one before it."""
+    seq, previous = 0, FIRST
+    for event in events:
+        known = AUDITED.get(event.kind)
+        if known is None:
+            continue
+        type, named, tell = known
+        seq += 1
+        entry = {
+            "seq": seq,
+            "timestamp": iso(event.created_us),
+            "event_type": type,
+            "agent_id": (event.payload.get(named) if named else None) or event.actor,
+            "details": {"run_id": event.run_id, "event_id": event.id, **tell(event)},
+            "prev_hash": previous,
+        }
+        previous = digest(entry)
+        yield msgspec.convert({**entry, "hash": previous}, Entry)
+
+
+def digest(entry: dict[str, Any]) -> str:
+    return sha256(dumps(entry, sort_keys=True).encode()).hexdigest()
+
+
+def first_bad(chain: Iterable[Entry]) -> int | None:
+    """The number of the first entry that is not what its hash says, or does not follow from the one before."""
+    previous = FIRST
+    for expected, entry in enumerate(chain, 1):
+        plain = {name: value for name, value in msgspec.to_builtins(entry).items() if name != "hash"}
+        if entry.seq != expected or entry.prev_hash != previous or digest(plain) != entry.hash:
+            return expected
+        previous = entry.hash
+    return None

@@ -1,0 +1,189 @@
+"""The access capability: granting, relabelling, and the record of what was denied or looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..commit import Overlay
+from ..errors import BadInput, Denied, NotFound, shown
+from ..events import Draft, Event, draft
+from ..keys import Key
+from ..labels import FLOWING, lowers
+from ..views import Capability, Kind, View
+from .rights import ACTS, OWNER, checked_rule, rights_of
+
+GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access.viewed", "access.relabelled"
+
+LIMITED: Key = ("",)
+"""The row that says that somebody was once limited in what it may record. Without it there is nothing to
+check, so books that use no such rules pay one look for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Say something about a subject; with `anew`, forget first what was said before."""
+
+    by: str
+    subject: str
+    rule: dict[str, Any]
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    by: str
+    id: str
+    labels: dict[str, str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """What was refused to whom, for the owner to read."""
+
+    actor: str
+    act: str
+    what: str
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One actor asks what another one sees."""
+
+    by: str
+    of: str
+
+
+def refuse(overlay: Overlay, denial: Denial, message: str) -> Denied:
+    """Record that something was refused, and answer the error to raise. A decider returns it."""
+    overlay.run(ACCESS.name, decide_denied, denial)
+    return Denied(message)
+
+
+def decide_denied(overlay: Overlay, denial: Denial) -> None:
+    told = {"actor": denial.actor, "act": denial.act, "what": denial.what}
+    overlay.emit(draft(DENIED, actor=OWNER, payload=told, run_id=denial.run_id))
+
+
+def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
+    """Answers None when nothing changes."""
+    refused = need(overlay, request.by, "grant", request.subject)
+    if refused:
+        return refused
+    rule = msgspec.to_builtins(checked_rule(request.rule))
+    known = overlay.get("rights", request.subject) or {}
+    if rule == known if request.anew else all(known.get(name) == value for name, value in rule.items()):
+        return None
+    payload = {"subject": request.subject, "rule": rule, "anew": request.anew}
+    return overlay.emit(draft(GRANTED, actor=request.by, payload=payload))
+
+
+def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
+    unknown = sorted(name for name in request.labels if name not in FLOWING)
+    if unknown or not request.labels:
+        raise BadInput(f"relabel changes {' and '.join(FLOWING)}, not {', '.join(unknown) or 'nothing'}")
+    for name, value in request.labels.items():
+        if value not in FLOWING[name]:
+            raise BadInput(f"there is no {name} {shown(value)}: it is one of {', '.join(FLOWING[name])}")
+    if overlay.record_of(request.id) is None:
+        raise NotFound(f"there is no event {request.id!r} to relabel")
+    if lowers(overlay.labels_of(request.id), request.labels):
+        refused = need(overlay, request.by, "relabel", request.id)
+        if refused:
+            return refused
+    payload = {"id": request.id, "labels": request.labels, "reason": request.reason}
+    return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
+
+
+def decide_look(overlay: Overlay, request: Look) -> Denied | None:
+    refused = need(overlay, request.by, "see_as", request.of)
+    if refused:
+        return refused
+    overlay.emit(draft(VIEWED, actor=OWNER, payload={"actor": request.by, "of": request.of}))
+    return None
+
+
+def need(overlay: Overlay, actor: str, act: str, what: str) -> Denied | None:
+    """The refusal, already recorded, if the actor may not do this."""
+    if rights_of(overlay, actor).may(act):
+        return None
+    return refuse(
+        overlay,
+        Denial(actor, act, what),
+        f"{actor!r} may not {ACTS[act]}: the owner can allow it with book.grant({actor!r}, acts=[{act!r}])",
+    )
+
+
+def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
+    """The refusal, already recorded, if an actor may not record one of these kinds."""
+    if not overlay.get("rights", *LIMITED):
+        return None
+    for actor, kind in dict.fromkeys((one.actor, one.kind) for one in drafts):
+        rights = rights_of(overlay, actor)
+        if not rights.emits(kind):
+            allowed = ", ".join(rights.may_emit or ()) or "nothing"
+            return refuse(
+                overlay,
+                Denial(actor, "emit", kind),
+                f"{actor!r} may not record {kind!r}: it may record {allowed}. The owner can change that with "
+                f"book.grant({actor!r}, may_emit=[…])",
+            )
+    return None
+
+
+def _rights_touched(event: Event) -> list[Key]:
+    subject: Key = (event.payload["subject"],)
+    return [subject] if event.payload["rule"].get("may_emit") is None else [subject, LIMITED]
+
+
+def _fold_rights(key: Key, before: Any, event: Event) -> Any:
+    if key == LIMITED:
+        return True
+    known = {} if event.payload["anew"] else before or {}
+    return {**known, **event.payload["rule"]}
+
+
+def _fold_labels(_key: Key, before: Any, event: Event) -> Any:
+    return {**(before or {}), **event.payload["labels"]}
+
+
+def _all_of_it(payload: dict[str, Any]) -> dict[str, Any]:
+    """A rule holds no content, and must not end because its event was erased."""
+    return payload
+
+
+ACCESS = Capability(
+    "access",
+    kinds=(
+        Kind(GRANTED, residue=_all_of_it),
+        Kind(DENIED),
+        Kind(VIEWED),
+        Kind(RELABELLED, residue=lambda payload: {**payload, "reason": ""}),
+    ),
+    commands={
+        "access.grant": decide_grant,
+        "access.relabel": decide_relabel,
+        "access.look": decide_look,
+        "access.deny": decide_denied,
+    },
+    views=(
+        View(
+            "rights",
+            1,
+            _rights_touched,
+            _fold_rights,
+            kinds=frozenset({GRANTED}),
+        ),
+        View(
+            "labels",
+            1,
+            lambda event: [(event.payload["id"],)],
+            _fold_labels,
+            kinds=frozenset({RELABELLED}),
+        ),
+    ),
+)

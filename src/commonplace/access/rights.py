@@ -1,0 +1,185 @@
+"""Rights: what an actor may do, and what it may see.
+
+Rights are events, so they can be read as of any position like everything else. A rule is about a *subject*:
+everybody (`*`), a role (`role:qa`) or one actor (`actor:ada`); the more particular rule wins, field by field.
+`rights_of` puts the three together; `may_see` is the one place that decides what an actor is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+
+from ..commit import Lens
+from ..errors import BadInput, shown
+from ..events import Event, check_name
+from ..labels import SENSITIVITY, Labels, strictness
+
+Permission = Literal["none", "read", "read_write"]
+
+OWNER = "owner"
+"""The actor that a book acts as when nobody else is named. It may do and see everything."""
+
+EVERYBODY = "*"
+TIERS = ("long_term", "working", "episodic", "semantic")
+PERMISSIONS = ("none", "read", "read_write")
+
+ACTS = {
+    "grant": "change the rights of others",
+    "relabel": "lower a label",
+    "see_as": "ask what another actor sees",
+}
+"""Rights to do something out of the ordinary, by name. Nobody but the owner has them unless a role or a rule
+says so."""
+
+ROLES: dict[str, frozenset[str]] = {
+    "orchestrator": frozenset({"see_as"}),
+    "developer": frozenset(),
+    "qa": frozenset(),
+    "researcher": frozenset(),
+    "librarian": frozenset(),
+    "analyst": frozenset({"see_as"}),
+    "person": frozenset({"relabel", "see_as"}),
+}
+"""The roles, and which acts each of them brings."""
+
+PUBLIC_KINDS = frozenset(
+    {
+        "agent.reflected",
+        "agent.spoke",
+        "judge.verdict",
+        "oracle.spoke",
+        "run.started",
+        "user.injected",
+        "world.observed",
+    }
+)
+"""Kinds that everybody may see, whoever recorded them. Of all others an actor sees its own."""
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What was said about one subject. None: nothing, so the wider rule holds.
+
+    `may_emit` are kinds that it may record, `sees` kinds of others that it may see besides the public ones,
+    both with `*` for any ending. `ceiling` is the highest sensitivity of others' events that it may see.
+    """
+
+    role: str | None = None
+    tiers: dict[str, Permission] | None = None
+    may_emit: tuple[str, ...] | None = None
+    sees: tuple[str, ...] | None = None
+    acts: tuple[str, ...] | None = None
+    ceiling: str | None = None
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """All that holds for one actor at one moment."""
+
+    actor: str
+    role: str | None = None
+    tiers: dict[str, Permission] = {}
+    may_emit: tuple[str, ...] | None = None
+    sees: tuple[str, ...] = ()
+    acts: frozenset[str] = frozenset()
+    ceiling: str = "private"
+
+    @property
+    def owner(self) -> bool:
+        return self.actor == OWNER
+
+    def may(self, act: str) -> bool:
+        return self.owner or act in self.acts
+
+    def tier(self, tier: str) -> Permission:
+        """What it may do in a memory tier: read_write unless a rule says less, in the history of runs read."""
+        if self.owner:
+            return "read_write"
+        said = self.tiers.get(tier, "read_write")
+        return "read" if tier == "episodic" and said == "read_write" else said
+
+    def emits(self, kind: str) -> bool:
+        return self.owner or self.may_emit is None or _matches(kind, self.may_emit)
+
+
+def rights_of(lens: Lens, actor: str) -> Rights:
+    """The rights of an actor, as of wherever the lens looks."""
+    if actor == OWNER:
+        return Rights(OWNER)
+    own = _rule(lens, f"actor:{actor}")
+    rules = [_rule(lens, EVERYBODY), _rule(lens, f"role:{own.role}") if own.role else Rule(), own]
+    brought = ROLES.get(own.role or "", frozenset())
+    said = {
+        name: [value for rule in rules if (value := getattr(rule, name)) is not None]
+        for name in ("tiers", "may_emit", "sees", "acts", "ceiling")
+    }
+    return Rights(
+        actor=actor,
+        role=own.role,
+        tiers={tier: permission for tiers in said["tiers"] for tier, permission in tiers.items()},
+        may_emit=said["may_emit"][-1] if said["may_emit"] else None,
+        sees=tuple(kind for kinds in said["sees"] for kind in kinds),
+        acts=brought.union(*said["acts"]),
+        ceiling=said["ceiling"][-1] if said["ceiling"] else "private",
+    )
+
+
+def _rule(lens: Lens, subject: str) -> Rule:
+    row = lens.get("rights", subject)
+    return Rule() if row is None else msgspec.convert(row, Rule)
+
+
+def subject_of(named: str) -> str:
+    """Whom a rule is about: `*`, `role:…`, `actor:…`, or just an actor's name."""
+    if named == EVERYBODY:
+        return named
+    if named.startswith("role:"):
+        if named.removeprefix("role:") not in ROLES:
+            raise BadInput(f"there is no role {shown(named)}: the roles are {', '.join(ROLES)}")
+        return named
+    return f"actor:{check_name('actor', named.removeprefix('actor:'))}"
+
+
+def may_see(rights: Rights, event: Event, labels: Labels) -> bool:
+    """Whether an actor with these rights may see an event that carries these labels.
+
+    Its own, always. Of others: the public kinds and those it was given to see, up to its ceiling.
+    """
+    if rights.owner or event.actor == rights.actor:
+        return True
+    if event.kind not in PUBLIC_KINDS and not _matches(event.kind, rights.sees):
+        return False
+    sensitivity = labels.get("sensitivity", "public")
+    return strictness("sensitivity", sensitivity) <= strictness("sensitivity", rights.ceiling)
+
+
+def _matches(kind: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(kind, pattern) for pattern in patterns)
+
+
+def checked_rule(given: dict[str, Any]) -> Rule:
+    """A rule from plain data. Raises BadInput that says what is allowed."""
+    try:
+        rule = msgspec.convert(given, Rule)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"that is not a rule about rights: {error}. Its fields are {_FIELDS}") from None
+    if rule.role is not None and rule.role not in ROLES:
+        raise BadInput(f"there is no role {shown(rule.role)}: the roles are {', '.join(ROLES)}")
+    for tier in rule.tiers or {}:
+        if tier not in TIERS:
+            raise BadInput(f"there is no tier {shown(tier)}: the tiers are {', '.join(TIERS)}")
+    for act in rule.acts or ():
+        if act not in ACTS:
+            raise BadInput(f"there is no act {shown(act)}: the acts are {', '.join(ACTS)}")
+    for kind in (*(rule.may_emit or ()), *(rule.sees or ())):
+        check_name("a kind", kind)
+    if rule.ceiling is not None and rule.ceiling not in SENSITIVITY:
+        raise BadInput(
+            f"there is no sensitivity {shown(rule.ceiling)}: it is one of {', '.join(SENSITIVITY)}"
+        )
+    return rule
+
+
+_FIELDS = ", ".join(Rule.__struct_fields__)

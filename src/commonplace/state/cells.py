@@ -1,0 +1,213 @@
+"""State as rows: one cell for each field of each agent, so that agents never meet on the same row.
+
+    state[agent][field]     the cell (run, agent, field)
+    state[key]              the cell (run, "", key): what the run was started with, and the runtime's own
+
+Every version of a cell is kept, so state as of any position is a read. A fork holds only the cells that were
+written since: the others are read from the run it came from, as of where it left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..commit import Lens
+from ..errors import BadInput, NotFound
+from ..events import Event, canonical, iso
+from ..keys import Key
+from .policy import Policy
+
+Cells = dict[tuple[str, str], "Cell"]
+"""Every cell of a run by agent and field; the agent is "" for what belongs to no agent."""
+
+
+class Cell(NamedTuple):
+    value: Any
+    version: int
+    """The position of the event that wrote it last."""
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """Where a run branched off another one."""
+
+    run: str
+    at: int
+
+
+class About(msgspec.Struct, frozen=True):
+    """What was said when a run was opened, and by whom. `parent` is the run that delegated to it, `depth` how deep."""
+
+    policy: Policy
+    workflow: dict[str, str]
+    started_us: int
+    by: str
+    parent: str | None = None
+    depth: int = 0
+    fork: Fork | None = None
+
+
+class Sums(msgspec.Struct, frozen=True):
+    """What changes with every write: sizes for the limits, and how the run stands."""
+
+    size: int = 0
+    fields: int = 0
+    status: str = "running"
+    updated_us: int = 0
+
+
+class State(dict[str, Any]):
+    """A run's state as plain data: `state[agent][field]` and `state[key]`. `as_of` is the position at which it
+    was so; give it to a write as `seen=` to be told if somebody wrote in between."""
+
+    def __init__(self, values: Mapping[str, Any], as_of: int) -> None:
+        super().__init__(values)
+        self.as_of = as_of
+
+
+def about(lens: Lens, run: str) -> About:
+    """Raises NotFound for a run that has no state."""
+    row = lens.get("state.runs", run)
+    if row is None:
+        raise NotFound(
+            f"there is no run {run!r} with a state in this book; `commonplace runs` lists the runs"
+        )
+    return msgspec.convert(row, About)
+
+
+def sums(lens: Lens, run: str) -> Sums:
+    return msgspec.convert(lens.get("state.sums", run), Sums)
+
+
+def cell(lens: Lens, run: str, agent: str, field: str, view: str = "state.cells") -> Cell | None:
+    """One cell, wherever in the line of forks it was written last."""
+    row = lens.get(view, run, agent, field)
+    if row is None:
+        fork = about(lens, run).fork
+        return None if fork is None else cell(lens.at(fork.at), fork.run, agent, field, view)
+    return None if "gone" in row else Cell(row["value"], row["version"])
+
+
+def cells(lens: Lens, run: str, view: str = "state.cells") -> Cells:
+    """Every cell of a run."""
+    fork = about(lens, run).fork
+    found = {} if fork is None else cells(lens.at(fork.at), fork.run, view)
+    for key, row in lens.scan(view, run):
+        place = (str(key[1]), str(key[2]))
+        if "gone" in row:
+            found.pop(place, None)
+        else:
+            found[place] = Cell(row["value"], row["version"])
+    return found
+
+
+def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell | None]:
+    """The cells that were written in this very run, not in the one it was forked from; None: removed."""
+    return {
+        (str(key[1]), str(key[2])): None if "gone" in row else Cell(row["value"], row["version"])
+        for key, row in lens.scan("state.cells", run)
+    }
+
+
+def steps(lens: Lens, run: str) -> dict[str, dict[str, Any]]:
+    """How far each node of the run's graph has come."""
+    fork = about(lens, run).fork
+    found = {} if fork is None else steps(lens.at(fork.at), fork.run)
+    return found | {str(key[1]): row for key, row in lens.scan("state.steps", run)}
+
+
+def finished(lens: Lens, run: str) -> frozenset[str]:
+    """The agents that have come to an end at least once: others may see what they share."""
+    return frozenset(node for node, step in steps(lens, run).items() if step["done"] and not step["of"])
+
+
+def assembled(found: Cells) -> dict[str, Any]:
+    """Cells as nested plain data."""
+    state: dict[str, Any] = {}
+    for (agent, field), one in sorted(found.items()):
+        if agent:
+            state.setdefault(agent, {})[field] = one.value
+        else:
+            state[field] = one.value
+    return state
+
+
+def runtime_keys(lens: Lens, run: str) -> dict[str, Any]:
+    """The reserved keys that are not cells but follow from what the ledger knows of the run."""
+    known, standing = about(lens, run), sums(lens, run)
+    meta: dict[str, Any] = {
+        "run_id": run,
+        "status": standing.status,
+        "started_at": iso(known.started_us),
+        "updated_at": iso(standing.updated_us),
+        "depth": known.depth,
+        "parent": known.parent,
+    }
+    trace = sha256(run.encode()).hexdigest()
+    root = sha256((known.parent or run).encode()).hexdigest()
+    return {
+        "_errors": [],
+        "_meta": meta,
+        "_trace": {"trace_id": root[:32], "span_id": trace[32:48]},
+        "_workflow": dict(known.workflow),
+    }
+
+
+# how a cell comes about
+
+
+def reduced(type: str, before: Any, given: Any) -> Any:
+    """A field's next value: `append` and `increment` build on what is there, any other type sets."""
+    if type == "append":
+        listed = [] if before is None else before
+        if not isinstance(listed, list):
+            raise BadInput("append needs a field that is a list, or is not there yet; use another field")
+        return [*listed, given]
+    if type == "increment":
+        if not _is_number(given) or not _is_number(before or 0):
+            raise BadInput("increment needs a number, and a field that is a number or is not there yet")
+        return (before or 0) + given
+    return given
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def size_of(value: object) -> int:
+    return len(canonical(value))
+
+
+def touched(event: Event) -> list[Key]:
+    """The cells that an event writes."""
+    run, payload = event.run_id or "", event.payload
+    if event.kind == "state.opened":
+        return [(run, agent, field) for agent, field in _initial(payload)]
+    return [(run, payload["agent"], field) for field in payload["payload"]]
+
+
+def _initial(payload: dict[str, Any]) -> dict[tuple[str, str], Any]:
+    return {(agent, field): value for agent, field, value in payload["initial"]}
+
+
+def fold_cell(key: Key, before: Any, event: Event) -> Any:
+    agent, field = str(key[1]), str(key[2])
+    if event.kind == "state.opened":
+        return {"value": _initial(event.payload)[agent, field], "version": event.position}
+    type, given = event.payload["type"], event.payload["payload"][field]
+    if type == "remove":
+        return {"gone": True, "version": event.position}
+    if field in event.payload.get("values", {}):  # a fork builds on what the run before it held
+        return {"value": event.payload["values"][field], "version": event.position}
+    known = None if before is None or "gone" in before else before["value"]
+    return {"value": reduced(type, known, given), "version": event.position}
+
+
+def place_of(agents: Mapping[str, Any] | None, key: str, value: object) -> list[tuple[str, str, Any]]:
+    """Where a start value goes: an agent's own object to that agent's entry, anything else to the run."""
+    if agents is not None and key in agents and isinstance(value, dict):
+        return [(key, field, inner) for field, inner in value.items()]
+    return [("", key, value)]

@@ -1,0 +1,84 @@
+"""Output contracts: JSON Schemas that say what an agent's output must be (R17). Violations name field and rule
+and never a value, so that they can be shown to anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadInput
+from ..events import canonical, decode
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+CONFIDENCE = "confidence"
+FILLED_IN = 0.5
+"""The confidence of an output that states none, where the contract does not insist."""
+
+
+def violations(
+    contract: dict[str, Any], output: dict[str, Any], partial: bool = False
+) -> list[dict[str, str]]:
+    """What is wrong with an output. `partial`: fields may still be missing."""
+    found = []
+    for error in _validator(canonical(contract)).iter_errors(output):
+        if partial and error.validator == "required" and not error.absolute_path:
+            continue
+        for field, rule in _told(error):
+            found.append({"field": field, "rule": rule})
+    stated = output.get(CONFIDENCE)
+    if CONFIDENCE in output and not (
+        isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated <= 1
+    ):
+        told = {"field": CONFIDENCE, "rule": "must be a number from 0 to 1"}
+        found = [one for one in found if one["field"] != CONFIDENCE] + [told]
+    return sorted(found, key=lambda one: (one["field"], one["rule"]))
+
+
+def _told(error: Any) -> Iterator[tuple[str, str]]:
+    """Field and rule in words, without the value that broke it."""
+    field = ".".join(str(part) for part in error.absolute_path)
+    limit = error.validator_value
+    if error.validator == "required":
+        for name in limit:
+            if name not in error.instance:
+                yield f"{field}.{name}" if field else name, "is required and missing"
+    elif error.validator == "additionalProperties":
+        declared = error.schema.get("properties", {})
+        for name in sorted(error.instance):
+            if name not in declared:
+                yield f"{field}.{name}" if field else name, "is not declared"
+    elif error.validator == "type":
+        wanted = limit if isinstance(limit, str) else " or ".join(map(str, limit))
+        yield field, f"must be of type {wanted}"
+    elif error.validator in ("anyOf", "oneOf", "allOf", "not", "if", "$ref", "contains", "dependentSchemas"):
+        yield field, f"does not meet {error.validator}"
+    else:
+        yield field, f"must meet {error.validator}: {limit!r}"[:200]
+
+
+def check_contract(contract: object) -> str | None:
+    """What is wrong with a contract itself, or None."""
+    if not isinstance(contract, dict):
+        return "a contract is an object"
+    try:
+        _validator(canonical(contract))
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+@lru_cache(256)
+def _validator(contract: bytes) -> Validator:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from referencing import Registry
+
+    schema = decode(contract)
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise BadInput(f"the contract is not a JSON Schema: {error.message[:200]}") from None
+    return Draft202012Validator(schema, registry=Registry())  # nothing is fetched from anywhere

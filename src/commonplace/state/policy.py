@@ -1,0 +1,89 @@
+"""What a run was started with: which rules hold for its state, and for whom.
+
+A policy is plain data. It is recorded with the run's first event, so that "what could she see then" has an
+answer long after the workflow's files have changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Model = Literal["shared_dict", "event_sourced", "cqrs"]
+Strategy = Literal["full", "selective", "isolated"]
+Strictness = Literal["strict", "warn", "none"]
+
+RESERVED = ("_meta", "_errors", "_trace", "_workflow")
+"""Keys that the runtime fills; an agent's write to one is refused (R13)."""
+
+MB = 1024 * 1024
+
+
+class Limits(msgspec.Struct, frozen=True):
+    max_state_size_mb: float = 10.0
+    max_field_size_mb: float = 1.0
+    max_fields: int = 1000
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """`to` empty: all agents that depend on `source`, directly or not."""
+
+    source: str
+    to: tuple[str, ...]
+    fields: tuple[str, ...]
+
+
+class AgentPolicy(msgspec.Struct, frozen=True):
+    """One agent's part in a run. `contract` is a JSON Schema of its output, or None.
+
+    `takes` is what share_input names: state fields under "", an agent's fields under its id.
+    """
+
+    contract: dict[str, Any] | None = None
+    share_output: tuple[str, ...] = ()
+    takes: dict[str, tuple[str, ...]] = {}
+    depends_on: tuple[str, ...] = ()
+    not_shareable: tuple[str, ...] = ()
+    sensitive: tuple[str, ...] = ()
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """`agents` None: any agent may take part, under no contract. `max_depth` is how deep runs may delegate."""
+
+    model: Model = "shared_dict"
+    strategy: Strategy = "full"
+    rules: tuple[Rule, ...] = ()
+    never_share: tuple[str, ...] = ()
+    sensitive_fields: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    validation: Strictness = "warn"
+    limits: Limits = Limits()
+    max_depth: int = 10
+    agents: dict[str, AgentPolicy] | None = None
+
+    def agent(self, id: str) -> AgentPolicy:
+        return (self.agents or {}).get(id) or AgentPolicy()
+
+    @property
+    def secret_fields(self) -> frozenset[str]:
+        """The names of fields that no log, trace, audit entry or page may show (R14)."""
+        flagged = (name for one in (self.agents or {}).values() for name in one.sensitive)
+        return frozenset((*self.sensitive_fields, *self.never_share, *flagged))
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What a run's state begins with, and what must be in it before the first agent."""
+
+    initial: dict[str, Any] = {}
+    auto_inject: dict[str, Any] = {}
+    required_fields: tuple[str, ...] = ()
+
+
+class Persistence(msgspec.Struct, frozen=True):
+    """Where state is also written as files. The ledger keeps it in any case."""
+
+    enabled: bool = True
+    path: str = "data/state"
+    format: Literal["json", "msgpack"] = "json"
+    interval: Literal["per_agent", "per_run", "manual"] = "per_agent"

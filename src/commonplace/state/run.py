@@ -1,0 +1,318 @@
+"""A run as people use it: open it, let agents take their turns in it, read it as of any moment, fork it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from ..access.commands import Denial
+from ..access.redact import Redactor
+from ..access.rights import OWNER
+from ..errors import CommonplaceError, Denied
+from ..events import check_name, new_id
+from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
+from .commands import (
+    FAILED,
+    FINISHED,
+    STARTED,
+    Change,
+    Close,
+    Merge,
+    Merged,
+    Open,
+    Reopen,
+    Step,
+    Written,
+    redactor_of,
+)
+from .policy import Persistence, Policy, Start
+from .prompt import render
+from .sharing import sees_others, visible
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..commit import Lens
+    from ..ledger import Ledger
+
+
+class Run:
+    """One run, as one actor sees it. The owner sees all of it, an agent what the sharing rules let it see.
+
+    A `with` block closes it: completed, or failed when an exception leaves the block. A run that was not
+    closed, because its process died say, is still running: open it again by its id and go on.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        id: str,
+        viewer: str = OWNER,
+        folder: Path | None = None,
+        persistence: Persistence | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self.id = id
+        self.viewer = viewer
+        self._folder = folder
+        self._persistence = persistence if folder is not None else None
+
+    # reading
+
+    def state(self, at: int | datetime | None = None) -> State:
+        """The state as of `at`, as far as this run's viewer may see it. `.as_of` is the position.
+
+        Under the cqrs model the present comes from a projection that may lag; `.as_of` says how far it is.
+        """
+        with self._ledger.snapshot(at) as snapshot:
+            return self._seen(snapshot, at is None)
+
+    def _seen(self, lens: Lens, now: bool) -> State:
+        known = about(lens, self.id)
+        if now and known.policy.model == "cqrs":
+            as_of = self._ledger.speaks_as_of("state.projection")
+            found = cells(lens, self.id, "state.projection") if as_of else {}
+        else:
+            as_of, found = lens.position, cells(lens, self.id)
+        ended, around = finished(lens, self.id), runtime_keys(lens, self.id)
+        around |= {agent: {} for agent in ended}  # also of one that has put out nothing
+        if self.viewer != OWNER:
+            found = visible(known.policy, self.viewer, found, ended)
+            around = around if sees_others(known.policy) else {}
+        return State({**around, **assembled(found)}, as_of)
+
+    def catch_up(self) -> int:
+        """Let the projection of the cqrs model catch up; answers as of where it now speaks."""
+        return self._ledger.follow("state.projection")
+
+    @property
+    def status(self) -> str:
+        """running, completed, failed or cancelled."""
+        with self._ledger.snapshot() as snapshot:
+            return sums(snapshot, self.id).status
+
+    @property
+    def policy(self) -> Policy:
+        with self._ledger.snapshot() as snapshot:
+            return about(snapshot, self.id).policy
+
+    @property
+    def depth(self) -> int:
+        with self._ledger.snapshot() as snapshot:
+            return about(snapshot, self.id).depth
+
+    def steps(self) -> dict[str, dict[str, Any]]:
+        """How far each node of the workflow's graph has come."""
+        with self._ledger.snapshot() as snapshot:
+            found = steps(snapshot, self.id)
+        if self.viewer != OWNER:  # how far, not what came out
+            found = {node: {**step, "reason": "", "result": {}} for node, step in found.items()}
+        return found
+
+    def redactor(self) -> Redactor:
+        """What to take out before anything of this run is shown in a log, a trace or on a page."""
+        with self._ledger.snapshot() as snapshot:
+            return redactor_of(snapshot, self.id)
+
+    # writing
+
+    def agent(self, name: str) -> Turn:
+        """An agent's turn in this run, for a `with` block."""
+        check_name("agent", name)
+        if self.viewer not in (OWNER, name):
+            self._ledger.submit("access.deny", Denial(self.viewer, "run.agent", name, self.id))
+            raise Denied(f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns")
+        return Turn(self, name)
+
+    def step(self, node: str, status: str, **more: Any) -> int:
+        """Mark how far a node has come."""
+        position: int = self._ledger.submit("state.step", Step(self.id, node, status, by=self.viewer, **more))
+        return position
+
+    def close(self, status: str = "completed", reason: str = "") -> None:
+        """End the run. Safe to call twice."""
+        self._ledger.submit("state.close", Close(self.id, status, reason, self.viewer))
+        if self._persistence and self._persistence.interval != "manual":
+            self.save()
+
+    def reopen(self) -> bool:
+        """Let a failed or cancelled run go on. Answers whether it was one."""
+        reopened: bool = self._ledger.submit("state.reopen", Reopen(self.id, self.viewer))
+        return reopened
+
+    def fork(self, at: int | datetime | None = None, run_id: str | None = None) -> Run:
+        """A new run that begins as this one was at `at`. It costs the same however much the state holds."""
+        with self._ledger.snapshot(at) as snapshot:
+            position = snapshot.position
+        id = new_id() if run_id is None else check_name("run_id", run_id)
+        self._ledger.submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
+        return Run(self._ledger, id, self.viewer, self._folder, self._persistence)
+
+    def merge(self, prefer: str | None = None) -> Merged:
+        """Bring what this fork has written back into the run it came from. Where both have written, it is a
+        Conflict that shows base, fork and target, unless `prefer` says "fork" or "target"."""
+        merged: Merged = self._ledger.submit("state.merge", Merge(self.id, self.viewer, prefer))
+        return merged
+
+    def child(
+        self,
+        run_id: str | None = None,
+        *,
+        policy: Policy | None = None,
+        start: Start | None = None,
+        workflow: Mapping[str, str] | None = None,
+        inherit: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        persistence: Persistence | None = None,
+    ) -> Run:
+        """A run within this one, one level deeper, with a state of its own that begins with `inherit`."""
+        id = new_id() if run_id is None else check_name("run_id", run_id)
+        opening = Open(
+            id,
+            self.viewer,
+            policy or Policy(),
+            start or Start(),
+            dict(inherit or {}),
+            dict(workflow or {}),
+            parent=self.id,
+            depth=self.depth + 1,
+        )
+        self._ledger.submit("state.open", opening)
+        return Run(self._ledger, id, self.viewer, folder, persistence)
+
+    def save(self) -> Path:
+        """Write the state to a file beside the workflow, as its `persistence` says, and answer where."""
+        persistence = self._persistence or Persistence()
+        folder = (self._folder or Path()) / persistence.path
+        folder.mkdir(parents=True, exist_ok=True)
+        state = self.state()
+        path = folder / f"{_file_name(self.id)}.{persistence.format}"
+        data = (
+            msgspec.msgpack.encode(state)
+            if persistence.format == "msgpack"
+            else json.dumps(state, ensure_ascii=False, indent=2, sort_keys=True).encode()
+        )
+        fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        fresh.replace(path)
+        return path
+
+    def _ended(self) -> None:
+        """After an agent's turn."""
+        if self.model == "cqrs":
+            self.catch_up()
+        if self._persistence and self._persistence.enabled and self._persistence.interval == "per_agent":
+            self.save()
+
+    @property
+    def model(self) -> str:
+        return self.policy.model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            self.close()
+        elif isinstance(error, Exception):  # Ctrl-C and the like leave it open, to be gone on with
+            self.close("failed", str(error))
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id!r} as {self.viewer}>"
+
+
+class Turn:
+    """One agent at work in a run: it reads what it may see and writes its own entry."""
+
+    def __init__(self, run: Run, agent: str) -> None:
+        self.run = run
+        self.agent = agent
+
+    @property
+    def state(self) -> State:
+        """What this agent may see of the run's state, now."""
+        return Run(self.run._ledger, self.run.id, self.agent).state()
+
+    def write(self, output: Mapping[str, Any], *, seen: int | None = None, partial: bool = False) -> Written:
+        """Write fields of this agent's own entry, all or nothing.
+
+        Contract, limits and reserved keys are checked first. With `partial`, fields that the contract
+        requires may still be missing; they are asked for at the end of the turn. With `seen` (the `as_of` of
+        the state that was read) it is a Conflict if one of these fields was written since.
+        """
+        return self._change("set", output, seen=seen, partial=partial)
+
+    def emit(self, type: str, payload: Mapping[str, Any], *, seen: int | None = None) -> Written:
+        """An event of this agent: `set`, `append`, `increment` and `remove` act on the fields of the payload;
+        any other type sets them, and its name stays in the ledger."""
+        return self._change(type, payload, seen=seen, partial=True)
+
+    command = emit
+    """The same under the cqrs model, where agents issue commands and read from a projection."""
+
+    def prompt(self, task: str) -> str:
+        """The task, and what this agent may see of the run's state, as text for a model."""
+        return render(task, self.agent, self.state)
+
+    def finish(self, output: Mapping[str, Any] | None = None, **more: Any) -> None:
+        """End the turn well, with a last write in the same commit if there is one."""
+        self.write_with(output or {}, Step(self.run.id, self.agent, FINISHED, by=self.run.viewer, **more))
+
+    def write_with(self, output: Mapping[str, Any], step: Step, contract: bool = True) -> None:
+        """Write an output together with what it means for its node, in one commit."""
+        self._change("set", output, step=step, contract=contract)
+        self.run._ended()
+
+    def fail(self, error: BaseException | str, **more: Any) -> None:
+        """End the turn badly; the error goes to `_errors`, without secrets."""
+        kind = type(error).__name__ if isinstance(error, BaseException) else "error"
+        told = {"type": kind, "message": str(error)}
+        self.run.step(self.agent, FAILED, reason=str(error), error=told, **more)
+
+    def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
+        by = self.run.viewer
+        change = Change(self.run.id, self.agent, by, type, _checked(payload), **more)
+        written: Written = self.run._ledger.submit("state.change", change)
+        return written
+
+    def __enter__(self) -> Self:
+        self.run.step(self.agent, STARTED)
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            self._end_well()
+        elif isinstance(error, Exception):
+            self.fail(error)
+
+    def _end_well(self) -> None:
+        try:
+            self.finish()
+        except CommonplaceError as error:
+            self.fail(error)
+            raise
+
+
+def _checked(payload: Mapping[str, Any]) -> dict[str, Any]:
+    from ..events import encode_payload
+
+    _, copy, _ = encode_payload(payload)
+    for name in copy:
+        check_name("a field", name)
+    return copy
+
+
+def _file_name(run: str) -> str:
+    """A run's id as a file name that no other run has, and that cannot leave its folder."""
+    plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_") else "-" for one in run)[:80]
+    return plain if plain == run else f"{plain}-{sha256(run.encode()).hexdigest()[:12]}"

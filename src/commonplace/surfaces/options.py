@@ -1,0 +1,30 @@
+"""Options that several commands have, and how what was typed is read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from ..book import At
+
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="POSITION|TIME", help="As of a position, or an ISO time (local if it has no zone)."
+    ),
+]
+
+
+def moment(typed: str) -> datetime:
+    try:
+        return datetime.fromisoformat(typed).astimezone()
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"{typed!r} is not a time such as 2026-01-31T09:30:00Z") from None
+
+
+def as_of(typed: str | None) -> At:
+    if typed is None:
+        return None
+    return int(typed) if typed.isascii() and typed.isdigit() and len(typed) < 20 else moment(typed)

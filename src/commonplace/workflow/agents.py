@@ -1,0 +1,225 @@
+"""How an agent is run: a Python function (sync or async), `module:function`, or a command (JSON in, JSON out).
+
+Whatever goes wrong inside is an `AgentFailed` with a reason in one of a few words, so that retries can tell a
+server that is busy from an output that will never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied
+from ..state.commands import Written
+from ..state.run import Run, Turn
+from .model import Agent
+
+AgentFunction = Callable[["Task"], Any]
+
+REASONS = ("timeout", "rate_limit", "server_error", "validation_error", "auth_error", "error")
+MOST_OUTPUT = 16 * 1024 * 1024
+
+
+class AgentFailed(Exception):
+    """Raise it from an agent to say how it failed: `reason` is timeout, rate_limit, server_error,
+    validation_error, auth_error or error."""
+
+    def __init__(self, message: str, reason: str = "error", type: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason if reason in REASONS else "error"
+        self.type = type or self.reason
+
+
+class Task(Turn):
+    """An agent's turn as a workflow gives it. Return the output from the agent's function: it is written
+    together with the end of the turn. `item` is its part of a fan-out, `answer` what a person said in an
+    interactive loop."""
+
+    def __init__(
+        self,
+        run: Run,
+        agent: str,
+        *,
+        attempt: int = 1,
+        iteration: int = 0,
+        inputs: Mapping[str, Any] | None = None,
+        answer: str | None = None,
+    ) -> None:
+        super().__init__(run, agent)
+        self.attempt = attempt
+        self.iteration = iteration
+        self.inputs = dict(inputs or {})
+        self.answer = answer
+        self.timeout: float | None = None
+        self._over = False
+
+    def give_up(self) -> None:
+        """Nobody waits for this turn any more: what it writes from now on is refused."""
+        self._over = True
+
+    def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
+        if self._over:
+            raise Conflict(f"the turn of {self.agent!r} is over: it took too long, and nobody waits for it")
+        return super()._change(type, payload, **more)
+
+    @property
+    def item(self) -> Any:
+        """This instance's item of a fan-out, or None."""
+        return next(iter(self.inputs.values()), None)
+
+
+def find_agent(
+    agent: Agent, folder: Path, given: Mapping[str, AgentFunction | str | list[str]]
+) -> AgentFunction:
+    """The function that does an agent's work. Nothing is imported or started before it is called for."""
+    known = given.get(agent.id)
+    if callable(known):
+        return known
+    runtime = agent.runtime
+    named = known if isinstance(known, str) else runtime.get("callable") or runtime.get("entrypoint")
+    command = known if isinstance(known, list) else runtime.get("command")
+    if isinstance(named, str) and ":" in named:
+        return imported(named, folder)
+    if isinstance(command, str):
+        command = [command]
+    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        return as_command(command, folder)
+    raise BadInput(
+        f"nobody says how to run the agent {agent.id!r}: give agents={{{agent.id!r}: function}}, or write "
+        f"runtime.callable: module:function, or runtime.command: [program, argument], into its agent file"
+    )
+
+
+def imported(named: str, folder: Path) -> AgentFunction:
+    """`module:function`, the module looked for in the workflow's folder first."""
+    module, _, name = named.partition(":")
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"{named!r} cannot be imported ({error}): write module:function") from error
+    if not callable(found):
+        raise BadInput(f"{named!r} is not a function")
+    function: AgentFunction = found
+    return function
+
+
+def as_command(command: list[str], folder: Path) -> AgentFunction:
+    """A program that reads one JSON object and writes one: its output, or {"error": {"reason", "message"}}."""
+
+    def run(task: Task) -> Any:
+        given = {
+            "run_id": task.run.id,
+            "agent": task.agent,
+            "attempt": task.attempt,
+            "iteration": task.iteration,
+            "inputs": task.inputs,
+            "answer": task.answer,
+            "state": task.state,
+        }
+        timeout = task.timeout
+        with subprocess.Popen(  # noqa: S603  the workflow's own command, never a shell
+            command,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            try:
+                out, err = process.communicate(json.dumps(given).encode(), timeout=timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise AgentFailed(f"{command[0]} took longer than {timeout:g} s", "timeout") from None
+        return _answer_of(command[0], process.returncode, out, err)
+
+    return run
+
+
+def _answer_of(program: str, code: int, out: bytes, err: bytes) -> Any:
+    if len(out) > MOST_OUTPUT:
+        raise AgentFailed(
+            f"{program} wrote {len(out):,} bytes, more than {MOST_OUTPUT:,}", "validation_error"
+        )
+    try:
+        answer = json.loads(out) if out.strip() else {}
+    except (ValueError, RecursionError):
+        answer = None
+    if isinstance(answer, dict) and isinstance(answer.get("error"), dict):
+        told = answer["error"]
+        raise AgentFailed(str(told.get("message", "failed")), str(told.get("reason", "error")))
+    if code != 0:
+        said = err.decode(errors="replace").strip()[-500:]
+        raise AgentFailed(f"{program} ended with exit code {code}: {said}", "server_error")
+    if not isinstance(answer, dict):
+        raise AgentFailed(f"{program} must write one JSON object to stdout", "validation_error")
+    return answer
+
+
+def call(function: AgentFunction, task: Task, timeout: float) -> dict[str, Any]:
+    """Run an agent and answer its output. Raises AgentFailed, whatever happened in there.
+
+    A function that takes too long cannot be stopped from outside: it is left behind, and what it answers
+    late is not taken.
+    """
+    task.timeout = timeout
+    said: list[Any] = []
+
+    def work() -> None:
+        try:
+            answer = function(task)
+            if inspect.isawaitable(answer):
+                answer = asyncio.run(_awaited(answer, timeout))
+            said.append(answer)
+        except BaseException as error:  # noqa: BLE001  handed to whoever waits for this thread
+            said.append(_failure(error))
+
+    thread = threading.Thread(target=work, daemon=True, name=f"commonplace-agent-{task.agent}")
+    thread.start()
+    thread.join(timeout)
+    if not said:
+        task.give_up()
+        raise AgentFailed(f"{task.agent} took longer than {timeout:g} s", "timeout")
+    if isinstance(said[0], AgentFailed):
+        raise said[0]
+    if said[0] is not None and not isinstance(said[0], Mapping):
+        raise AgentFailed(
+            f"{task.agent} answered a {type(said[0]).__name__}: an output is a dict of fields",
+            "validation_error",
+        )
+    return dict(said[0] or {})
+
+
+async def _awaited(answer: Any, timeout: float) -> Any:
+    return await asyncio.wait_for(answer, timeout)
+
+
+def _failure(error: BaseException) -> AgentFailed:
+    """What happened, in one of a few words."""
+    if isinstance(error, AgentFailed):
+        return error
+    reason = "error"
+    if isinstance(error, ContractViolation | BadInput):
+        reason = "validation_error"
+    elif isinstance(error, Denied):
+        reason = "auth_error"
+    elif isinstance(error, TimeoutError) and not isinstance(error, CommonplaceError):
+        reason = "timeout"
+    elif isinstance(error, ConnectionError):
+        reason = "server_error"
+    return AgentFailed(str(error) or type(error).__name__, reason, type(error).__name__)

@@ -1,0 +1,202 @@
+"""A workflow as everything else sees it: one shape, whichever dialect its files were written in."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ..errors import BadInput
+from ..state.policy import Persistence, Policy, Start
+
+WORKFLOW_FILE = "workflow.awp.yaml"
+AGENT_FILE = "agent.awp.yaml"
+TIERS = ("long_term", "working", "episodic", "semantic")
+
+Permission = Literal["none", "read", "read_write"]
+OnFailure = Literal["stop", "continue", "retry", "skip"]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something wrong with a workflow: where, against which rule, and what to write instead."""
+
+    level: Literal["error", "warning"]
+    file: str
+    path: str
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}: {self.path}" if self.path else self.file
+        return f"{self.level}: {place}: {f'[{self.rule}] ' if self.rule else ''}{self.message}"
+
+
+class BadWorkflow(BadInput):
+    """A workflow's files are not fit to run. `problems` has every error, in the order of the files."""
+
+    code = "bad_workflow"
+    status = 422
+
+    def __init__(self, folder: str, problems: tuple[Problem, ...]) -> None:
+        many = f"{len(problems)} errors" if len(problems) != 1 else "one error"
+        listed = "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(f"the workflow in {folder!r} has {many}:\n{listed}")
+        self.problems = problems
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "problems": [msgspec.to_builtins(problem) for problem in self.problems]}
+
+
+class Retry(msgspec.Struct, frozen=True):
+    max_attempts: int = 1
+    backoff: Literal["none", "linear", "exponential"] = "none"
+    base: float = 2.0
+    max: float = 60.0
+    retryable: tuple[str, ...] = ("timeout", "rate_limit", "server_error")
+
+
+class Loop(msgspec.Struct, frozen=True):
+    type: Literal["standard", "interactive"] = "standard"
+    max_iterations: int = 1
+    condition: str = ""
+    prompt_field: str = ""
+    input_channel: str = ""
+
+
+class FanOut(msgspec.Struct, frozen=True):
+    source: str
+    variable: str = "item"
+    max_parallel: int = 4
+
+
+class FanIn(msgspec.Struct, frozen=True):
+    strategy: Literal["merge", "reduce", "first", "majority"] = "merge"
+    target_field: str = "results"
+
+
+class Dependency(msgspec.Struct, frozen=True):
+    """`condition`: success, failure, always, or an expression."""
+
+    id: str
+    condition: str = "success"
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One step of the graph. `agent` is the id of the agent that does it, or "" for a subworkflow."""
+
+    id: str
+    agent: str = ""
+    depends_on: tuple[Dependency, ...] = ()
+    share_output: tuple[str, ...] | None = None
+    share_input: dict[str, tuple[str, ...]] = {}
+    enabled: bool | str = True
+    on_failure: OnFailure | None = None
+    timeout: float | None = None
+    retry: Retry | None = None
+    loop: Loop | None = None
+    fan_out: FanOut | None = None
+    fan_in: FanIn | None = None
+    subworkflow: str = ""
+    kept: dict[str, Any] = {}
+
+
+class Degradation(msgspec.Struct, frozen=True):
+    """What to do when a node has failed for good: run `fallback` in its place, take `cached_results` of an
+    earlier run no older than `max_staleness` seconds, or skip."""
+
+    node: str
+    action: Literal["fallback", "cached_results", "skip"]
+    fallback: str = ""
+    max_staleness: float = 3600.0
+
+
+class Execution(msgspec.Struct, frozen=True):
+    mode: Literal["sequential", "parallel", "conditional", "adaptive"] = "sequential"
+    timeout_per_agent: float = 120.0
+    timeout_total: float = 300.0
+    timeout_idle: float = 60.0
+    on_error: OnFailure = "stop"
+    retry: Retry = Retry()
+    max_concurrent: int = 4
+
+
+class AgentMemory(msgspec.Struct, frozen=True):
+    enabled: bool = True
+    long_term_inject: bool = True
+    long_term_max_tokens: int = 2000
+    daily_log_enabled: bool = True
+    daily_log_auto_write: bool = True
+    search_enabled: bool = True
+    tiers: tuple[str, ...] = ("long_term", "working", "episodic")
+    kept: dict[str, Any] = {}
+
+
+class Tier(msgspec.Struct, frozen=True):
+    enabled: bool = True
+    settings: dict[str, Any] = {}
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """`tiers` always has the four of them. Settings have the names of the seed: file, max_size_kb,
+    directory, retention_days, index_path, embedding_model, similarity_metric, and what else was written."""
+
+    enabled: bool = True
+    workspace_dir: str = "workspace"
+    tiers: dict[str, Tier] = {}
+    access_control: dict[str, dict[str, Permission]] = {}
+    curation: dict[str, Any] = {}
+    search_enabled: bool = True
+    kept: dict[str, Any] = {}
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """One agent's file. `contract` is a JSON Schema, also when the file had a flat map. `runtime` says how to
+    run it: `callable: module:function` or `command: [program, argument, …]`. `folder` is where its file is,
+    seen from the workflow's folder, and "" for the usual place, agents/<id>."""
+
+    id: str
+    awp_agent: str = "1.0.0"
+    role: str = ""
+    description: str = ""
+    runtime: dict[str, Any] = {}
+    contract: dict[str, Any] | None = None
+    output_format: str = "json"
+    memory: AgentMemory = AgentMemory()
+    kept: dict[str, Any] = {}
+    folder: str = ""
+
+    @property
+    def place(self) -> str:
+        return self.folder or f"agents/{self.id}"
+
+
+class Workflow(msgspec.Struct, frozen=True):
+    """`kept` holds the top-level sections that are carried unchanged (communication, observability, security,
+    env, settings, delegation_loop and any other), and what else was written in the sections that have a place
+    here. `subworkflows` has, by the folder that a node names, the workflows to run as one node. `folder` is
+    where the files are."""
+
+    awp: str
+    name: str
+    version: str = "1.0.0"
+    description: str = ""
+    nodes: tuple[Node, ...] = ()
+    execution: Execution = Execution()
+    degradation: tuple[Degradation, ...] = ()
+    policy: Policy = Policy()
+    start: Start = Start()
+    persistence: Persistence = Persistence()
+    memory: Memory = Memory()
+    agents: dict[str, Agent] = {}
+    max_depth: int = 3
+    kept: dict[str, Any] = {}
+    subworkflows: dict[str, Workflow] = {}
+    folder: str = ""
+
+    @property
+    def auto_curation(self) -> bool:
+        """Whether the curator learns from runs; switched off by `delegation_loop.auto_curation_enabled`."""
+        return self.kept.get("delegation_loop", {}).get("auto_curation_enabled", True) is not False
+
+    def node(self, id: str) -> Node:
+        return next(node for node in self.nodes if node.id == id)

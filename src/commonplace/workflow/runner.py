@@ -1,0 +1,590 @@
+"""The runner: does a workflow's graph, node by node, and can be killed anywhere.
+
+What has happened is in the ledger and nowhere else: each node's beginning and end is an event, and an output is
+written in the same commit as the end of the turn that made it. Whoever resumes reads how far each node has
+come, and goes on; a node that had not ended is done again, one that had is not.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..access.redact import Redactor
+from ..errors import BadInput, CommonplaceError, ContractViolation, RunFailed
+from ..events import canonical
+from ..state.commands import FAILED, FINISHED, SKIPPED, STARTED, Step
+from ..state.contract import violations
+from ..state.run import Run
+from ..state.sharing import hidden_fields, without
+from .agents import AgentFailed, AgentFunction, Task, call, find_agent
+from .expressions import evaluate, is_true
+from .leading import leading
+from .model import Degradation, Dependency, Node, Retry, Workflow
+
+if TYPE_CHECKING:
+    from ..book import Book
+
+RETRYING, ITERATED, AGAIN = "retrying", "iterated", "again"
+ENDED = (FINISHED, FAILED, SKIPPED)
+
+Ask = Callable[[str, str], str | None]
+"""Asks a person: given a prompt and the channel's name, answers what they said, or None to end."""
+
+
+class News(msgspec.Struct, frozen=True):
+    """Something a watcher of a run may want to draw."""
+
+    run: str
+    node: str
+    status: str
+    detail: str = ""
+
+
+Tell = Callable[[News], None]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a run ended. `steps` maps each node to how it ended; `errors` holds what went wrong on the way."""
+
+    run_id: str
+    status: str
+    steps: dict[str, str]
+    errors: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+class Runner:
+    """One execution of a workflow in a run."""
+
+    def __init__(
+        self,
+        book: Book,
+        workflow: Workflow,
+        run: Run,
+        agents: Mapping[str, AgentFunction | str | list[str]],
+        ask: Ask | None = None,
+        tell: Tell = lambda _news: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.book = book
+        self.workflow = workflow
+        self.run = run
+        self.given = agents
+        self.ask = ask
+        self.tell = tell
+        self.pause = pause
+        self.folder = Path(workflow.folder)
+        self.ends = time.monotonic() + workflow.execution.timeout_total
+        self.hide = Redactor(secrets=_secret_environment(workflow))
+        self.functions = {
+            node.agent: find_agent(workflow.agents[node.agent], self.folder, agents)
+            for node in workflow.nodes
+            if node.agent
+        } | {
+            one.fallback: find_agent(workflow.agents[one.fallback], self.folder, agents)
+            for one in workflow.degradation
+            if one.fallback
+        }
+
+    def execute(self) -> Outcome:
+        """Do what is left to do. Answers how it ended; raises only what is not about an agent."""
+        began = time.monotonic()
+        with leading(self.book._ledger.store, self.run.id):
+            self.steps = self.run.steps()
+            if self.run.reopen():  # it had failed: whoever asks again wants what failed to be tried again
+                for step in self.steps.values():
+                    if step["status"] == FAILED or step["reason"].startswith(FOLLOWS_FAILURE):
+                        step["status"] = AGAIN
+            stopped = self._do_graph()
+            status = "failed" if stopped else "completed"
+            self.run.close(status, stopped or "")
+        errors = tuple(self.run.state()["_errors"])
+        ended = {node.id: self._status(node.id) for node in self.workflow.nodes}
+        self.tell(News(self.run.id, "", status))
+        return Outcome(self.run.id, status, ended, errors, time.monotonic() - began)
+
+    def _status(self, node: str) -> str:
+        step = self.steps.get(node)
+        return "pending" if step is None else step["status"]
+
+    # the graph
+
+    def _do_graph(self) -> str | None:
+        """Start what is ready until nothing is left; why it stopped early, or None."""
+        width = Width(self.workflow)
+        done: queue.Queue[tuple[str, str | None]] = queue.Queue()
+        running: set[str] = set()
+        stopped: str | None = None
+        with ThreadPoolExecutor(width.most, thread_name_prefix="commonplace-node") as pool:
+            while True:
+                for node in self._ready(running) if stopped is None else ():
+                    if len(running) >= width.now:
+                        break
+                    running.add(node.id)
+                    pool.submit(self._do_node, node, done)
+                if not running:
+                    return stopped
+                name, failed = done.get()
+                running.discard(name)
+                width.learn(failed is None)
+                if failed is not None and stopped is None:
+                    stopped = failed
+                if time.monotonic() > self.ends and stopped is None:
+                    stopped = f"the run took longer than {self.workflow.execution.timeout_total:g} s in all"
+
+    def _ready(self, running: set[str]) -> list[Node]:
+        """The nodes that have not begun and whose dependencies have all ended, in file order."""
+        return [
+            node
+            for node in self.workflow.nodes
+            if node.id not in running
+            and self._status(node.id) not in ENDED
+            and all(self._status(one.id) in ENDED and one.id not in running for one in node.depends_on)
+        ]
+
+    def _why_not(self, node: Node) -> str | None:
+        """Why a node whose dependencies have all ended is not to be done; None: it is."""
+        state = self.run.state()
+        if not is_true(node.enabled, state):
+            return "it is not enabled"
+        met = [self._met(one, state) for one in node.depends_on]
+        refusals = [why for why in met if why not in (None, NEUTRAL)]
+        if refusals:
+            return refusals[0]
+        if met and all(why == NEUTRAL for why in met):
+            return "what it depends on was skipped"
+        return None
+
+    def _met(self, dependency: Dependency, state: Mapping[str, Any]) -> str | None:
+        """None: satisfied. NEUTRAL: neither for nor against. Else why the node must be skipped."""
+        id, condition = dependency.id, dependency.condition
+        status = self._status(id)
+        if condition == "always":
+            return None
+        if status == SKIPPED:
+            reason = self.steps[id]["reason"]
+            return f"{FOLLOWS_FAILURE} of {id}" if reason.startswith(FOLLOWS_FAILURE) else NEUTRAL
+        if condition == "failure":
+            return None if status == FAILED else f"{id} did not fail"
+        if status == FAILED:
+            return f"{FOLLOWS_FAILURE} of {id}"
+        if condition == "success" or is_true(condition, state):
+            return None
+        return f"its condition on {id} is false"
+
+    def _mark(self, node: str, status: str, reason: str = "", **more: Any) -> None:
+        self._note(Step(self.run.id, node, status, reason=reason, **more))
+        self.run.step(node, status, reason=reason, **more)
+
+    def _note(self, step: Step) -> None:
+        """Remember how far a node has come, and tell whoever watches."""
+        self.steps[step.node] = {
+            "status": step.status,
+            "reason": step.reason,
+            "attempt": step.attempt,
+            "iteration": step.iteration,
+        }
+        self.tell(News(self.run.id, step.node, step.status, step.reason))
+
+    # one node
+
+    def _do_node(self, node: Node, done: queue.Queue[tuple[str, str | None]]) -> None:
+        """In a thread of its own: all that a node may do before it ends."""
+        stop: str | None = "the runner was interrupted"
+        try:
+            stop = self._attempts(node)
+        except CommonplaceError as error:  # not about the agent: the book itself is in trouble
+            stop = f"{node.id}: {error}"
+        finally:
+            done.put((node.id, stop))
+
+    def _attempts(self, node: Node) -> str | None:
+        """Try, try again as the retry policy says, fall back, give up as on_failure says. Answers why the whole
+        run must stop, or None."""
+        retry = node.retry or self.workflow.execution.retry
+        on_failure = node.on_failure or self.workflow.execution.on_error
+        if on_failure == "retry" and retry.max_attempts < 2:
+            retry = msgspec.structs.replace(retry, max_attempts=3)
+        known = self.steps.get(node.id, {})
+        attempt = known["attempt"] + 1 if known.get("status") == RETRYING else 1
+        while True:
+            try:
+                self._once(node, attempt)
+                return None
+            except AgentFailed as failure:
+                if attempt >= retry.max_attempts or failure.reason not in retry.retryable:
+                    return self._give_up(node, failure, attempt, on_failure)
+                self._fail(node, failure, attempt, RETRYING)
+                self.pause(min(wait_before(retry, attempt), max(0.0, self.ends - time.monotonic())))
+                attempt += 1
+
+    def _once(self, node: Node, attempt: int) -> None:
+        try:
+            why_not = self._why_not(node)
+        except BadInput as error:
+            raise AgentFailed(str(error), "validation_error") from None
+        if why_not is not None:
+            self._mark(node.id, SKIPPED, why_not)
+            return
+        self._mark(node.id, STARTED, attempt=attempt, iteration=self._iteration(node))
+        if node.subworkflow:
+            self._do_subworkflow(node, attempt)
+        elif node.fan_out is not None:
+            self._do_fan_out(node, attempt)
+        elif node.loop is not None:
+            self._do_loop(node, attempt)
+        else:
+            self._finish(node, self._call(node, attempt), attempt)
+
+    def _call(self, node: Node, attempt: int, agent: str = "", **more: Any) -> dict[str, Any]:
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise AgentFailed("the run's time is over", "timeout")
+        task = Task(self.run, node.id, attempt=attempt, **more)
+        timeout = min(node.timeout or self.workflow.execution.timeout_per_agent, left)
+        return call(self.functions[agent or node.agent], task, timeout)
+
+    def _finish(
+        self,
+        node: Node,
+        output: dict[str, Any],
+        attempt: int,
+        *,
+        status: str = FINISHED,
+        iteration: int = 0,
+        reason: str = "",
+        contract: bool = True,
+    ) -> None:
+        """Write an output together with the end of its turn."""
+        step = Step(self.run.id, node.id, status, attempt, iteration, reason)
+        try:
+            Task(self.run, node.id).write_with(output, step, contract)
+        except (ContractViolation, BadInput) as error:
+            raise AgentFailed(str(error), "validation_error", type(error).__name__) from None
+        self._note(step)
+
+    def _fail(self, node: Node, failure: AgentFailed, attempt: int, status: str = FAILED) -> None:
+        """Record a failure, without the secrets that its message may hold."""
+        told = (self.hide | self.run.redactor())(str(failure))
+        error = {"type": failure.type, "reason": failure.reason, "message": told, "attempt": attempt}
+        self.run.step(node.id, status, attempt=attempt, reason=told, error=error)
+        self._note(Step(self.run.id, node.id, status, attempt, self._iteration(node), told))
+
+    def _give_up(self, node: Node, failure: AgentFailed, attempt: int, on_failure: str) -> str | None:
+        ways = [one for one in self.workflow.degradation if one.node == node.id]
+        if not ways and on_failure != "skip":
+            self._fail(node, failure, attempt)
+            return None if on_failure == "continue" else f"{node.id} failed: {self.steps[node.id]['reason']}"
+        self._fail(node, failure, attempt, RETRYING)
+        if any(self._degrade(node, way, attempt) for way in ways):
+            return None
+        if on_failure == "skip":
+            self._go_on_without(node, attempt)
+            return None
+        self._mark(node.id, FAILED, self.steps[node.id]["reason"], attempt=attempt)
+        return None if on_failure == "continue" else f"{node.id} failed: {self.steps[node.id]['reason']}"
+
+    def _go_on_without(self, node: Node, attempt: int) -> None:
+        """Its dependents get an empty entry."""
+        self._finish(
+            node, {}, attempt, contract=False, reason="it failed; what depends on it goes on without it"
+        )
+
+    def _degrade(self, node: Node, how: Degradation, attempt: int) -> bool:
+        """Whether something else could stand in for a node that has failed."""
+        if how.action == "skip":
+            self._go_on_without(node, attempt)
+            return True
+        try:
+            if how.action == "fallback":
+                output = self._call(node, attempt + 1, how.fallback)
+                self._finish(node, output, attempt + 1, reason=f"done by {how.fallback}")
+                return True
+            cached = self._cached(node.id, how.max_staleness)
+            if cached is not None:
+                self._finish(node, cached, attempt, reason="taken from an earlier run")
+            return cached is not None
+        except AgentFailed as again:
+            self._fail(node, again, attempt + 1, RETRYING)
+            return False
+
+    def _cached(self, node: str, max_staleness: float) -> dict[str, Any] | None:
+        """What the same node of the same workflow put out in an earlier run, if that is fresh enough."""
+        oldest = time.time() - max_staleness
+        for known in reversed(self.book.runs()):
+            if known.workflow != self.workflow.name or known.id == self.run.id:
+                continue
+            earlier = Run(self.book._ledger, known.id)
+            step = earlier.steps().get(node)
+            if step is None or not step["done"]:
+                continue
+            ended = next(self.book.events(after=step["position"] - 1)).created_at.timestamp()
+            entry = earlier.state().get(node)
+            if ended >= oldest and isinstance(entry, dict):
+                return entry
+        return None
+
+    # loops, fan-out, subworkflows
+
+    def _iteration(self, node: Node) -> int:
+        step = self.steps.get(node.id, {})
+        return int(step.get("iteration", 0))
+
+    def _do_loop(self, node: Node, attempt: int) -> None:
+        """Do it again while the condition holds, or while a person answers."""
+        loop = node.loop
+        assert loop is not None
+        last = loop.max_iterations if loop.type == "standard" else max(loop.max_iterations, 1_000)
+        while True:
+            iteration = self._iteration(node)
+            answer = self._answer(node, iteration) if loop.type == "interactive" and iteration else None
+            if iteration and loop.type == "interactive" and not answer:
+                self._finish(node, {}, attempt, iteration=iteration)
+                return
+            output = self._call(node, attempt, iteration=iteration + 1, answer=answer)
+            state = self.run.state()
+            state[node.id] = {**state.get(node.id, {}), **output}
+            more = loop.type == "interactive" or not loop.condition or is_true(loop.condition, state)
+            if iteration + 1 >= last or not more:
+                self._finish(node, output, attempt, iteration=iteration + 1)
+                return
+            self._finish(node, output, attempt, iteration=iteration + 1, status=ITERATED)
+
+    def _answer(self, node: Node, iteration: int) -> str | None:
+        """What a person says to the last output. It is recorded before it is used, and asked for once."""
+        assert node.loop is not None
+        for event in self.book.events(run_id=self.run.id, kinds=("user.injected",)):
+            if (event.payload.get("node"), event.payload.get("iteration")) == (node.id, iteration):
+                return event.payload.get("text") or None
+        if self.ask is None:
+            raise AgentFailed(
+                f"{node.id} asks a person and nobody can be asked here: give ask=", "auth_error"
+            )
+        entry = self.run.state().get(node.id, {})
+        prompt = str(entry.get(node.loop.prompt_field, ""))
+        said = _within(self.workflow.execution.timeout_idle, self.ask, prompt, node.loop.input_channel)
+        told = {
+            "text": said or "",
+            "node": node.id,
+            "iteration": iteration,
+            "channel": node.loop.input_channel,
+        }
+        self.book.record("user.injected", actor="person", run_id=self.run.id, payload=told)
+        return said
+
+    def _do_fan_out(self, node: Node, attempt: int) -> None:
+        """One instance an item, each on its own; what has ended before is not done again."""
+        fan = node.fan_out
+        assert fan is not None
+        items = evaluate(fan.source, self.run.state())
+        if not isinstance(items, list):
+            raise AgentFailed(f"fan_out.source {fan.source!r} is not a list", "validation_error")
+        known = self.run.steps()
+
+        def instance(number: int) -> dict[str, Any]:
+            name = f"{node.id}[{number}]"
+            if known.get(name, {}).get("status") == FINISHED:
+                before: dict[str, Any] = known[name]["result"]
+                return before
+            output = self._call(node, attempt, inputs={fan.variable: items[number], "index": number})
+            contract = self.run.policy.agent(node.id).contract
+            broken = violations(contract, output) if contract is not None else []
+            if broken:
+                raise AgentFailed(
+                    str(ContractViolation(name, broken)), "validation_error", "ContractViolation"
+                )
+            self.run.step(name, FINISHED, attempt=attempt, result=output, of=node.id)
+            self.tell(News(self.run.id, name, FINISHED))
+            return output
+
+        with ThreadPoolExecutor(max(1, fan.max_parallel), thread_name_prefix="commonplace-fan") as pool:
+            waiting = [pool.submit(instance, number) for number in range(len(items))]
+            outputs = [one.result() for one in waiting]
+        how = node.fan_in
+        strategy, target = ("merge", "results") if how is None else (how.strategy, how.target_field)
+        output = {target: gathered(strategy, outputs)}
+        stated = [one["confidence"] for one in outputs if isinstance(one.get("confidence"), int | float)]
+        if stated and target != "confidence":
+            output["confidence"] = min(stated)
+        self._finish(node, output, attempt, contract=False)
+
+    def _do_subworkflow(self, node: Node, attempt: int) -> None:
+        """A workflow of its own, in a run of its own, one level deeper: all of it, or nothing of it."""
+        from .load import load
+
+        inner = load(self.folder / node.subworkflow)
+        id = f"{self.run.id}/{node.id}"
+        if not self.book._has_state(id):
+            child = self.run.child(
+                id,
+                policy=msgspec.structs.replace(
+                    inner.policy, max_depth=min(inner.max_depth, self.workflow.max_depth)
+                ),
+                start=inner.start,
+                workflow={"name": inner.name, "version": inner.version},
+                inherit=self._passed_down(node),
+                folder=Path(inner.folder),
+                persistence=inner.persistence,
+            )
+        else:
+            child = Run(self.book._ledger, id, folder=Path(inner.folder), persistence=inner.persistence)
+        if child.status != "completed":
+            runner = Runner(self.book, inner, child, self.given, self.ask, self.tell, self.pause)
+            runner.ends = min(runner.ends, self.ends)
+            outcome = runner.execute()
+            if outcome.status != "completed":
+                last = outcome.errors[-1]["message"] if outcome.errors else "no agent said why"
+                raise AgentFailed(f"the subworkflow {inner.name} failed: {last}")
+        self._finish(node, passed_up(child, node.share_output or ()), attempt, contract=False)
+
+    def _passed_down(self, node: Node) -> dict[str, Any]:
+        """What a subworkflow starts with: what share_input names, of what this node may see. A node that
+        declares inheritance gets everything it may see instead, less what is kept back."""
+        seen = Task(self.run, node.id).state
+        kept = node.kept
+        if "inherited_state_keys" in kept or "forbidden_inheritance_keys" in kept:
+            return inherited(
+                seen, kept.get("inherited_state_keys"), kept.get("forbidden_inheritance_keys", ())
+            )
+        passed: dict[str, Any] = {}
+        for producer, fields in node.share_input.items():
+            entry = seen if not producer else seen.get(producer, {})
+            chosen = list(entry) if "*" in fields else fields
+            passed |= {field: entry[field] for field in chosen if field in entry}
+        return passed
+
+
+NEUTRAL = ""
+FOLLOWS_FAILURE = "it follows the failure"
+
+
+class Width:
+    """How many nodes may run at once. Adaptive runs begin narrow, widen with every success, and narrow by half
+    with every failure."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        execution = workflow.execution
+        self.most = 1 if execution.mode == "sequential" else max(1, execution.max_concurrent)
+        self._adapts = execution.mode == "adaptive"
+        self.now = 1 if self._adapts else self.most
+
+    def learn(self, well: bool) -> None:
+        if self._adapts:
+            self.now = min(self.most, self.now + 1) if well else max(1, self.now // 2)
+
+
+def wait_before(retry: Retry, attempt: int) -> float:
+    """Seconds to wait after this many failed attempts."""
+    if retry.backoff == "linear":
+        return min(retry.base * attempt, retry.max)
+    if retry.backoff == "exponential":
+        return float(min(retry.base ** min(attempt, 64), retry.max))
+    return 0.0
+
+
+def gathered(strategy: str, outputs: Sequence[dict[str, Any]]) -> Any:
+    """The results of a fan-out as one. `merge`: all of them in order; `reduce`: field by field, numbers added,
+    lists joined, objects merged, the last of anything else; `first`: the first; `majority`: the most frequent,
+    of equals the first."""
+    if strategy == "first":
+        return outputs[0] if outputs else None
+    if strategy == "majority":
+        votes = Counter(canonical(one) for one in outputs)
+        return max(outputs, key=lambda one: votes[canonical(one)]) if outputs else None
+    if strategy == "reduce":
+        whole: dict[str, Any] = {}
+        for one in outputs:
+            for name, value in one.items():
+                whole[name] = _joined(whole[name], value) if name in whole else value
+        return whole
+    return list(outputs)
+
+
+def _joined(a: Any, b: Any) -> Any:
+    if isinstance(a, list) and isinstance(b, list):
+        return [*a, *b]
+    if isinstance(a, dict) and isinstance(b, dict):
+        return {**a, **b}
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in (a, b)):
+        return a + b
+    return b
+
+
+def inherited(
+    state: Mapping[str, Any], only: Sequence[str] | None, forbidden: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What a sub-manager starts with: all that its manager sees, or only the keys named, never a forbidden or
+    reserved one."""
+    chosen = list(state) if only is None else [key for key in only if key in state]
+    kept = {key: state[key] for key in chosen if key not in forbidden and not key.startswith("_")}
+    return {key: without(value, forbidden) for key, value in kept.items()}
+
+
+def passed_up(child: Run, fields: Sequence[str]) -> dict[str, Any]:
+    """The fields that a subworkflow hands to its caller: from the last of its agents that has such a field and
+    may share it, or from its state."""
+    state, policy, found = child.state(), child.policy, {}
+    for field in fields:
+        for agent in policy.agents or {}:
+            entry = state.get(agent, {})
+            if field in entry and field not in hidden_fields(policy, agent):
+                found[field] = without(entry[field], hidden_fields(policy, agent))
+        if field not in found and field in state and field not in policy.never_share:
+            found[field] = state[field]
+    return found
+
+
+def _secret_environment(workflow: Workflow) -> list[str]:
+    """The values of the environment variables that the workflow calls sensitive."""
+    security = workflow.kept.get("security")
+    names = list(security.get("sensitive_env", ())) if isinstance(security, dict) else []
+    env = workflow.kept.get("env")
+    for name, about in (env if isinstance(env, dict) else {}).items():
+        if isinstance(about, dict) and about.get("sensitive"):
+            names.append(name)
+    return [os.environ[name] for name in names if isinstance(name, str) and os.environ.get(name)]
+
+
+def _within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:
+    """What a person answers, unless they take too long."""
+    said: list[str | None] = []
+    thread = threading.Thread(target=lambda: said.append(ask(prompt, channel)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not said:
+        raise AgentFailed(f"nobody answered within {seconds:g} s", "timeout")
+    return said[0]
+
+
+def run_workflow(
+    book: Book,
+    workflow: Workflow,
+    *,
+    agents: Mapping[str, AgentFunction | str | list[str]] | None = None,
+    run_id: str | None = None,
+    initial: Mapping[str, Any] | None = None,
+    ask: Ask | None = None,
+    tell: Tell = lambda _news: None,
+) -> Outcome:
+    """Run a workflow to its end, or go on with the run of this id. Raises RunFailed if it does not end well."""
+    run = book.run(workflow, run_id, initial)
+    outcome = Runner(book, workflow, run, agents or {}, ask, tell).execute()
+    if outcome.status != "completed":
+        last = outcome.errors[-1]["message"] if outcome.errors else "no agent said why"
+        raise RunFailed(
+            f"the run {run.id!r} failed: {last}. Mend the cause and go on with it (run_id={run.id!r}); agents that "
+            "have finished are not run again",
+            run.id,
+            outcome.errors,
+        )
+    return outcome
