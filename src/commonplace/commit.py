@@ -20,7 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,10 +29,12 @@ from .errors import BeforeHorizon, Busy, CommonplaceError, Conflict, Erased, Out
 from .events import ERASED, Draft, Event, erased_by, event_of, read_header, same_content, seal, unseal
 from .keys import Key, below, pack, unpack
 from .labels import Labels, flow
-from .views import Decider, Meta, Registry, View, read_row, write_row
+from .views import Decider, Meta, Registry, View, checked, read_row, write_row
 
 if TYPE_CHECKING:
     from .engines.contract import Head
+
+T = TypeVar("T")
 
 MAX_BATCH = 256
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -66,6 +68,11 @@ class Lens(ABC):
         """The value of one row, or None."""
         row = self._row(self.meta.space(self.registry.view(view)), pack(key))
         return None if row is None else read_row(row)
+
+    def get_as(self, read: Callable[[bytes], T], view: str, *key: str | int) -> T | None:
+        """The value of one row, read from its bytes by a function that may remember them."""
+        row = self._row(self.meta.space(self.registry.view(view)), pack(key))
+        return None if row is None or row.value is None else read(checked(row))
 
     def scan(
         self, view: str, *prefix: str | int, limit: int | None = None, reverse: bool = False

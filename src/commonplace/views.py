@@ -247,8 +247,12 @@ def _check(space: str, key: bytes, position: int, raw: bytes) -> bytes:
 
 
 def read_row(row: Row) -> Any:
-    if row.value is None:
-        return None
+    return None if row.value is None else decode(checked(row))
+
+
+def checked(row: Row) -> bytes:
+    """The bytes of a row's value, after checking that they are the ones that were written."""
+    assert row.value is not None
     raw = row.value[4:]
     if (
         type(raw) is not bytes
@@ -259,4 +263,4 @@ def read_row(row: Row) -> Any:
             f"a row of the view {row.space.partition('/')[0]!r} is damaged: run `commonplace rebuild`",
             row.position,
         )
-    return decode(raw)
+    return raw

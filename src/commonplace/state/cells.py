@@ -24,6 +24,9 @@ from .policy import Policy
 Cells = dict[tuple[str, str], "Cell"]
 """Every cell of a run by agent and field; the agent is "" for what belongs to no agent."""
 
+DONE = ""
+"""The field of a cell that says that an agent has come to an end; no real field has this name."""
+
 
 class Cell(NamedTuple):
     value: Any
@@ -82,19 +85,23 @@ def sums(lens: Lens, run: str) -> Sums:
     return msgspec.convert(lens.get("state.sums", run), Sums)
 
 
-def cell(lens: Lens, run: str, agent: str, field: str, view: str = "state.cells") -> Cell | None:
-    """One cell, wherever in the line of forks it was written last."""
-    row = lens.get(view, run, agent, field)
-    if row is None:
-        fork = about(lens, run).fork
-        return None if fork is None else cell(lens.at(fork.at), fork.run, agent, field, view)
-    return None if "gone" in row else Cell(row["value"], row["version"])
+def cell(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
+    """One cell of a run (that branched off there), wherever in the line of forks it was written last."""
+    row = lens.get("state.cells", run, agent, field)
+    if row is not None:
+        return None if "gone" in row else Cell(row["value"], row["version"])
+    if fork is None:
+        return None
+    then = lens.at(fork.at)
+    return cell(then, fork.run, agent, field, about(then, fork.run).fork)
 
 
-def cells(lens: Lens, run: str, view: str = "state.cells") -> Cells:
-    """Every cell of a run."""
-    fork = about(lens, run).fork
-    found = {} if fork is None else cells(lens.at(fork.at), fork.run, view)
+def cells(lens: Lens, run: str, fork: Fork | None, view: str = "state.cells") -> Cells:
+    """Every cell of a run that branched off there."""
+    found: Cells = {}
+    if fork is not None:
+        then = lens.at(fork.at)
+        found = cells(then, fork.run, about(then, fork.run).fork, view)
     for key, row in lens.scan(view, run):
         place = (str(key[1]), str(key[2]))
         if "gone" in row:
@@ -112,32 +119,36 @@ def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell | None]:
     }
 
 
-def steps(lens: Lens, run: str) -> dict[str, dict[str, Any]]:
+def steps(lens: Lens, run: str, fork: Fork | None) -> dict[str, dict[str, Any]]:
     """How far each node of the run's graph has come."""
-    fork = about(lens, run).fork
-    found = {} if fork is None else steps(lens.at(fork.at), fork.run)
+    found: dict[str, dict[str, Any]] = {}
+    if fork is not None:
+        then = lens.at(fork.at)
+        found = steps(then, fork.run, about(then, fork.run).fork)
     return found | {str(key[1]): row for key, row in lens.scan("state.steps", run)}
 
 
-def finished(lens: Lens, run: str) -> frozenset[str]:
+def finished(found: Cells) -> frozenset[str]:
     """The agents that have come to an end at least once: others may see what they share."""
-    return frozenset(node for node, step in steps(lens, run).items() if step["done"] and not step["of"])
+    return frozenset(agent for agent, field in found if field == DONE)
 
 
 def assembled(found: Cells) -> dict[str, Any]:
-    """Cells as nested plain data."""
+    """Cells as nested plain data. An agent that has ended without any output has an empty entry."""
     state: dict[str, Any] = {}
     for (agent, field), one in sorted(found.items()):
-        if agent:
+        if field == DONE:
+            state.setdefault(agent, {})
+        elif agent:
             state.setdefault(agent, {})[field] = one.value
         else:
             state[field] = one.value
     return state
 
 
-def runtime_keys(lens: Lens, run: str) -> dict[str, Any]:
+def runtime_keys(lens: Lens, run: str, known: About) -> dict[str, Any]:
     """The reserved keys that are not cells but follow from what the ledger knows of the run."""
-    known, standing = about(lens, run), sums(lens, run)
+    standing = sums(lens, run)
     meta: dict[str, Any] = {
         "run_id": run,
         "status": standing.status,
@@ -186,6 +197,9 @@ def touched(event: Event) -> list[Key]:
     run, payload = event.run_id or "", event.payload
     if event.kind == "state.opened":
         return [(run, agent, field) for agent, field in _initial(payload)]
+    if event.kind == "state.stepped":
+        ended = payload["status"] == "finished" and not payload["of"]
+        return [(run, payload["node"], DONE)] if ended else []
     return [(run, payload["agent"], field) for field in payload["payload"]]
 
 
@@ -195,6 +209,8 @@ def _initial(payload: dict[str, Any]) -> dict[tuple[str, str], Any]:
 
 def fold_cell(key: Key, before: Any, event: Event) -> Any:
     agent, field = str(key[1]), str(key[2])
+    if field == DONE:
+        return {"value": True, "version": event.position}
     if event.kind == "state.opened":
         return {"value": _initial(event.payload)[agent, field], "version": event.position}
     type, given = event.payload["type"], event.payload["payload"][field]

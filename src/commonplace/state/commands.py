@@ -22,6 +22,7 @@ from ..events import Event, draft, iso
 from ..keys import Key
 from ..views import Capability, Kind, View
 from .cells import (
+    DONE,
     About,
     Cell,
     Fork,
@@ -220,7 +221,7 @@ def _opened(
 def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceError:
     known = about(overlay, request.run)
     policy, agent = known.policy, request.agent
-    _check_open(overlay, request.run)
+    totals = _check_open(overlay, request.run)
     if request.by not in (agent, OWNER):
         told = f"{request.by!r} may not write to the entry of {agent!r}: an agent writes its own"
         return refuse(overlay, Denial(request.by, "state.write", agent, request.run), told)
@@ -235,13 +236,15 @@ def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceErr
         return refuse(overlay, Denial(agent, "state.write", ", ".join(forbidden), request.run), told)
     given = dict(request.payload)
     warnings: tuple[str, ...] = ()
-    before = {name: cell(overlay, request.run, agent, name) for name in given}
+    before = {name: cell(overlay, request.run, agent, name, known.fork) for name in given}
     _check_seen(overlay, request, before)
     after = _outcome(request.type, given, before)
     contract = policy.agent(agent).contract if request.contract else None
     if contract is not None:
         entry = {
-            name: value for name, value in _entry(overlay, request.run, agent).items() if name not in given
+            name: value
+            for name, value in _entry(overlay, request.run, agent, known.fork).items()
+            if name not in given
         }
         entry |= after
         if _confidence_is_missing(policy, contract, entry) and not request.partial:
@@ -254,8 +257,8 @@ def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceErr
             return _violated(overlay, request, broken)
     size = sum(size_of(value) for value in after.values())
     size -= sum(size_of(one.value) for one in before.values() if one is not None)
-    fresh = _fresh_keys(overlay, request.run, agent)
-    totals = sums(overlay, request.run)
+    there = any(one is not None for one in before.values())
+    fresh = 0 if there else _fresh_keys(overlay, request.run, agent, known.fork)
     _check_limits(
         policy.limits,
         Sums(totals.size + size, totals.fields + fresh),
@@ -313,24 +316,28 @@ def _check_seen(overlay: Overlay, request: Change, before: Mapping[str, Cell | N
         )
 
 
-def _entry(lens: Lens, run: str, agent: str) -> dict[str, Any]:
+def _entry(lens: Lens, run: str, agent: str, fork: Fork | None) -> dict[str, Any]:
     """What an agent's entry holds now."""
-    known = about(lens, run)
-    base = {} if known.fork is None else _entry(lens.at(known.fork.at), known.fork.run, agent)
+    entry: dict[str, Any] = {}
+    if fork is not None:
+        then = lens.at(fork.at)
+        entry = _entry(then, fork.run, agent, about(then, fork.run).fork)
     for key, row in lens.scan("state.cells", run, agent):
-        if "gone" in row:
-            base.pop(str(key[2]), None)
+        if "gone" in row or key[2] == DONE:
+            entry.pop(str(key[2]), None)
         else:
-            base[str(key[2])] = row["value"]
-    return base
+            entry[str(key[2])] = row["value"]
+    return entry
 
 
-def _fresh_keys(lens: Lens, run: str, agent: str) -> int:
+def _fresh_keys(lens: Lens, run: str, agent: str, fork: Fork | None) -> int:
     """1 if this agent has no entry yet, so that the state gets one more key at its top."""
     if lens.scan("state.cells", run, agent, limit=1):
         return 0
-    fork = about(lens, run).fork
-    return 1 if fork is None else _fresh_keys(lens.at(fork.at), fork.run, agent)
+    if fork is None:
+        return 1
+    then = lens.at(fork.at)
+    return _fresh_keys(then, fork.run, agent, about(then, fork.run).fork)
 
 
 def _confidence_is_missing(policy: Policy, contract: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
@@ -402,7 +409,7 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
         }
         errors["model"] = known.policy.model
         if known.fork is not None:
-            last = cell(overlay, request.run, "", "_errors")
+            last = cell(overlay, request.run, "", "_errors", known.fork)
             errors["values"] = {"_errors": reduced("append", None if last is None else last.value, told)}
         _emit(overlay, CHANGED, request.run, RUNTIME, errors)
     return _emit(overlay, STEPPED, request.run, RUNTIME, payload).position
@@ -449,12 +456,13 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
     if refused:
         return refused
     _check_open(overlay, fork.run)
-    policy = about(overlay, fork.run).policy
-    base, target = cells(overlay.at(fork.at), fork.run), cells(overlay, fork.run)
+    into = about(overlay, fork.run)
+    base = cells(overlay.at(fork.at), fork.run, into.fork)
+    target = cells(overlay, fork.run, into.fork)
     theirs = {
         place: one
         for place, one in own_cells(overlay, request.fork).items()
-        if place[1] not in RESERVED and _value(one) != _value(target.get(place))
+        if place[1] not in (*RESERVED, DONE) and _value(one) != _value(target.get(place))
     }
     hide = redactor_of(overlay, fork.run) | redactor_of(overlay, request.fork)
     conflicts = [
@@ -477,7 +485,7 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
     if request.prefer == "target":
         kept = {str(one["field"]) for one in conflicts}
         theirs = {place: one for place, one in theirs.items() if ".".join(filter(None, place)) not in kept}
-    _take_over(overlay, request, fork.run, policy, theirs)
+    _take_over(overlay, request, fork.run, into, theirs)
     named = tuple(sorted(".".join(part for part in place if part) for place in theirs))
     payload = {"fork": request.fork, "fields": list(named), "prefer": request.prefer}
     _emit(overlay, MERGED, fork.run, request.by, payload)
@@ -485,23 +493,27 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
 
 
 def _take_over(
-    overlay: Overlay, request: Merge, run: str, policy: Policy, theirs: dict[tuple[str, str], Cell | None]
+    overlay: Overlay, request: Merge, run: str, into: About, theirs: dict[tuple[str, str], Cell | None]
 ) -> None:
     """One change an agent and type, within the target's limits."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for (agent, name), one in theirs.items():
         groups.setdefault((agent, "remove" if one is None else "set"), {})[name] = _value(one)
-    in_fork = about(overlay, run).fork is not None
+    policy = into.policy
     for (agent, type), given in sorted(groups.items()):
-        before = {name: cell(overlay, run, agent, name) for name in given}
+        before = {name: cell(overlay, run, agent, name, into.fork) for name in given}
         size = sum(size_of(value) for value in given.values()) if type == "set" else 0
         size -= sum(size_of(one.value) for one in before.values() if one is not None)
-        fresh = _fresh_keys(overlay, run, agent) if agent else sum(one is None for one in before.values())
+        fresh = (
+            _fresh_keys(overlay, run, agent, into.fork)
+            if agent
+            else sum(one is None for one in before.values())
+        )
         totals = sums(overlay, run)
         sizes = {name: size_of(value) for name, value in given.items()}
         _check_limits(policy.limits, Sums(totals.size + size, totals.fields + fresh), sizes)
         payload = {"agent": agent, "type": type, "payload": given, "size": size, "fields": fresh}
-        payload |= {"model": policy.model} | ({"values": given} if in_fork and type == "set" else {})
+        payload |= {"model": policy.model} | ({"values": given} if into.fork and type == "set" else {})
         _emit(overlay, CHANGED, run, request.by, payload, _labels(policy, given))
 
 
@@ -509,10 +521,11 @@ def _value(one: Cell | None) -> Any:
     return None if one is None else one.value
 
 
-def _check_open(lens: Lens, run: str) -> None:
-    status = sums(lens, run).status
-    if status != "running":
-        raise Conflict(f"the run {run!r} is {status}: fork it to go on from any of its positions")
+def _check_open(lens: Lens, run: str) -> Sums:
+    standing = sums(lens, run)
+    if standing.status != "running":
+        raise Conflict(f"the run {run!r} is {standing.status}: fork it to go on from any of its positions")
+    return standing
 
 
 def _emit(
@@ -558,7 +571,7 @@ def redactor_of(lens: Lens, run: str | None) -> Redactor:
     known = about(lens, run)
     hide = Redactor(known.policy.secret_fields, known.policy.patterns)
     if hide.fields:
-        for (_, name), one in cells(lens, run).items():
+        for (_, name), one in cells(lens, run, known.fork).items():
             hide = hide.knowing({name: one.value})
     return hide | redactor_of(lens, known.parent) if known.parent else hide
 
@@ -634,7 +647,7 @@ STATE = Capability(
     views=(
         View("state.runs", 1, _of_run, _fold_about, kinds=frozenset({OPENED})),
         View("state.sums", 1, _of_run, _fold_sums, kinds=frozenset({OPENED, CHANGED, CLOSED})),
-        View("state.cells", 1, touched, fold_cell, kinds=frozenset({OPENED, CHANGED})),
+        View("state.cells", 1, touched, fold_cell, kinds=frozenset({OPENED, CHANGED, STEPPED})),
         View(
             "state.steps",
             1,
@@ -647,7 +660,7 @@ STATE = Capability(
             1,
             lambda event: touched(event) if event.payload["model"] == "cqrs" else [],
             fold_cell,
-            kinds=frozenset({OPENED, CHANGED}),
+            kinds=frozenset({OPENED, CHANGED, STEPPED}),
             trailing=True,
         ),
     ),

@@ -77,13 +77,12 @@ class Run:
         known = about(lens, self.id)
         if now and known.policy.model == "cqrs":
             as_of = self._ledger.speaks_as_of("state.projection")
-            found = cells(lens, self.id, "state.projection") if as_of else {}
+            found = cells(lens, self.id, known.fork, "state.projection") if as_of else {}
         else:
-            as_of, found = lens.position, cells(lens, self.id)
-        ended, around = finished(lens, self.id), runtime_keys(lens, self.id)
-        around |= {agent: {} for agent in ended}  # also of one that has put out nothing
+            as_of, found = lens.position, cells(lens, self.id, known.fork)
+        around = runtime_keys(lens, self.id, known)
         if self.viewer != OWNER:
-            found = visible(known.policy, self.viewer, found, ended)
+            found = visible(known.policy, self.viewer, found, finished(found))
             around = around if sees_others(known.policy) else {}
         return State({**around, **assembled(found)}, as_of)
 
@@ -110,7 +109,7 @@ class Run:
     def steps(self) -> dict[str, dict[str, Any]]:
         """How far each node of the workflow's graph has come."""
         with self._ledger.snapshot() as snapshot:
-            found = steps(snapshot, self.id)
+            found = steps(snapshot, self.id, about(snapshot, self.id).fork)
         if self.viewer != OWNER:  # how far, not what came out
             found = {node: {**step, "reason": "", "result": {}} for node, step in found.items()}
         return found

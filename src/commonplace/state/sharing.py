@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from .cells import Cell, Cells
+from .cells import DONE, Cell, Cells
 from .policy import RESERVED, Policy
 
 ALL = "*"
@@ -15,7 +15,7 @@ def visible(policy: Policy, viewer: str, found: Cells, finished: Collection[str]
     """The cells that an agent may see, with nested fields that it may not see taken out of their values."""
     seen: Cells = {}
     for (agent, field), one in found.items():
-        if agent == viewer:
+        if agent == viewer or (field == DONE and sees_others(policy)):
             seen[agent, field] = one
         elif shares(policy, agent, viewer, field, agent in finished):
             hidden = hidden_fields(policy, agent)
@@ -25,7 +25,7 @@ def visible(policy: Policy, viewer: str, found: Cells, finished: Collection[str]
 
 def shares(policy: Policy, agent: str, viewer: str, field: str, finished: bool) -> bool:
     """Whether a field of an agent's entry (or, with no agent, of the run itself) is shared with the viewer."""
-    if field in hidden_fields(policy, agent):
+    if field == DONE or field in hidden_fields(policy, agent):
         return False
     takes = policy.agent(viewer).takes.get(agent, ())
     if not agent:

@@ -420,9 +420,7 @@ class Runner:
 
     def _do_subworkflow(self, node: Node, attempt: int) -> None:
         """A workflow of its own, in a run of its own, one level deeper: all of it, or nothing of it."""
-        from .load import load
-
-        inner = load(self.folder / node.subworkflow)
+        inner = self.workflow.subworkflows[node.subworkflow]
         id = f"{self.run.id}/{node.id}"
         if not self.book._has_state(id):
             child = self.run.child(
