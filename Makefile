@@ -32,7 +32,8 @@ format: $(READY) ## rewrite the code in the house style
 test: lint ## lint, then every test, in parallel and in random order
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
-bench: $(READY) ## figures beside the raw engines, as a table and as JSON
+bench: $(READY) ## figures beside the raw engines and peers, as a table and as JSON
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	$(BIN)/python -m benchmarks $(ARGS)
 
 faults: $(READY) ## the long fault runs: kills, power cuts, bit flips, races (about half an hour)

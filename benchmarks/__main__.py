@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import appends, holders, servers, start
+from . import appends, holders, servers, start, state
 from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
@@ -27,6 +27,8 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "postgres": servers.postgres,
     "redis": servers.valkey,
     "growth": appends.growth,
+    "state": state.beside_langgraph,
+    "states": state.growth,
 }
 
 
