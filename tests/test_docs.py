@@ -11,7 +11,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "guide.md"], ids=lambda page: page.name)
+RUN = ("README.md", "docs/guide.md", "docs/runs.md", "docs/access.md")
+
+
+@pytest.mark.parametrize("page", [ROOT / page for page in RUN], ids=lambda page: page.name)
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -40,6 +43,10 @@ def test_the_glossary_names_what_the_code_is_made_of() -> None:
         "Horizon",
         "Facts",
         "Lease",
+        "Right",
+        "State",
+        "Turn",
+        "Fork",
     ):
         assert f"**{word}**" in glossary
 

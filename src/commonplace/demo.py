@@ -77,6 +77,7 @@ class Demo:
             yield f"A book at {self.path}. Durable: {book.facts.durable}, because {book.facts.durable_why}."
             yield from self._team_works(book)
             yield from self._back_in_time(book)
+            yield from self._each_sees_its_part(book)
             yield from self._copied(book, copy)
             yield from self._forgotten(book, copy)
         yield ""
@@ -111,6 +112,26 @@ class Demo:
         verified = book.verify()
         yield self._check(f"the hash chain holds over {verified.events} events", verified.ok)
 
+    def _each_sees_its_part(self, book: Book) -> Iterator[str]:
+        yield ""
+        yield "A run has a state. Each agent writes its own entry, and the book knows who may see what."
+        with book.run(run_id="state", initial={"topic": "sign in"}) as run:
+            with run.agent("ada") as ada:
+                ada.write({"plan": "tokens", "confidence": 0.9})
+            with run.agent("ben") as ben:
+                yield f"  ben sees  {ben.state['ada']}"
+                ben.write({"draft": "one hour"})
+            middle = book.head
+            run.agent("ben").write({"draft": "two hours"})
+        past, now = run.state(at=middle)["ben"]["draft"], run.state()["ben"]["draft"]
+        yield self._check("state can be read as of any moment", (past, now) == ("one hour", "two hours"))
+        fork = book.fork("state", at=middle)
+        changed = [(one.path, one.before, one.after) for one in book.diff(fork.id, "state")]
+        yield self._check("a fork begins as it was then", changed == [("ben.draft", "one hour", "two hours")])
+        book.as_actor("ada", role="developer").record("agent.thought", payload={"text": "ben is slow"})
+        seen = [event.kind for event in book.as_actor("ben", role="qa").events()]
+        yield self._check("what ada thinks is not shown to ben", "agent.thought" not in seen)
+
     def _copied(self, book: Book, copy: Book) -> Iterator[str]:
         yield ""
         yield f"A copy on another engine: plain files in {self._copy}."
@@ -120,7 +141,7 @@ class Demo:
     def _forgotten(self, book: Book, copy: Book) -> Iterator[str]:
         yield ""
         yield "The answer of a tool holds a secret, and a reflection was derived from it. Erase the answer."
-        *_, answer, derived = book.events()
+        answer, derived = (event for event in book.events() if SECRET in str(event.payload))
         yield self._check("before, the secret is in the raw files of both books", len(self._leaks()) >= 2)
         going = book.erase(answer.id, dry_run=True).erased
         yield self._check("what was derived from it goes with it", going == (answer.id, derived.id))
