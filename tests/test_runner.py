@@ -34,6 +34,7 @@ from commonplace.workflow.model import (
     Workflow,
 )
 from commonplace.workflow.runner import Runner, gathered, inherited, wait_before
+from tests.workflows import example, write
 
 Functions = Mapping[str, Callable[[Task], Any] | str | list[str]]
 
@@ -114,6 +115,38 @@ def test_a_graph_runs_in_order_and_each_agent_sees_what_came_before(
     assert (seen["a"], seen["d"]) == ({"topic"}, {"topic", "a", "b", "c"})
     assert known(book, outcome.run_id) == {"topic": "tea"} | {name: {"said": name} for name in "abcd"}
     assert (outcome.status, outcome.errors) == ("completed", ())
+
+
+@pytest.mark.spec("7.6", "2.2", "2.6", "3.9")
+def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> None:
+    write(tmp_path, example())
+    seen: dict[str, dict[str, Any]] = {}
+
+    def agent(task: Task) -> dict[str, Any]:
+        seen[task.agent] = {key: value for key, value in task.state.items() if not key.startswith("_")}
+        contract = task.run.policy.agent(task.agent).contract or {}
+        filled = {
+            "string": f"by {task.agent}",
+            "number": 0.9,
+            "array": [task.agent],
+            "object": {"by": task.agent},
+        }
+        fields = contract["properties"].items()
+        return {name: filled[field["type"]] for name, field in fields if field["type"] in filled}
+
+    agents = dict.fromkeys(("research_analyst", "report_writer", "quality_reviewer"), agent)
+    outcome = book.execute(tmp_path, agents=agents, run_id="r")
+    assert outcome.steps == dict.fromkeys(agents, "finished")
+    assert seen["research_analyst"]["context"] == {"topic": "quantum computing"}
+    assert seen["research_analyst"]["workflow_name"] == "research-and-write"
+    assert set(seen["report_writer"]["research_analyst"]) == {"findings", "summary"}
+    assert set(seen["quality_reviewer"]["report_writer"]) == {"draft", "metadata"}
+    state = book.run(run_id="r").state()
+    assert json.loads((tmp_path / "data/state/r.json").read_text())["report_writer"] == state["report_writer"]
+    rights = {name: book.as_actor(name).rights() for name in ("research_analyst", "report_writer")}
+    assert rights["research_analyst"].tier("long_term") == "read_write"
+    assert rights["report_writer"].tier("long_term") == "read"
+    assert rights["report_writer"].tier("episodic") == "read"
 
 
 @pytest.mark.spec("7.6")
@@ -375,6 +408,54 @@ def test_four_ways_to_gather() -> None:
     assert gathered("first", outputs) == outputs[0]
     assert gathered("majority", [outputs[0], outputs[1], outputs[1]]) == outputs[1]
     assert [gathered(how, []) for how in ("merge", "reduce", "first", "majority")] == [[], {}, None, None]
+
+
+@pytest.mark.spec("7.6")
+def test_a_subworkflow_is_a_run_within_the_run_all_or_nothing(book: Book, tmp_path: Path) -> None:
+    broken = True
+
+    def inner_b(task: Task) -> dict[str, Any]:
+        if broken:
+            raise RuntimeError("not yet")
+        assert task.state["given"] == 7
+        assert "hidden" not in task.state
+        return {"sum": task.state["a"]["n"] + task.state["given"], "private": "stays inside"}
+
+    inner = flow(tmp_path / "inner", node("a"), node("b", "a"), name="inner")
+    outer = flow(
+        tmp_path,
+        node("first"),
+        node(
+            "sub",
+            "first",
+            agent="",
+            subworkflow="inner",
+            share_input={"first": ("given",)},
+            share_output=("sum",),
+        ),
+        node("last", "sub"),
+        subworkflows={"inner": inner},
+    )
+    seen: list[Any] = []
+
+    def last(task: Task) -> None:
+        seen.append(task.state["sub"])
+
+    agents = {**answers(first={"given": 7, "hidden": 1}, a={"n": 1}), "b": inner_b, "last": last}
+    failed = quick(book, outer, agents, run_id="r")
+    assert (failed.status, failed.steps["sub"]) == ("failed", "failed")
+    assert "the subworkflow inner failed: not yet" in failed.errors[-1]["message"]
+    assert "sub" not in known(book, "r")  # nothing of it
+    broken = False
+    done = quick(book, outer, agents, run_id="r")
+    assert (done.status, seen) == ("completed", [{"sum": 8}])
+    assert [(run.id, run.parent, run.status) for run in book.runs()] == [
+        ("r", None, "completed"),
+        ("r/sub", "r", "completed"),
+    ]
+    flat = msgspec.structs.replace(outer, max_depth=0)
+    refused = quick(book, flat, agents)
+    assert "R31" in refused.errors[0]["message"]
 
 
 def test_a_sub_manager_inherits_all_or_what_is_listed_never_what_is_forbidden() -> None:

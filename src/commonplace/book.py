@@ -419,6 +419,8 @@ class Book:
             {} if plan is None else {"name": plan.name, "version": plan.version},
         )
         if run_id is None or not self._has_state(id):
+            if plan is not None:
+                self._grant_as_planned(plan)
             try:
                 self.submit("state.open", opening)
                 return run
@@ -427,6 +429,14 @@ class Book:
                     raise
         _check_same_start(self.events(run_id=id, kinds=(OPENED,)), given, id)
         return run
+
+    def _grant_as_planned(self, plan: Workflow) -> None:
+        """The rights that a workflow's files give to its agents; what they already have is no event."""
+        for agent, tiers in plan.memory.access_control.items():
+            self.grant(agent, tiers=tiers)
+        for id, agent_file in plan.agents.items():
+            if "may_emit" in agent_file.kept:
+                self.grant(id, may_emit=agent_file.kept["may_emit"])
 
     def _has_state(self, run_id: str) -> bool:
         with self.snapshot() as snapshot:

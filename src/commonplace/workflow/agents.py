@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied
+from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound
 from ..state.commands import Written
 from ..state.run import Run, Turn
 from .model import Agent
@@ -187,7 +187,7 @@ def call(function: AgentFunction, task: Task, timeout: float) -> dict[str, Any]:
                 answer = asyncio.run(_awaited(answer, timeout))
             said.append(answer)
         except BaseException as error:  # noqa: BLE001  handed to whoever waits for this thread
-            said.append(_failure(error))
+            said.append(as_failure(error))
 
     thread = threading.Thread(target=work, daemon=True, name=f"commonplace-agent-{task.agent}")
     thread.start()
@@ -209,12 +209,12 @@ async def _awaited(answer: Any, timeout: float) -> Any:
     return await asyncio.wait_for(answer, timeout)
 
 
-def _failure(error: BaseException) -> AgentFailed:
+def as_failure(error: BaseException) -> AgentFailed:
     """What happened, in one of a few words."""
     if isinstance(error, AgentFailed):
         return error
     reason = "error"
-    if isinstance(error, ContractViolation | BadInput):
+    if isinstance(error, BadInput | Conflict | ContractViolation | NotFound):
         reason = "validation_error"
     elif isinstance(error, Denied):
         reason = "auth_error"

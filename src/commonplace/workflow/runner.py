@@ -20,19 +20,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.redact import Redactor
-from ..errors import BadInput, CommonplaceError, ContractViolation, RunFailed
+from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound, RunFailed
 from ..events import canonical
 from ..state.commands import FAILED, FINISHED, SKIPPED, STARTED, Step
 from ..state.contract import violations
 from ..state.run import Run
 from ..state.sharing import hidden_fields, without
-from .agents import AgentFailed, AgentFunction, Task, call, find_agent
+from .agents import AgentFailed, AgentFunction, Task, as_failure, call, find_agent
 from .expressions import evaluate, is_true
 from .leading import leading
 from .model import Degradation, Dependency, Node, Retry, Workflow
 
 if TYPE_CHECKING:
     from ..book import Book
+
+REFUSALS = (BadInput, Conflict, ContractViolation, Denied, NotFound)
+"""What the book says to a node that asks for something wrong."""
 
 RETRYING, ITERATED, AGAIN = "retrying", "iterated", "again"
 ENDED = (FINISHED, FAILED, SKIPPED)
@@ -229,22 +232,23 @@ class Runner:
                 attempt += 1
 
     def _once(self, node: Node, attempt: int) -> None:
+        """One attempt. What the book refuses is the node's own failure; trouble with the store is not."""
         try:
             why_not = self._why_not(node)
-        except BadInput as error:
-            raise AgentFailed(str(error), "validation_error") from None
-        if why_not is not None:
-            self._mark(node.id, SKIPPED, why_not)
-            return
-        self._mark(node.id, STARTED, attempt=attempt, iteration=self._iteration(node))
-        if node.subworkflow:
-            self._do_subworkflow(node, attempt)
-        elif node.fan_out is not None:
-            self._do_fan_out(node, attempt)
-        elif node.loop is not None:
-            self._do_loop(node, attempt)
-        else:
-            self._finish(node, self._call(node, attempt), attempt)
+            if why_not is not None:
+                self._mark(node.id, SKIPPED, why_not)
+                return
+            self._mark(node.id, STARTED, attempt=attempt, iteration=self._iteration(node))
+            if node.subworkflow:
+                self._do_subworkflow(node, attempt)
+            elif node.fan_out is not None:
+                self._do_fan_out(node, attempt)
+            elif node.loop is not None:
+                self._do_loop(node, attempt)
+            else:
+                self._finish(node, self._call(node, attempt), attempt)
+        except REFUSALS as error:
+            raise as_failure(error) from None
 
     def _call(self, node: Node, attempt: int, agent: str = "", **more: Any) -> dict[str, Any]:
         left = self.ends - time.monotonic()
@@ -267,10 +271,7 @@ class Runner:
     ) -> None:
         """Write an output together with the end of its turn."""
         step = Step(self.run.id, node.id, status, attempt, iteration, reason)
-        try:
-            Task(self.run, node.id).write_with(output, step, contract)
-        except (ContractViolation, BadInput) as error:
-            raise AgentFailed(str(error), "validation_error", type(error).__name__) from None
+        Task(self.run, node.id).write_with(output, step, contract)
         self._note(step)
 
     def _fail(self, node: Node, failure: AgentFailed, attempt: int, status: str = FAILED) -> None:
@@ -314,8 +315,8 @@ class Runner:
             if cached is not None:
                 self._finish(node, cached, attempt, reason="taken from an earlier run")
             return cached is not None
-        except AgentFailed as again:
-            self._fail(node, again, attempt + 1, RETRYING)
+        except (AgentFailed, *REFUSALS) as error:
+            self._fail(node, as_failure(error), attempt + 1, RETRYING)
             return False
 
     def _cached(self, node: str, max_staleness: float) -> dict[str, Any] | None:
