@@ -6,12 +6,15 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import commonplace
 from commonplace import Book, Conflict
+from commonplace.engines.contract import WriteSet
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
 from commonplace.workflow.agents import AgentFailed, Task
 from commonplace.workflow.model import Agent, Dependency, Execution, FanOut, Loop, Node, Retry, Workflow
@@ -126,20 +129,22 @@ def run_and_die(say: Connection, home: Place, calls: str, mode: str, kill_at: in
     with home.open() as book:
         store, begin, count = book._ledger.store, book._ledger.store.begin, [0]
 
-        def begin_and_die(timeout: float = 30.0) -> Any:
+        @contextmanager
+        def begin_and_die(timeout: float = 30.0) -> Iterator[Any]:
             count[0] += 1
-            tx: Any = begin(timeout)
-            if kill_at is not None and count[0] == kill_at // 2 + 1:
-                if kill_at % 2 == 0:
+            due = kill_at is not None and count[0] == kill_at // 2 + 1
+            with begin(timeout) as tx:
+                if due and kill_at is not None and kill_at % 2 == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                apply = type(tx).apply
+                apply = tx.apply
 
-                def apply_and_die(self: Any, write: Any) -> None:
-                    apply(self, write)
-                    os.kill(os.getpid(), signal.SIGKILL)
+                def apply_and_die(write: WriteSet) -> None:
+                    apply(write)
+                    if due:
+                        os.kill(os.getpid(), signal.SIGKILL)
 
-                type(tx).apply = apply_and_die
-            return tx
+                tx.apply = apply_and_die  # type: ignore[method-assign]
+                yield tx
 
         store.begin = begin_and_die  # type: ignore[method-assign]
         say.send("open")

@@ -453,6 +453,11 @@ def test_a_subworkflow_is_a_run_within_the_run_all_or_nothing(book: Book, tmp_pa
         ("r", None, "completed"),
         ("r/sub", "r", "completed"),
     ]
+    given = next(
+        event for event in book.events(run_id="r", kinds=["state.changed"]) if event.actor == "first"
+    )
+    gone = book.erase(given.id, dry_run=True).erased
+    assert [book.event(id).run_id for id in gone] == ["r", "r/sub"]  # the child was started with it
     flat = msgspec.structs.replace(outer, max_depth=0)
     refused = quick(book, flat, agents)
     assert "R31" in refused.errors[0]["message"]
@@ -542,6 +547,26 @@ def test_errors_hold_no_secret_of_the_state_or_the_environment(
     assert shown.count("[REDACTED]") > 3
     assert failed.value.__cause__ is None
     assert failed.value.__context__ is None
+
+
+def test_trouble_with_the_store_is_raised_and_leaves_the_run_open(
+    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = flow(tmp_path, node("a"), node("b", "a"))
+    step = commonplace.Run.step
+
+    def full(self: commonplace.Run, name: str, status: str, **more: Any) -> int:
+        if name == "b":
+            raise commonplace.StorageFailed("the disk is full")
+        return step(self, name, status, **more)
+
+    monkeypatch.setattr(commonplace.Run, "step", full)
+    with pytest.raises(commonplace.StorageFailed):
+        book.execute(workflow, agents=answers(a={"n": 1}, b={}), run_id="r")
+    assert book.run(run_id="r").status == "running"
+    monkeypatch.undo()
+    assert book.execute(workflow, agents=answers(a={"n": 2}, b={}), run_id="r").status == "completed"
+    assert known(book, "r")["a"] == {"n": 1}
 
 
 def test_two_runners_never_run_the_same_run_at_once(book: Book, tmp_path: Path) -> None:

@@ -235,6 +235,33 @@ def test_a_stale_writer_gets_both_versions_and_other_keys_never_conflict(book: B
     assert stale.value.details == ({"field": "n", "seen": seen, "current": first.position, "value": 2},)
     assert run.state()["ada"] == {"n": 2, "other": 2}
     ada.write({"n": 3}, seen=run.state().as_of)
+    seen = run.state().as_of
+    ada.emit("remove", {"n": True})
+    with pytest.raises(commonplace.Conflict):  # taken away is written, too
+        ada.write({"n": 4}, seen=seen)
+
+
+@pytest.mark.spec("2.5")
+def test_the_limits_are_kept_count_of_through_removals_erasures_forks_and_merges(book: Book) -> None:
+    run = open_run(book, limits=Limits(max_fields=2, max_state_size_mb=0.001), given={"a": "x" * 100})
+    ada = run.agent("ada")
+    for _ in range(20):
+        written = ada.write({"big": "y" * 800})
+        ada.emit("remove", {"big": True})
+    with pytest.raises(commonplace.TooLarge, match="the state would be"):
+        ada.write({"big": "y" * 1000})
+    run.agent("ben").write({"n": 1})  # ada's entry is empty, so there is room for one more key
+    with pytest.raises(commonplace.TooLarge, match="3 keys"):
+        ada.write({"n": 1})
+    fork = book.fork("r")
+    fork.agent("ben").emit("remove", {"n": True})
+    fork.agent("ada").write({"big": "z" * 800})
+    assert book.merge(fork.id).fields == ("ada.big", "ben.n")
+    event = next(book.events(after=written.position - 1))
+    book.erase([event.id, next(book.events(kinds=["state.opened"])).id])
+    book.rebuild()
+    assert known(run.state()) == {"ada": {"big": "z" * 800}}
+    run.agent("ada").write({"big": "z" * 900})
 
 
 @pytest.mark.spec("2.4", "2.10", "L1", "L7")
@@ -314,6 +341,23 @@ def test_what_is_erased_is_gone_from_state_and_from_every_fork(book: Book) -> No
     assert fork.state()["ada"] == {"note": "keep"}
     run.agent("ada").write({"note": "new"})
     assert run.state()["ada"] == {"note": "new"}
+
+
+@pytest.mark.spec("L10", "L8")
+def test_erasing_reaches_what_forks_and_merges_have_carried_on(book: Book) -> None:
+    run = open_run(book, sensitive_fields=("key",))
+    secret = run.agent("ada").write({"list": ["SECRET"], "key": "k-1"})
+    fork = book.fork("r")
+    fork.agent("ada").emit("append", {"list": 2})
+    fork.agent("ben").write({"n": 1})
+    assert book.merge(fork.id).fields == ("ada.list", "ben.n")
+    merged = [event for event in book.events(run_id="r", kinds=["state.changed"]) if event.parents]
+    assert merged[0].labels == {"sensitivity": "sensitive"}  # so was what it comes from
+    book.erase(next(book.events(after=secret.position - 1)).id)
+    assert "SECRET" not in json.dumps([event.as_dict() for event in book.events()])
+    assert known(run.state()) == known(fork.state()) == {"ben": {"n": 1}}
+    book.rebuild()
+    assert known(run.state()) == known(fork.state()) == {"ben": {"n": 1}}
 
 
 @pytest.mark.spec("2.4")

@@ -124,7 +124,9 @@ def _derive_again(overlay: Overlay, view: View, key: Key, where: str, packed: by
     touched = {*kept, *gone}
     if min(gone) <= horizon:  # versions below the horizon were dropped: find the row's events in the ledger
         touched |= _touching(overlay, view, key, max(touched))
-    history = [(position, _as_folded(overlay, overlay.event_at(position))) for position in sorted(touched)]
+    history = [
+        (position, _as_seen(overlay, view, key, overlay.event_at(position))) for position in sorted(touched)
+    ]
     base = max((position for position, seen in history if seen and position <= horizon), default=None)
     value = None
     for position, seen in history:
@@ -139,9 +141,10 @@ def _derive_again(overlay: Overlay, view: View, key: Key, where: str, packed: by
                 overlay.put(write_row(where, packed, position, value))
 
 
-def _as_folded(overlay: Overlay, event: Event) -> Event | None:
-    """What folds see of an event: itself, what its kind kept of it, or nothing."""
-    return overlay.residues.stand_in(overlay, event) if event.erased else event
+def _as_seen(overlay: Overlay, view: View, key: Key, event: Event) -> Event | None:
+    """What a row's fold sees of an event: itself, or what its kind kept of it if that still touches the row."""
+    seen = overlay.residues.stand_in(overlay, event) if event.erased else event
+    return seen if seen is not None and key in view.keys(seen) else None
 
 
 def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> set[int]:
@@ -153,8 +156,7 @@ def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> set[int]:
             event = overlay.registry.current(unseal(record))
             if view.kinds is not None and event.kind not in view.kinds:
                 continue
-            seen = _as_folded(overlay, event)
-            if record.position <= upto and seen is not None and key in view.keys(seen):
+            if record.position <= upto and _as_seen(overlay, view, key, event) is not None:
                 found.add(record.position)
         after = page[-1].position
     return found

@@ -9,7 +9,7 @@ written since: the others are read from the run it came from, as of where it lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ class Cell(NamedTuple):
     value: Any
     version: int
     """The position of the event that wrote it last."""
+    gone: bool = False
 
 
 class Fork(msgspec.Struct, frozen=True):
@@ -66,9 +67,19 @@ class State(dict[str, Any]):
     """A run's state as plain data: `state[agent][field]` and `state[key]`. `as_of` is the position at which it
     was so; give it to a write as `seen=` to be told if somebody wrote in between."""
 
-    def __init__(self, values: Mapping[str, Any], as_of: int) -> None:
+    def __init__(self, values: Mapping[str, Any], as_of: int, found: Cells) -> None:
         super().__init__(values)
         self.as_of = as_of
+        self._versions = {place: one.version for place, one in found.items()}
+
+    def sources(self, *keys: str, fields: Collection[str] | None = None) -> tuple[int, ...]:
+        """The positions of the events that what stands under these keys comes from."""
+        found = {
+            version
+            for (agent, field), version in self._versions.items()
+            if (agent or field) in keys and (fields is None or not agent or field in fields)
+        }
+        return tuple(sorted(found))
 
 
 def about(lens: Lens, run: str) -> About:
@@ -85,15 +96,22 @@ def sums(lens: Lens, run: str) -> Sums:
     return msgspec.convert(lens.get("state.sums", run), Sums)
 
 
-def cell(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
-    """One cell of a run (that branched off there), wherever in the line of forks it was written last."""
+def last_written(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
+    """One cell of a run (that branched off there), wherever in the line of forks it was written last; also one
+    that was removed."""
     row = lens.get("state.cells", run, agent, field)
     if row is not None:
-        return None if "gone" in row else Cell(row["value"], row["version"])
+        return Cell(row.get("value"), row["version"], "gone" in row)
     if fork is None:
         return None
     then = lens.at(fork.at)
-    return cell(then, fork.run, agent, field, about(then, fork.run).fork)
+    return last_written(then, fork.run, agent, field, about(then, fork.run).fork)
+
+
+def cell(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
+    """The same, if it is there."""
+    found = last_written(lens, run, agent, field, fork)
+    return None if found is None or found.gone else found
 
 
 def cells(lens: Lens, run: str, fork: Fork | None, view: str = "state.cells") -> Cells:
@@ -216,7 +234,7 @@ def fold_cell(key: Key, before: Any, event: Event) -> Any:
     type, given = event.payload["type"], event.payload["payload"][field]
     if type == "remove":
         return {"gone": True, "version": event.position}
-    if field in event.payload.get("values", {}):  # a fork builds on what the run before it held
+    if field in event.payload.get("values", ()):  # a fork builds on what the run before it held
         return {"value": event.payload["values"][field], "version": event.position}
     known = None if before is None or "gone" in before else before["value"]
     return {"value": reduced(type, known, given), "version": event.position}

@@ -31,6 +31,7 @@ from .cells import (
     cell,
     cells,
     fold_cell,
+    last_written,
     own_cells,
     place_of,
     reduced,
@@ -47,6 +48,9 @@ CLOSED, MERGED, VIOLATED = "state.closed", "state.merged", "state.violated"
 
 STARTED, FINISHED, FAILED, SKIPPED = "started", "finished", "failed", "skipped"
 ENDINGS = ("completed", "failed", "cancelled")
+BUILDING = ("append", "increment")
+"""Types of changes that build on what a field holds."""
+
 RUNTIME = "runtime"
 """The actor of what no agent did: marks of progress, errors, endings."""
 
@@ -67,6 +71,8 @@ class Open:
     parent: str | None = None
     depth: int = 0
     fork: Fork | None = None
+    sources: tuple[int, ...] = ()
+    """The positions of the events that `given` comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,8 @@ class Change:
     """What this write brings to an end, in the same commit."""
     contract: bool = True
     """False: each part was checked before they were put together."""
+    sources: tuple[int, ...] = ()
+    """The positions of the events whose content it carries on: it is erased with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +218,7 @@ def _opened(
         "model": policy.model,
     }
     labels = _labels(policy, {field: value for _, field, value in initial})
-    opened = overlay.emit(draft(OPENED, actor=request.by, run_id=request.run, payload=payload, labels=labels))
+    opened = _emit(overlay, OPENED, request.run, request.by, payload, labels, request.sources)
     named = {"workflow": workflow.get("name", "")} | (
         {"forked_from": request.fork.run} if request.fork else {}
     )
@@ -220,81 +228,125 @@ def _opened(
 
 def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceError:
     known = about(overlay, request.run)
-    policy, agent = known.policy, request.agent
     totals = _check_open(overlay, request.run)
-    if request.by not in (agent, OWNER):
-        told = f"{request.by!r} may not write to the entry of {agent!r}: an agent writes its own"
-        return refuse(overlay, Denial(request.by, "state.write", agent, request.run), told)
-    if policy.agents is not None and agent not in policy.agents:
-        raise BadInput(f"{agent!r} is no agent of this workflow: its agents are {', '.join(policy.agents)}")
-    forbidden = reserved(request.payload)
-    if forbidden:
-        told = (
-            f"{agent!r} may not write {', '.join(forbidden)} (R13): the runtime fills {', '.join(RESERVED)}. "
-            "Use other names"
-        )
-        return refuse(overlay, Denial(agent, "state.write", ", ".join(forbidden), request.run), told)
-    given = dict(request.payload)
-    warnings: tuple[str, ...] = ()
-    before = {name: cell(overlay, request.run, agent, name, known.fork) for name in given}
-    _check_seen(overlay, request, before)
-    after = _outcome(request.type, given, before)
-    contract = policy.agent(agent).contract if request.contract else None
-    if contract is not None:
-        entry = {
-            name: value
-            for name, value in _entry(overlay, request.run, agent, known.fork).items()
-            if name not in given
-        }
-        entry |= after
-        if _confidence_is_missing(policy, contract, entry) and not request.partial:
-            warnings = (f"{agent} stated no confidence; {FILLED_IN} was filled in (R17)",)
-            for values in (given, after, entry):
-                values[CONFIDENCE] = FILLED_IN
-            before[CONFIDENCE] = None
-        broken = violations(contract, entry, request.partial)
-        if broken:
-            return _violated(overlay, request, broken)
-    size = sum(size_of(value) for value in after.values())
-    size -= sum(size_of(one.value) for one in before.values() if one is not None)
-    there = any(one is not None for one in before.values())
-    fresh = 0 if there else _fresh_keys(overlay, request.run, agent, known.fork)
-    _check_limits(
-        policy.limits,
-        Sums(totals.size + size, totals.fields + fresh),
-        {name: size_of(value) for name, value in after.items()},
-    )
-    payload: dict[str, Any] = {
-        "agent": agent,
-        "type": request.type,
-        "payload": given,
-        "size": size,
-        "fields": fresh,
-        "model": policy.model,
+    refused = _may_not_write(overlay, known.policy, request)
+    if refused:
+        return refused
+    last = {
+        name: last_written(overlay, request.run, request.agent, name, known.fork) for name in request.payload
     }
-    if known.fork is not None and request.type != "remove":
-        payload["values"] = after  # a fork's own cells do not know what they build on
-    if given or request.step is None:
-        _emit(overlay, CHANGED, request.run, agent, payload, _labels(policy, given))
+    _check_seen(overlay, request, last)
+    before = {name: one.value for name, one in last.items() if one is not None and not one.gone}
+    given, after = dict(request.payload), _outcome(request, before)
+    warnings, broken = _conform(overlay, known, request, given, after)
+    if broken:
+        _emit(overlay, VIOLATED, request.run, RUNTIME, {"agent": request.agent, "violations": broken})
+        return ContractViolation(request.agent, broken)
     position = overlay.position
+    if given or request.step is None:
+        keys = _more_keys(overlay, known, request, before, after)
+        payload = _changes(known, totals, request, given, before, after, keys)
+        sources = (*request.sources, *_built_on(known, request, last))
+        labels = _labels(known.policy, given)
+        position = _emit(overlay, CHANGED, request.run, request.agent, payload, labels, sources).position
     if request.step is not None:
         decide_step(overlay, request.step)
-    hidden = tuple(sorted(policy.secret_fields.intersection(given)))
+    hidden = tuple(sorted(known.policy.secret_fields.intersection(given)))
     return Written(position, tuple(sorted(given)), hidden, warnings)
 
 
-def _outcome(type: str, given: Mapping[str, Any], before: Mapping[str, Cell | None]) -> dict[str, Any]:
+def _may_not_write(overlay: Overlay, policy: Policy, request: Change) -> Denied | None:
+    """The refusal, already recorded, of a write to another's entry or to a reserved key."""
+    agent, forbidden = request.agent, reserved(request.payload)
+    if policy.agents is not None and agent not in policy.agents:
+        raise BadInput(f"{agent!r} is no agent of this workflow: its agents are {', '.join(policy.agents)}")
+    if request.by not in (agent, OWNER):
+        told = f"{request.by!r} may not write to the entry of {agent!r}: an agent writes its own"
+        return refuse(overlay, Denial(request.by, "state.write", agent, request.run), told)
+    if forbidden:
+        names = ", ".join(forbidden)
+        told = (
+            f"{agent!r} may not write {names} (R13): the runtime fills {', '.join(RESERVED)}. Use other names"
+        )
+        return refuse(overlay, Denial(agent, "state.write", names, request.run), told)
+    return None
+
+
+def _conform(
+    overlay: Overlay, known: About, request: Change, given: dict[str, Any], after: dict[str, Any]
+) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """Hold a write against the agent's contract: what was filled in for it, and what breaks it."""
+    contract = known.policy.agent(request.agent).contract if request.contract else None
+    if contract is None:
+        return (), []
+    warnings: tuple[str, ...] = ()
+    entry = _entry(overlay, request.run, request.agent, known.fork)
+    entry = {name: value for name, value in entry.items() if name not in given} | after
+    if not request.partial and _confidence_is_missing(known.policy, contract, entry):
+        warnings = (f"{request.agent} stated no confidence; {FILLED_IN} was filled in (R17)",)
+        for values in (given, after, entry):
+            values[CONFIDENCE] = FILLED_IN
+    return warnings, violations(contract, entry, request.partial)
+
+
+def _changes(
+    known: About,
+    totals: Sums,
+    request: Change,
+    given: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    keys: int,
+) -> dict[str, Any]:
+    """The payload of a change, within the limits. It says what it adds to the state's size and keys, because a
+    row can only be folded from what its events say."""
+    sizes = {name: size_of(value) for name, value in after.items()}
+    size = sum(sizes.values()) - sum(size_of(value) for value in before.values())
+    _check_limits(known.policy.limits, Sums(totals.size + size, totals.fields + keys), sizes)
+    payload = {
+        "agent": request.agent,
+        "type": request.type,
+        "payload": given,
+        "size": size,
+        "fields": keys,
+        "model": known.policy.model,
+    }
+    if known.fork is not None and request.type in BUILDING:
+        payload["values"] = after  # a fork's own cells do not know what they build on
+    return payload
+
+
+def _built_on(known: About, request: Change, last: Mapping[str, Cell | None]) -> tuple[int, ...]:
+    """The positions of what a fork takes over from the run before it in order to build on it."""
+    if known.fork is None or request.type not in BUILDING:
+        return ()
+    return tuple(one.version for one in last.values() if one is not None and not one.gone)
+
+
+def _more_keys(
+    overlay: Overlay, known: About, request: Change, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> int:
+    """By how many keys the state grows at its top: 1 with an agent's first field, -1 without its last."""
+    if before and after:
+        return 0
+    entry = _entry(overlay, request.run, request.agent, known.fork)
+    if not request.agent:
+        return len(after.keys() - before.keys()) - len(before.keys() - after.keys())
+    left = {name for name in entry if name not in before} | after.keys()
+    return bool(left) - bool(entry)
+
+
+def _outcome(request: Change, before: Mapping[str, Any]) -> dict[str, Any]:
     """What each field will hold; a removed one is not in it."""
-    if type == "remove":
+    if request.type == "remove":
         return {}
-    known = {name: None if one is None else one.value for name, one in before.items()}
-    return {name: reduced(type, known[name], value) for name, value in given.items()}
+    return {name: reduced(request.type, before.get(name), value) for name, value in request.payload.items()}
 
 
-def _check_seen(overlay: Overlay, request: Change, before: Mapping[str, Cell | None]) -> None:
+def _check_seen(overlay: Overlay, request: Change, last: Mapping[str, Cell | None]) -> None:
     if request.seen is None:
         return
-    moved = {name: one for name, one in before.items() if one is not None and one.version > request.seen}
+    moved = {name: one for name, one in last.items() if one is not None and one.version > request.seen}
     if moved:
         hide = redactor_of(overlay, request.run)
         stale = [
@@ -330,26 +382,10 @@ def _entry(lens: Lens, run: str, agent: str, fork: Fork | None) -> dict[str, Any
     return entry
 
 
-def _fresh_keys(lens: Lens, run: str, agent: str, fork: Fork | None) -> int:
-    """1 if this agent has no entry yet, so that the state gets one more key at its top."""
-    if lens.scan("state.cells", run, agent, limit=1):
-        return 0
-    if fork is None:
-        return 1
-    then = lens.at(fork.at)
-    return _fresh_keys(then, fork.run, agent, about(then, fork.run).fork)
-
-
 def _confidence_is_missing(policy: Policy, contract: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     """Whether to fill in a confidence: none is stated, and the contract does not insist on one."""
     insists = policy.validation == "strict" or CONFIDENCE in contract.get("required", ())
     return CONFIDENCE not in entry and not insists
-
-
-def _violated(overlay: Overlay, request: Change, broken: list[dict[str, str]]) -> ContractViolation:
-    """A violation is recorded, and so is the end of the step that would have ended well."""
-    _emit(overlay, VIOLATED, request.run, RUNTIME, {"agent": request.agent, "violations": broken})
-    return ContractViolation(request.agent, broken)
 
 
 def _check_limits(limits: Limits, totals: Sums, sizes: Mapping[str, int]) -> None:
@@ -408,10 +444,12 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
             "fields": 0,
         }
         errors["model"] = known.policy.model
+        sources: tuple[int, ...] = ()
         if known.fork is not None:
             last = cell(overlay, request.run, "", "_errors", known.fork)
             errors["values"] = {"_errors": reduced("append", None if last is None else last.value, told)}
-        _emit(overlay, CHANGED, request.run, RUNTIME, errors)
+            sources = () if last is None else (last.version,)
+        _emit(overlay, CHANGED, request.run, RUNTIME, errors, sources=sources)
     return _emit(overlay, STEPPED, request.run, RUNTIME, payload).position
 
 
@@ -495,26 +533,19 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
 def _take_over(
     overlay: Overlay, request: Merge, run: str, into: About, theirs: dict[tuple[str, str], Cell | None]
 ) -> None:
-    """One change an agent and type, within the target's limits."""
+    """One change an agent and type, within the target's limits; what makes room goes first."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for (agent, name), one in theirs.items():
         groups.setdefault((agent, "remove" if one is None else "set"), {})[name] = _value(one)
-    policy = into.policy
-    for (agent, type), given in sorted(groups.items()):
-        before = {name: cell(overlay, run, agent, name, into.fork) for name in given}
-        size = sum(size_of(value) for value in given.values()) if type == "set" else 0
-        size -= sum(size_of(one.value) for one in before.values() if one is not None)
-        fresh = (
-            _fresh_keys(overlay, run, agent, into.fork)
-            if agent
-            else sum(one is None for one in before.values())
-        )
-        totals = sums(overlay, run)
-        sizes = {name: size_of(value) for name, value in given.items()}
-        _check_limits(policy.limits, Sums(totals.size + size, totals.fields + fresh), sizes)
-        payload = {"agent": agent, "type": type, "payload": given, "size": size, "fields": fresh}
-        payload |= {"model": policy.model} | ({"values": given} if into.fork and type == "set" else {})
-        _emit(overlay, CHANGED, run, request.by, payload, _labels(policy, given))
+    for (agent, type), given in sorted(groups.items(), key=lambda one: (one[0][1] != "remove", one[0][0])):
+        change = Change(run, agent, request.by, type, given)
+        found = {name: cell(overlay, run, agent, name, into.fork) for name in given}
+        before = {name: one.value for name, one in found.items() if one is not None}
+        after = _outcome(change, before)
+        keys = _more_keys(overlay, into, change, before, after)
+        payload = _changes(into, sums(overlay, run), change, given, before, after, keys)
+        sources = tuple(one.version for name in given if (one := theirs[agent, name]) is not None)
+        _emit(overlay, CHANGED, run, request.by, payload, _labels(into.policy, given), sources)
 
 
 def _value(one: Cell | None) -> Any:
@@ -535,8 +566,10 @@ def _emit(
     actor: str,
     payload: dict[str, Any],
     labels: dict[str, str] | None = None,
+    sources: tuple[int, ...] = (),
 ) -> Event:
-    return overlay.emit(draft(kind, actor=actor, run_id=run, payload=payload, labels=labels))
+    parents = [overlay.event_at(position).id for position in dict.fromkeys(sources)]
+    return overlay.emit(draft(kind, actor=actor, run_id=run, payload=payload, labels=labels, parents=parents))
 
 
 def _labels(policy: Policy, given: Mapping[str, Any]) -> dict[str, str] | None:

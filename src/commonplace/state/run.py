@@ -84,7 +84,7 @@ class Run:
         if self.viewer != OWNER:
             found = visible(known.policy, self.viewer, found, finished(found))
             around = around if sees_others(known.policy) else {}
-        return State({**around, **assembled(found)}, as_of)
+        return State({**around, **assembled(found)}, as_of, found)
 
     def catch_up(self) -> int:
         """Let the projection of the cqrs model catch up; answers as of where it now speaks."""
@@ -167,10 +167,12 @@ class Run:
         start: Start | None = None,
         workflow: Mapping[str, str] | None = None,
         inherit: Mapping[str, Any] | None = None,
+        sources: tuple[int, ...] = (),
         folder: Path | None = None,
         persistence: Persistence | None = None,
     ) -> Run:
-        """A run within this one, one level deeper, with a state of its own that begins with `inherit`."""
+        """A run within this one, one level deeper, with a state of its own that begins with `inherit`, which
+        comes from the events at `sources`: what is erased there is erased in the child, too."""
         id = new_id() if run_id is None else check_name("run_id", run_id)
         opening = Open(
             id,
@@ -181,6 +183,7 @@ class Run:
             dict(workflow or {}),
             parent=self.id,
             depth=self.depth + 1,
+            sources=sources,
         )
         self._ledger.submit("state.open", opening)
         return Run(self._ledger, id, self.viewer, folder, persistence)
@@ -267,9 +270,9 @@ class Turn:
         """End the turn well, with a last write in the same commit if there is one."""
         self.write_with(output or {}, Step(self.run.id, self.agent, FINISHED, by=self.run.viewer, **more))
 
-    def write_with(self, output: Mapping[str, Any], step: Step, contract: bool = True) -> None:
+    def write_with(self, output: Mapping[str, Any], step: Step, **more: Any) -> None:
         """Write an output together with what it means for its node, in one commit."""
-        self._change("set", output, step=step, contract=contract)
+        self._change("set", output, step=step, **more)
         self.run._ended()
 
     def fail(self, error: BaseException | str, **more: Any) -> None:

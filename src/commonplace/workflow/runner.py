@@ -12,15 +12,15 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..access.redact import Redactor
-from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound, RunFailed
+from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound, RunFailed
 from ..events import canonical
 from ..state.commands import FAILED, FINISHED, SKIPPED, STARTED, Step
 from ..state.contract import violations
@@ -54,6 +54,10 @@ class News(msgspec.Struct, frozen=True):
 
 
 Tell = Callable[[News], None]
+
+Carried = tuple[dict[str, Any], tuple[int, ...]]
+"""Content on its way from one place to another, and the positions of the events that it comes from: what is
+erased there is erased wherever it was carried."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -123,29 +127,32 @@ class Runner:
     # the graph
 
     def _do_graph(self) -> str | None:
-        """Start what is ready until nothing is left; why it stopped early, or None."""
+        """Start what is ready until nothing is left; why it stopped early, or None. What is not about an agent
+        (a store in trouble, a mistake in this library) is raised once nothing runs any more."""
         width = Width(self.workflow)
-        done: queue.Queue[tuple[str, str | None]] = queue.Queue()
-        running: set[str] = set()
+        done: queue.Queue[Node] = queue.Queue()
+        running: dict[str, Future[str | None]] = {}
         stopped: str | None = None
+        trouble: BaseException | None = None
         with ThreadPoolExecutor(width.most, thread_name_prefix="commonplace-node") as pool:
             while True:
-                for node in self._ready(running) if stopped is None else ():
-                    if len(running) >= width.now:
-                        break
-                    running.add(node.id)
-                    pool.submit(self._do_node, node, done)
+                for node in self._ready(running)[: width.now - len(running)]:
+                    if stopped is None and trouble is None:
+                        running[node.id] = pool.submit(self._attempts, node)
+                        running[node.id].add_done_callback(lambda _, node=node: done.put(node))
                 if not running:
+                    if trouble is not None:
+                        raise trouble
                     return stopped
-                name, failed = done.get()
-                running.discard(name)
-                width.learn(failed is None)
-                if failed is not None and stopped is None:
-                    stopped = failed
-                if time.monotonic() > self.ends and stopped is None:
-                    stopped = f"the run took longer than {self.workflow.execution.timeout_total:g} s in all"
+                ended = running.pop(done.get().id)
+                trouble = trouble or ended.exception()
+                why = None if ended.exception() else ended.result()
+                width.learn(well=why is None)
+                if time.monotonic() > self.ends:
+                    why = why or f"it took longer than {self.workflow.execution.timeout_total:g} s in all"
+                stopped = stopped or why
 
-    def _ready(self, running: set[str]) -> list[Node]:
+    def _ready(self, running: Collection[str]) -> list[Node]:
         """The nodes that have not begun and whose dependencies have all ended, in file order."""
         return [
             node
@@ -201,19 +208,9 @@ class Runner:
 
     # one node
 
-    def _do_node(self, node: Node, done: queue.Queue[tuple[str, str | None]]) -> None:
-        """In a thread of its own: all that a node may do before it ends."""
-        stop: str | None = "the runner was interrupted"
-        try:
-            stop = self._attempts(node)
-        except CommonplaceError as error:  # not about the agent: the book itself is in trouble
-            stop = f"{node.id}: {error}"
-        finally:
-            done.put((node.id, stop))
-
     def _attempts(self, node: Node) -> str | None:
-        """Try, try again as the retry policy says, fall back, give up as on_failure says. Answers why the whole
-        run must stop, or None."""
+        """In a thread of its own: try, try again as the retry policy says, fall back, give up as on_failure says.
+        Answers why the whole run must stop, or None."""
         retry = node.retry or self.workflow.execution.retry
         on_failure = node.on_failure or self.workflow.execution.on_error
         if on_failure == "retry" and retry.max_attempts < 2:
@@ -268,10 +265,11 @@ class Runner:
         iteration: int = 0,
         reason: str = "",
         contract: bool = True,
+        sources: tuple[int, ...] = (),
     ) -> None:
         """Write an output together with the end of its turn."""
         step = Step(self.run.id, node.id, status, attempt, iteration, reason)
-        Task(self.run, node.id).write_with(output, step, contract)
+        Task(self.run, node.id).write_with(output, step, contract=contract, sources=sources)
         self._note(step)
 
     def _fail(self, node: Node, failure: AgentFailed, attempt: int, status: str = FAILED) -> None:
@@ -313,13 +311,14 @@ class Runner:
                 return True
             cached = self._cached(node.id, how.max_staleness)
             if cached is not None:
-                self._finish(node, cached, attempt, reason="taken from an earlier run")
+                entry, sources = cached
+                self._finish(node, entry, attempt, reason="taken from an earlier run", sources=sources)
             return cached is not None
         except (AgentFailed, *REFUSALS) as error:
             self._fail(node, as_failure(error), attempt + 1, RETRYING)
             return False
 
-    def _cached(self, node: str, max_staleness: float) -> dict[str, Any] | None:
+    def _cached(self, node: str, max_staleness: float) -> Carried | None:
         """What the same node of the same workflow put out in an earlier run, if that is fresh enough."""
         oldest = time.time() - max_staleness
         for known in reversed(self.book.runs()):
@@ -330,9 +329,9 @@ class Runner:
             if step is None or not step["done"]:
                 continue
             ended = next(self.book.events(after=step["position"] - 1)).created_at.timestamp()
-            entry = earlier.state().get(node)
-            if ended >= oldest and isinstance(entry, dict):
-                return entry
+            state = earlier.state()
+            if ended >= oldest and isinstance(state.get(node), dict):
+                return state[node], state.sources(node)
         return None
 
     # loops, fan-out, subworkflows
@@ -392,11 +391,10 @@ class Runner:
             raise AgentFailed(f"fan_out.source {fan.source!r} is not a list", "validation_error")
         known = self.run.steps()
 
-        def instance(number: int) -> dict[str, Any]:
+        def instance(number: int) -> tuple[dict[str, Any], int]:
             name = f"{node.id}[{number}]"
             if known.get(name, {}).get("status") == FINISHED:
-                before: dict[str, Any] = known[name]["result"]
-                return before
+                return known[name]["result"], known[name]["position"]
             output = self._call(node, attempt, inputs={fan.variable: items[number], "index": number})
             contract = self.run.policy.agent(node.id).contract
             broken = violations(contract, output) if contract is not None else []
@@ -404,26 +402,28 @@ class Runner:
                 raise AgentFailed(
                     str(ContractViolation(name, broken)), "validation_error", "ContractViolation"
                 )
-            self.run.step(name, FINISHED, attempt=attempt, result=output, of=node.id)
+            position = self.run.step(name, FINISHED, attempt=attempt, result=output, of=node.id)
             self.tell(News(self.run.id, name, FINISHED))
-            return output
+            return output, position
 
         with ThreadPoolExecutor(max(1, fan.max_parallel), thread_name_prefix="commonplace-fan") as pool:
             waiting = [pool.submit(instance, number) for number in range(len(items))]
-            outputs = [one.result() for one in waiting]
+            ended = [one.result() for one in waiting]
+        outputs, sources = [output for output, _ in ended], tuple(position for _, position in ended)
         how = node.fan_in
         strategy, target = ("merge", "results") if how is None else (how.strategy, how.target_field)
         output = {target: gathered(strategy, outputs)}
         stated = [one["confidence"] for one in outputs if isinstance(one.get("confidence"), int | float)]
         if stated and target != "confidence":
             output["confidence"] = min(stated)
-        self._finish(node, output, attempt, contract=False)
+        self._finish(node, output, attempt, contract=False, sources=sources)
 
     def _do_subworkflow(self, node: Node, attempt: int) -> None:
         """A workflow of its own, in a run of its own, one level deeper: all of it, or nothing of it."""
         inner = self.workflow.subworkflows[node.subworkflow]
         id = f"{self.run.id}/{node.id}"
         if not self.book._has_state(id):
+            passed, sources = self._passed_down(node)
             child = self.run.child(
                 id,
                 policy=msgspec.structs.replace(
@@ -431,7 +431,8 @@ class Runner:
                 ),
                 start=inner.start,
                 workflow={"name": inner.name, "version": inner.version},
-                inherit=self._passed_down(node),
+                inherit=passed,
+                sources=sources,
                 folder=Path(inner.folder),
                 persistence=inner.persistence,
             )
@@ -444,23 +445,26 @@ class Runner:
             if outcome.status != "completed":
                 last = outcome.errors[-1]["message"] if outcome.errors else "no agent said why"
                 raise AgentFailed(f"the subworkflow {inner.name} failed: {last}")
-        self._finish(node, passed_up(child, node.share_output or ()), attempt, contract=False)
+        output, sources = passed_up(child, node.share_output or ())
+        self._finish(node, output, attempt, contract=False, sources=sources)
 
-    def _passed_down(self, node: Node) -> dict[str, Any]:
+    def _passed_down(self, node: Node) -> Carried:
         """What a subworkflow starts with: what share_input names, of what this node may see. A node that
         declares inheritance gets everything it may see instead, less what is kept back."""
         seen = Task(self.run, node.id).state
         kept = node.kept
         if "inherited_state_keys" in kept or "forbidden_inheritance_keys" in kept:
-            return inherited(
-                seen, kept.get("inherited_state_keys"), kept.get("forbidden_inheritance_keys", ())
-            )
+            only, forbidden = kept.get("inherited_state_keys"), kept.get("forbidden_inheritance_keys", ())
+            taken = inherited(seen, only, forbidden)
+            return taken, seen.sources(*taken)
         passed: dict[str, Any] = {}
+        sources: tuple[int, ...] = ()
         for producer, fields in node.share_input.items():
             entry = seen if not producer else seen.get(producer, {})
-            chosen = list(entry) if "*" in fields else fields
-            passed |= {field: entry[field] for field in chosen if field in entry}
-        return passed
+            chosen = {field: entry[field] for field in (entry if "*" in fields else fields) if field in entry}
+            passed |= chosen
+            sources += seen.sources(producer, fields=chosen) if producer else seen.sources(*chosen)
+        return passed, sources
 
 
 NEUTRAL = ""
@@ -529,18 +533,21 @@ def inherited(
     return {key: without(value, forbidden) for key, value in kept.items()}
 
 
-def passed_up(child: Run, fields: Sequence[str]) -> dict[str, Any]:
+def passed_up(child: Run, fields: Sequence[str]) -> Carried:
     """The fields that a subworkflow hands to its caller: from the last of its agents that has such a field and
     may share it, or from its state."""
-    state, policy, found = child.state(), child.policy, {}
+    state, policy = child.state(), child.policy
+    found: dict[str, Any] = {}
+    sources: dict[str, tuple[int, ...]] = {}
     for field in fields:
+        if field in state and field not in policy.never_share:
+            found[field], sources[field] = state[field], state.sources(field)
         for agent in policy.agents or {}:
-            entry = state.get(agent, {})
-            if field in entry and field not in hidden_fields(policy, agent):
-                found[field] = without(entry[field], hidden_fields(policy, agent))
-        if field not in found and field in state and field not in policy.never_share:
-            found[field] = state[field]
-    return found
+            entry, hidden = state.get(agent, {}), hidden_fields(policy, agent)
+            if field in entry and field not in hidden:
+                found[field] = without(entry[field], hidden)
+                sources[field] = state.sources(agent, fields=(field,))
+    return found, tuple(position for one in sources.values() for position in one)
 
 
 def _secret_environment(workflow: Workflow) -> list[str]:
