@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
-from commonplace.state.commands import Open
 from commonplace.state.policy import Policy
+from commonplace.state.requests import Open
 
 Entry = tuple[str, Any]
 BLOBS = [f"blob {n} ".encode() * 100 * n for n in range(1, 5)]
@@ -112,12 +112,16 @@ def use_everything(book: Book) -> None:
     event = book.record("fault.noted", actor="ada", id="labelled", labels={"sensitivity": "private"})
     book.relabel(event.id, sensitivity="sensitive", reason="to be careful")
     for model in ("shared_dict", "cqrs"):
-        opening = Open(f"state-{model}", "owner", Policy(model=model), given={"topic": "x"})
+        policy = Policy(model=model, sensitive_fields=("key",))
+        opening = Open(f"state-{model}", "owner", policy, given={"topic": "x", "key": "abcdef"})
         book.submit("state.open", opening)
         run = book.run(run_id=opening.run)
         with run.agent("ada") as me:
             me.write({"n": 1})
             me.emit("increment", {"n": 2})
+        fork = run.fork()
+        fork.agent("ben").finish({"n": 3})
+        fork.merge()
         run.catch_up()
 
 

@@ -102,3 +102,29 @@ def test_a_cancelled_write_says_that_it_may_have_landed() -> None:
                 return
 
         asyncio.run(story())
+
+
+@pytest.mark.spec("7.1", "4.3")
+def test_actors_runs_and_turns_are_awaitable_too(book: Book) -> None:
+    async def story() -> None:
+        ada, ben = await book.aio.as_actor("ada"), await book.aio.as_actor("ben", role="qa")
+        await ada.record("agent.thought", payload={"text": "hm"})
+        await ada.record("agent.spoke", payload={"text": "hello"})
+        assert [event.kind async for event in ben.events()] == ["agent.spoke"]
+        async for event in ben.watch(after=0):
+            assert event.kind == "agent.spoke"
+            break
+        assert ben.name == "ben"
+        async with await book.aio.run(run_id="r", initial={"topic": "tea"}) as run:
+            async with await run.agent("ada") as me:
+                assert (await me.state())["topic"] == "tea"
+                await me.write({"n": 1})
+        assert (await run.state())["ada"] == {"n": 1}
+        assert await run.status() == "completed"
+        fork = await book.aio.fork("r")
+        assert await book.aio.diff("r", fork.id) == []
+        with pytest.raises(AttributeError):
+            run.no_such_verb  # noqa: B018
+        assert (await book.aio.audit("r"))[0].event_type == "run.start"
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -281,8 +281,8 @@ SECRETS = st.text("abcdefghijk0123456789-_!$%&/=?", min_size=6, max_size=20).fil
 def test_a_planted_secret_is_in_no_output_of_any_command(
     cli: Cli, tmp_path: Path, secret: str, where: str
 ) -> None:
-    from commonplace.state.commands import Open
     from commonplace.state.policy import Policy
+    from commonplace.state.requests import Open
 
     secret = f"s3cret-{secret}"
     name = f"{len(list(tmp_path.glob('*.db')))}.db"

@@ -297,7 +297,7 @@ def test_an_agent_that_takes_too_long_is_left_behind_and_cannot_write_any_more(
         go_on.wait(20)
         try:
             task.write({"late": True})
-        except commonplace.Conflict:
+        except commonplace.Denied:
             refused.set()
         return {"late": True}
 

@@ -14,8 +14,8 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.state.commands import Open
 from commonplace.state.policy import AgentPolicy, Policy, Rule
+from commonplace.state.requests import Open
 
 AGENTS = ("ada", "ben", "cem")
 FIELDS = ("plain", "listed", "ruled", "taken", "never", "unshareable", "secret")

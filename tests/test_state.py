@@ -12,8 +12,8 @@ import pytest
 
 import commonplace
 from commonplace import Book, Run
-from commonplace.state.commands import Open
 from commonplace.state.policy import AgentPolicy, Limits, Persistence, Policy, Start
+from commonplace.state.requests import Open
 
 CONTRACT = {
     "type": "object",
@@ -317,8 +317,16 @@ def test_a_fork_goes_its_own_way_and_is_merged_back_with_conflicts_shown(book: B
     merged = book.merge(fork.id, prefer="target")
     assert merged.fields == ("ada.b", "ada.c", "ada.list", "ben.new")
     assert run.state()["ada"] == {"a": 2, "c": 3, "list": [1, 2]}
-    assert book.merge(fork.id, prefer="fork").fields == ("ada.a",)
+    assert book.merge(fork.id, prefer="fork").fields == ()  # that was settled
+    theirs.write({"a": 4})
+    assert book.merge(fork.id).fields == ("ada.a",)  # no conflict: nobody has written it here since
     assert known(run.state()) == known(fork.state())
+    theirs.write({"a": True, "c": None})
+    run.agent("ada").write({"a": 1})
+    with pytest.raises(commonplace.Conflict, match="ada.a"):  # true is not 1
+        book.merge(fork.id)
+    book.merge(fork.id, prefer="fork")
+    assert run.state()["ada"] == {"a": True, "c": None, "list": [1, 2]}
     with pytest.raises(commonplace.BadInput, match="no fork"):
         book.merge("r")
     before = {id: known(book.run(run_id=id).state()) for id in ("r", fork.id, deeper.id)}
@@ -453,5 +461,5 @@ def test_a_child_run_goes_one_level_deeper_within_the_limit(book: Book) -> None:
     child = run.child("r/sub", inherit={"topic": "tea"})
     assert (child.depth, known(child.state())) == (1, {"topic": "tea"})
     with pytest.raises(commonplace.BadInput, match=r"R31"):
-        Run(book._ledger, "r").child("x", inherit={}).child("y")
+        run.child("x", inherit={}).child("y")
     assert [(one.id, one.parent) for one in book.runs()] == [("r", None), ("r/sub", "r"), ("x", "r")]

@@ -44,8 +44,8 @@ from .errors import (
 from .events import Blob, Event
 from .ledger import Rebuilt, Verification
 from .state.cells import State
-from .state.commands import Merged, Written
 from .state.diff import Difference
+from .state.requests import Merged, Written
 from .state.run import Run, Turn
 from .views import Capability, Kind, View
 

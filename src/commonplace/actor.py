@@ -11,19 +11,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from .access.commands import Denial, Grant, Look, Relabel
 from .access.redact import Redactor
-from .access.rights import Rights, may_see, rights_of, subject_of
+from .access.rights import Rights, check_actor, may_see, rights_of, subject_of
 from .commit import Snapshot
-from .errors import Denied, NotFound
-from .events import Event
-from .state.commands import redactor_of
+from .errors import BadInput, Denied, NotFound, shown
+from .events import Event, check_name, check_text
 from .state.diff import Difference
+from .state.redaction import moved, redacted, redactor_of
 
 if TYPE_CHECKING:
-    from .book import At, Book
+    from .book import At, Book, RunInfo
     from .ledger import Progress
     from .state.run import Run
     from .workflow.model import Workflow
@@ -35,18 +35,28 @@ class Sight:
     def __init__(self, actor: str, open: Callable[[int | None], AbstractContextManager[Snapshot]]) -> None:
         self.actor = actor
         self._open = open
-        self._redactors: dict[str, tuple[int, Redactor]] = {}
+        self._redactors: dict[str, tuple[tuple[int, ...], Redactor]] = {}
 
-    def events(self, events: Iterable[Event], at: int | None = None) -> Iterator[Event]:
-        """Those of the events that the actor may see, without secrets."""
-        now, then = self._rights(None), self._rights(at)
+    def events(
+        self, events: Iterable[Event], at: int | None, parent: Callable[[str], Event | None]
+    ) -> Iterator[Event]:
+        """Those of the events that the actor may see, without secrets and without the ids of what it may not
+        see. `parent` finds an event by its id."""
+        with self._open(None) as snapshot:
+            now = rights_of(snapshot, self.actor)
+        then = now
+        if at is not None:
+            with self._open(at) as snapshot:
+                then = rights_of(snapshot, self.actor)
+
+        def sees(event: Event) -> bool:
+            return self._allowed(event, then, at) and (at is None or self._allowed(event, now, None))
+
         for event in events:
-            if self._allowed(event, then, at) and (at is None or self._allowed(event, now, None)):
-                yield self.redacted(event)
-
-    def _rights(self, at: int | None) -> Rights:
-        with self._open(at) as snapshot:
-            return rights_of(snapshot, self.actor)
+            if sees(event):
+                known = [(id, parent(id)) for id in event.parents]
+                shown = tuple(id for id, one in known if one is not None and sees(one))
+                yield replace(self.redacted(event), parents=shown)
 
     def _allowed(self, event: Event, rights: Rights, at: int | None) -> bool:
         if not may_see(rights, event, {}):  # the labels can only take away
@@ -58,18 +68,14 @@ class Sight:
         """The event as a log or a page may show it."""
         if event.run_id is None or event.erased:
             return event
-        hide = self._redactor(event.run_id)
-        if not hide:
-            return event
-        return msgspec.structs.replace(event, payload=hide(event.payload))
+        return redacted(event, self._redactor(event.run_id))
 
     def _redactor(self, run: str) -> Redactor:
         with self._open(None) as snapshot:
-            row = snapshot.get("state.sums", run)
-            moved = 0 if row is None else row["updated_us"]
+            now = moved(snapshot, run)
             known = self._redactors.get(run)
-            if known is None or known[0] != moved:
-                known = self._redactors[run] = (moved, redactor_of(snapshot, run))
+            if known is None or known[0] != now:
+                known = self._redactors[run] = (now, redactor_of(snapshot, run))
         return known[1]
 
 
@@ -106,12 +112,14 @@ class Actor:
         self.event(id)
         given = {"sensitivity": sensitivity, "trust": trust}
         labels = {name: value for name, value in given.items() if value is not None}
-        event: Event = self._book.submit("access.relabel", Relabel(self.name, id, labels, reason))
+        request = Relabel(self.name, id, labels, check_text("reason", reason))
+        event: Event = self._book.submit("access.relabel", request)
         return event
 
     def view_of(self, other: str) -> Actor:
         """What another actor sees, to look and not to touch. It is a right of its own, and it is recorded."""
-        self._book.submit("access.look", Look(self.name, other))
+        self._acts("view_of")
+        self._book.submit("access.look", Look(self.name, check_actor(other)))
         return Actor(self._book, other, looking=self.name)
 
     # writing
@@ -124,17 +132,22 @@ class Actor:
     def record_all(self, events: Iterable[Mapping[str, Any]]) -> list[Event]:
         """As `Book.record_all`, by this actor."""
         self._acts("record_all")
-        return self._book.record_all([self._mine(dict(fields)) for fields in events])
+        if not isinstance(events, Iterable):
+            raise BadInput(f"events {shown(events)} is not a list: give one, such as [...]")
+        return self._book.record_all([self._mine(fields) for fields in events])
 
-    def _mine(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _mine(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(fields, Mapping):
+            raise BadInput(
+                f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict"
+            )
         if fields.get("actor", self.name) != self.name:
             self._deny("record as", str(fields["actor"]), "only the owner records in the name of others")
         return {**fields, "actor": self.name}
 
     def _acts(self, what: str) -> None:
         if self._looking is not None:
-            told = f"{self._looking!r} is looking through the eyes of {self.name!r} and may not act as it"
-            self._deny("act as", what, told, self._looking)
+            self._deny("act as", what, self._only_looks, self._looking)
 
     def _deny(self, act: str, what: str, told: str, actor: str | None = None) -> None:
         self._book.submit("access.deny", Denial(actor or self.name, act, what))
@@ -152,14 +165,16 @@ class Actor:
     ) -> Iterator[Event]:
         """As `Book.events`, limited to what this actor may see."""
         upto = None if at is None else self._book.position(at)
-        return self._sight.events(self._book.events(after, run_id, kinds, actor, at), upto)
+        found = self._book.events(after, run_id, kinds, actor, at)
+        return self._sight.events(found, upto, self._book._ledger.event)
 
     def event(self, id: str, at: At = None) -> Event:
         """One event by its id. One that it may not see is NotFound like one that is not there."""
         upto = None if at is None else self._book.position(at)
-        found = self._book.event(id, at)
-        for event in self._sight.events([found], upto):
-            return event
+        found = self._book._ledger.event(check_name("id", id))
+        if found is not None and (upto is None or found.position <= upto):
+            for event in self._sight.events([found], upto, self._book._ledger.event):
+                return event
         self._book.submit("access.deny", Denial(self.name, "event", id))
         raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
 
@@ -173,12 +188,18 @@ class Actor:
     ) -> Iterator[Event]:
         """As `Book.watch`, limited to what this actor may see, under the rights in force as each event comes."""
         for event in self._book.watch(after, run_id, kinds, actor, timeout):
-            yield from self._sight.events([event])
+            yield from self._shown(event)
+
+    def _shown(self, event: Event) -> list[Event]:
+        """The event as this actor may see it now, or nothing."""
+        return list(self._sight.events([event], None, self._book._ledger.event))
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """As `Book.export`, limited to what this actor may see and without secrets."""
         from .transfer import excerpt_file
 
+        if not isinstance(to, str | Path):
+            raise BadInput(f"{shown(to)} is not a path: name the file to write")
         upto = self._book.position(at)
         return excerpt_file(self._book._ledger, self.events(at=at), Path(to), upto, progress)
 
@@ -195,13 +216,26 @@ class Actor:
         initial: Mapping[str, Any] | None = None,
     ) -> Run:
         """As `Book.run`, as this actor: its state is what the actor may see of it."""
-        if self._looking is not None and run_id is None:
+        if self._looking is None:
+            return self._book._run(self.name, workflow, run_id, initial)
+        if run_id is None or workflow is not None or initial is not None:
             self._acts("run")
-        return self._book._run(self.name, workflow, run_id, initial)
+        run = self._book._known_run(self.name, str(run_id))
+        run.refuse_writes(self._only_looks)
+        return run
 
-    def diff(self, a: str, b: str) -> list[Difference]:
+    def runs(self, at: At = None) -> list[RunInfo]:
+        """The runs that it knows of: of which it may see an event."""
+        seen = {event.run_id for event in self.events(at=at)}
+        return [run for run in self._book.runs(at) if run.id in seen]
+
+    @property
+    def _only_looks(self) -> str:
+        return f"{self._looking!r} is looking through the eyes of {self.name!r} and may not act as it"
+
+    def diff(self, a: str, b: str, *, redacted: bool = False) -> list[Difference]:
         """As `Book.diff`, between what this actor may see of each."""
-        return self._book._diff(self.name, a, b)
+        return self._book._diff(self.name, a, b, redacted)
 
     def __repr__(self) -> str:
         return f"<Actor {self.name!r}>"

@@ -67,6 +67,8 @@ class Lifted:
             raise AttributeError(f"{type(self._of).__name__} has no {name!r}")
         if known is None:
             return getattr(self._of, name)
+        if name in ("events", "watch"):
+            return self._watched if name == "watch" else partial(self._paged, known)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             def verb() -> Any:
@@ -79,6 +81,19 @@ class Lifted:
             return _awaitable(self._aio, await self._aio._run(verb))
 
         return call
+
+    async def _paged(
+        self, verb: Callable[..., Iterator[Event]], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[Event]:
+        async for event in self._aio._pages(partial(verb, self._of, *args, **kwargs)):
+            yield event
+
+    async def _watched(self, after: int | None = None, **chosen: Any) -> AsyncIterator[Event]:
+        """What the book's own watchers hear of, as far as the actor may see it."""
+        assert isinstance(self._of, Actor)
+        async for event in self._aio.watch(after, **chosen):
+            for one in await self._aio._run(partial(self._of._shown, event)):
+                yield one
 
     async def __aenter__(self) -> Self:
         await self._aio._run(self._of.__enter__)  # type: ignore[union-attr]
@@ -129,9 +144,9 @@ class AsyncBook:
     execute = lifted(Book.execute)
     diff = lifted(Book.diff)
     merge = lifted(Book.merge)
-    as_actor = lifted(Book.as_actor)
-    run = lifted(Book.run)
-    fork = lifted(Book.fork)
+    as_actor: Callable[..., Awaitable[Any]] = lifted(Book.as_actor)
+    run: Callable[..., Awaitable[Any]] = lifted(Book.run)
+    fork: Callable[..., Awaitable[Any]] = lifted(Book.fork)
 
     async def redacted(self, events: Iterable[Event]) -> list[Event]:
         return await self._run(lambda: list(self._book.redacted(events)))
@@ -151,13 +166,14 @@ class AsyncBook:
         at: At = None,
     ) -> AsyncIterator[Event]:
         """As `Book.events`, a page at a time."""
-        found = await self._run(partial(self._book.events, after, run_id, kinds, actor, at))
-        while True:
-            page = await self._run(lambda: list(islice(found, PAGE)))
+        async for event in self._pages(partial(self._book.events, after, run_id, kinds, actor, at)):
+            yield event
+
+    async def _pages(self, read: Callable[[], Iterator[Event]]) -> AsyncIterator[Event]:
+        found = await self._run(read)
+        while page := await self._run(lambda: list(islice(found, PAGE))):
             for event in page:
                 yield event
-            if not page:
-                return
 
     async def watch(
         self,

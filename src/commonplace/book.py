@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from .access.commands import ACCESS, Grant, Relabel
-from .access.rights import OWNER, subject_of
+from .access.commands import ACCESS, Denial, Grant, Relabel
+from .access.redact import Redactor
+from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor, Sight
 from .commit import Snapshot
 from .engines import locate
@@ -35,10 +36,14 @@ from .events import (
 )
 from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
-from .state.cells import about, sums
-from .state.commands import OPENED, STATE, Merged, Open
+from .state.capability import STATE
+from .state.cells import About, about, no_run, run_at, sums
 from .state.diff import Difference, differences
+from .state.diff import redacted as redacted_differences
+from .state.opening import takes_part
 from .state.policy import Policy, Start
+from .state.redaction import redactor_of
+from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .views import Capability, Registry
 
@@ -292,7 +297,7 @@ class Book:
 
     def as_actor(self, name: str, role: str | None = None) -> Actor:
         """The verbs of this book under one actor's rights. A role that is new to it is recorded."""
-        check_name("actor", name)
+        check_actor(name)
         if role is not None:
             self.grant(name, role=role)
         return Actor(self, name)
@@ -325,13 +330,14 @@ class Book:
         """Change how sensitive or trusted an event counts, from now on, for whoever reads it or derives from
         it."""
         labels = _given(sensitivity=sensitivity, trust=trust)
-        event: Event = self.submit("access.relabel", Relabel(OWNER, id, labels, reason))
+        request = Relabel(OWNER, check_name("id", id), labels, check_text("reason", reason))
+        event: Event = self.submit("access.relabel", request)
         return event
 
     def redacted(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events as a log or a page may show them: without the secrets of their runs."""
         sight = Sight(OWNER, self.snapshot)
-        return (sight.redacted(event) for event in events)
+        return (sight.redacted(_an_event(event)) for event in _each("events", events))
 
     def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
         """Who changed, was given and was denied what, as a chain of entries without secrets or content."""
@@ -375,7 +381,8 @@ class Book:
         from .workflow.runner import run_workflow
 
         plan = _plan(workflow)
-        assert plan is not None
+        if plan is None:
+            raise BadInput("give the folder with workflow.awp.yaml")
         return run_workflow(
             self,
             plan,
@@ -390,9 +397,10 @@ class Book:
         """A new run that begins as another one was at `at`."""
         return self._known_run(OWNER, run_id).fork(at, new_id)
 
-    def diff(self, a: str, b: str) -> list[Difference]:
-        """What differs between two states, each a run's id, or `id@position` for an earlier one."""
-        return self._diff(OWNER, a, b)
+    def diff(self, a: str, b: str, *, redacted: bool = False) -> list[Difference]:
+        """What differs between two states, each a run's id, or `id@position` for an earlier one; with
+        `redacted`, as a log or a page may show it."""
+        return self._diff(OWNER, a, b, redacted)
 
     def merge(self, fork: str, prefer: str | None = None) -> Merged:
         """Bring what a fork has written back into the run it came from: see `Run.merge`."""
@@ -407,28 +415,46 @@ class Book:
     ) -> Run:
         id = new_event_id() if run_id is None else check_name("run_id", run_id)
         plan = _plan(workflow)
+        policy = Policy() if plan is None else replace(plan.policy, max_depth=plan.max_depth)
         folder = None if plan is None else Path(plan.folder)
         run = Run(self._ledger, id, by, folder, None if plan is None else plan.persistence)
         given = encode_payload(initial or {})[1]
-        opening = Open(
-            id,
-            by,
-            Policy() if plan is None else replace(plan.policy, max_depth=plan.max_depth),
-            Start() if plan is None else plan.start,
-            given,
-            {} if plan is None else {"name": plan.name, "version": plan.version},
-        )
         if run_id is None or not self._has_state(id):
             if plan is not None:
                 self._grant_as_planned(plan)
+            named = {} if plan is None else {"name": plan.name, "version": plan.version}
+            start = Start() if plan is None else plan.start
             try:
-                self.submit("state.open", opening)
+                self.submit("state.open", Open(id, by, policy, start, given, named))
+                run._begun()
                 return run
             except Conflict:
                 if not self._has_state(id):
                     raise
-        _check_same_start(self.events(run_id=id, kinds=(OPENED,)), given, id)
+        self._go_on(run, None if plan is None else (plan.name, policy), given)
         return run
+
+    def _go_on(self, run: Run, plan: tuple[str, Policy] | None, given: Mapping[str, Any]) -> None:
+        """Check that a run that is there is the one that was meant. Raises Conflict; NotFound for somebody whose
+        business it is not."""
+        known = self._about(run.id, run.viewer)
+        if plan is not None and plan != (known.workflow.get("name", ""), known.policy):
+            raise Conflict(
+                f"the run {run.id!r} was started under other rules than this workflow's: go on with the files it "
+                "was started from, or choose another run_id"
+            )
+        if given and run.viewer not in (OWNER, known.by):
+            raise Conflict(f"the run {run.id!r} is there already: leave initial out to take part in it")
+        if given:
+            _check_same_start(self.events(run_id=run.id, kinds=(OPENED,)), given, run.id)
+
+    def _about(self, run_id: str, viewer: str) -> About:
+        with self.snapshot() as snapshot:
+            known = about(snapshot, check_name("run_id", run_id))
+        if not takes_part(known, viewer):
+            self.submit("access.deny", Denial(viewer, "run", run_id, run_id))
+            raise NotFound(no_run(run_id))
+        return known
 
     def _grant_as_planned(self, plan: Workflow) -> None:
         """The rights that a workflow's files give to its agents; what they already have is no event."""
@@ -442,17 +468,23 @@ class Book:
         with self.snapshot() as snapshot:
             return snapshot.get("state.runs", run_id) is not None
 
-    def _known_run(self, viewer: str, run_id: str) -> Run:
+    def _parent_of(self, run_id: str) -> str | None:
         with self.snapshot() as snapshot:
-            about(snapshot, check_name("run_id", run_id))
+            return about(snapshot, run_id).parent
+
+    def _known_run(self, viewer: str, run_id: str) -> Run:
+        self._about(run_id, viewer)
         return Run(self._ledger, run_id, viewer)
 
-    def _diff(self, viewer: str, a: str, b: str) -> list[Difference]:
-        states = []
+    def _diff(self, viewer: str, a: str, b: str, redacted: bool) -> list[Difference]:
+        states, hide = [], Redactor()
         for named in (a, b):
-            id, _, at = named.rpartition("@") if re.fullmatch(r".+@\d+", named) else (named, "", "")
-            states.append(self._known_run(viewer, id).state(int(at) if at else None))
-        return differences(*states)
+            id, at = run_at(check_text("a run to compare", named))
+            states.append(self._known_run(viewer, id).state(at))
+            with self.snapshot() as snapshot:
+                hide |= redactor_of(snapshot, id)
+        found = differences(*states)
+        return redacted_differences(found, hide) if redacted else found
 
     # upkeep
 
@@ -578,11 +610,22 @@ def _run_info(snapshot: Snapshot, id: str, first: int) -> RunInfo:
     return RunInfo(id, first, status, name, known.parent, forked)
 
 
-def _plan(workflow: str | Path | Workflow | None) -> Workflow | None:
-    if not isinstance(workflow, str | Path):
-        return workflow
-    from .workflow.load import load
+def _an_event(event: object) -> Event:
+    if not isinstance(event, Event):
+        raise BadInput(f"{shown(event)} is not an event: give what book.events() gives")
+    return event
 
+
+def _plan(workflow: str | Path | Workflow | None) -> Workflow | None:
+    if workflow is None:
+        return None
+    from .workflow.load import load
+    from .workflow.model import Workflow
+
+    if isinstance(workflow, Workflow):
+        return workflow
+    if not isinstance(workflow, str | Path):
+        raise BadInput(f"{shown(workflow)} is not a workflow: give the folder with workflow.awp.yaml")
     return load(Path(workflow))
 
 

@@ -238,7 +238,7 @@ class Overlay(Lens):
             )
         if not same_content(draft, known) and not same_content(self._with_labels_of_parents(draft), known):
             raise Conflict(
-                f"event {draft.id!r} is already recorded at position {known.position} with other content: "
+                f"event {draft.id!r} is already recorded with other content: "
                 "use another id, or send exactly what was sent the first time"
             )
         return self.registry.current(unseal(known))

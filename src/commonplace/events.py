@@ -447,7 +447,12 @@ def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any
 
 def _blobs_in(raw: bytes | None, payload: dict[str, Any]) -> tuple[str, ...]:
     """The digests of every blob a payload refers to. Most refer to none, and their bytes show it."""
-    return tuple(sorted(set(_refs(payload)))) if raw is not None and _BLOB_MARK in raw else ()
+    return blobs_of(payload) if raw is not None and _BLOB_MARK in raw else ()
+
+
+def blobs_of(payload: dict[str, Any]) -> tuple[str, ...]:
+    """The digests of every blob a payload refers to."""
+    return tuple(sorted(set(_refs(payload))))
 
 
 def _refs(value: object) -> Iterator[str]:

@@ -36,12 +36,15 @@ def flow(own: Labels, sources: Iterable[Labels]) -> dict[str, str]:
     return labels
 
 
+USUAL = {"sensitivity": "public", "trust": "normal"}
+"""What an event without a label counts as."""
+
+
 def lowers(before: Labels, after: Labels) -> list[str]:
     """The labels that a change makes less strict; only a person may decide that."""
     return [
         label
         for label in FLOWING
         if label in after
-        and label in before
-        and strictness(label, after[label]) < strictness(label, before[label])
+        and strictness(label, after[label]) < strictness(label, before.get(label, USUAL[label]))
     ]

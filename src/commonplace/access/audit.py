@@ -45,7 +45,7 @@ AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
     "state.violated": ("contract.violation", "agent", _picked("violations")),
     "access.denied": ("access.denied", "actor", _picked("act", "what")),
     "access.granted": ("access.granted", "", _picked("subject", "rule")),
-    "access.relabelled": ("access.relabelled", "", _picked("id", "labels")),
+    "access.relabelled": ("access.relabelled", "", _picked("changes")),
     "access.viewed": ("access.viewed", "actor", _picked("of")),
     "event.erased": ("erasure", "", lambda event: {"events": len(event.payload.get("events", ()))}),
 }

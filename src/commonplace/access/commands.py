@@ -9,9 +9,9 @@ import msgspec
 
 from ..commit import Overlay
 from ..errors import BadInput, Denied, NotFound, shown
-from ..events import Draft, Event, draft
+from ..events import Draft, Event, draft, read_header
 from ..keys import Key
-from ..labels import FLOWING, lowers
+from ..labels import FLOWING, flow, lowers
 from ..views import Capability, Kind, View
 from .rights import ACTS, OWNER, checked_rule, rights_of
 
@@ -83,20 +83,39 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
 
 
 def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
+    """Others' events, and anything less strict than it was, take the right to. What is made stricter makes
+    everything stricter that was derived from it."""
     unknown = sorted(name for name in request.labels if name not in FLOWING)
     if unknown or not request.labels:
         raise BadInput(f"relabel changes {' and '.join(FLOWING)}, not {', '.join(unknown) or 'nothing'}")
     for name, value in request.labels.items():
         if value not in FLOWING[name]:
             raise BadInput(f"there is no {name} {shown(value)}: it is one of {', '.join(FLOWING[name])}")
-    if overlay.record_of(request.id) is None:
+    record = overlay.record_of(request.id)
+    if record is None:
         raise NotFound(f"there is no event {request.id!r} to relabel")
-    if lowers(overlay.labels_of(request.id), request.labels):
+    theirs = read_header(record).actor != request.by
+    if theirs or lowers(overlay.labels_of(request.id), request.labels):
         refused = need(overlay, request.by, "relabel", request.id)
         if refused:
             return refused
-    payload = {"id": request.id, "labels": request.labels, "reason": request.reason}
+    changes = {request.id: request.labels} | _stricter_below(overlay, request.id, request.labels)
+    payload = {"id": request.id, "changes": changes, "reason": request.reason}
     return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
+
+
+def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The new labels of what was derived from an event, and so on down, where these make them stricter."""
+    found: dict[str, dict[str, str]] = {}
+    ahead = [child for _, child in overlay.scan("children", id)]
+    while ahead:
+        child = ahead.pop()
+        before = dict(overlay.labels_of(child))
+        after = flow(before, [labels])
+        if child not in found and after != before:
+            found[child] = {name: after[name] for name in after if after[name] != before.get(name)}
+            ahead += [below for _, below in overlay.scan("children", child)]
+    return found
 
 
 def decide_look(overlay: Overlay, request: Look) -> Denied | None:
@@ -147,8 +166,8 @@ def _fold_rights(key: Key, before: Any, event: Event) -> Any:
     return {**known, **event.payload["rule"]}
 
 
-def _fold_labels(_key: Key, before: Any, event: Event) -> Any:
-    return {**(before or {}), **event.payload["labels"]}
+def _fold_labels(key: Key, before: Any, event: Event) -> Any:
+    return {**(before or {}), **event.payload["changes"][key[0]]}
 
 
 def _all_of_it(payload: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +200,7 @@ ACCESS = Capability(
         View(
             "labels",
             1,
-            lambda event: [(event.payload["id"],)],
+            lambda event: [(id,) for id in event.payload["changes"]],
             _fold_labels,
             kinds=frozenset({RELABELLED}),
         ),

@@ -6,13 +6,15 @@ matches a configured pattern; and known secret texts, wherever else they turn up
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 TOKEN = "[REDACTED]"  # noqa: S105  what stands in a secret's place
-SHORTEST = 4
-"""Known texts shorter than this are not looked for elsewhere: they would match everywhere."""
+SHORTEST, SHORTEST_LINE, LONGEST = 4, 8, 4_000
+"""Known texts (and lines of texts) shorter than this are not looked for elsewhere, because they would match
+everywhere, nor are longer ones, because nobody repeats them."""
 
 
 class Redactor:
@@ -22,32 +24,35 @@ class Redactor:
         self, fields: Iterable[str] = (), patterns: Iterable[str] = (), secrets: Iterable[str] = ()
     ) -> None:
         self.fields = frozenset(fields)
-        self.patterns = tuple(dict.fromkeys(patterns))
-        self.secrets = frozenset(one for one in secrets if len(one) >= SHORTEST)
+        self._texts = frozenset(secrets)
+        self._sources = tuple(dict.fromkeys(patterns))
         # The longest first, so that no secret is left half standing because another one is a part of it.
-        known = sorted(self.secrets, key=lambda one: (-len(one), one))
+        forms = {form for text in self._texts for form in _forms(text) if len(form) >= SHORTEST}
+        known = sorted(forms, key=lambda one: (-len(one), one))
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
-        self._patterns = [re.compile(pattern) for pattern in self.patterns]
+        self._patterns = [re.compile(pattern) for pattern in self._sources]
 
     def __bool__(self) -> bool:
-        return bool(self.fields or self.patterns or self.secrets)
+        return bool(self.fields or self._sources or self._known)
 
     def __or__(self, other: Redactor) -> Redactor:
         return Redactor(
-            self.fields | other.fields, self.patterns + other.patterns, self.secrets | other.secrets
+            self.fields | other.fields, self._sources + other._sources, self._texts | other._texts
         )
+
+    def secrets_in(self, value: object) -> set[str]:
+        """Every text under a field that must not be shown, wherever in the value it is."""
+        found: set[str] = set()
+        if isinstance(value, Mapping):
+            for name, inner in value.items():
+                found |= set(_texts(inner)) if name in self.fields else self.secrets_in(inner)
+        elif isinstance(value, list | tuple):
+            found = found.union(*map(self.secrets_in, value))
+        return found
 
     def knowing(self, value: object) -> Redactor:
         """The same, with every text under a secret field of this value known as a secret, too."""
-        return Redactor(self.fields, self.patterns, self.secrets.union(self._secrets_in(value)))
-
-    def _secrets_in(self, value: object) -> Iterator[str]:
-        if isinstance(value, Mapping):
-            for name, inner in value.items():
-                yield from _texts(inner) if name in self.fields else self._secrets_in(inner)
-        elif isinstance(value, list | tuple):
-            for inner in value:
-                yield from self._secrets_in(inner)
+        return Redactor(self.fields, self._sources, self._texts | self.secrets_in(value))
 
     def text(self, text: str) -> str:
         if self._known is not None:
@@ -56,6 +61,10 @@ class Redactor:
             text = pattern.sub(TOKEN, text)
         return text
 
+    def under(self, name: str, value: Any) -> Any:
+        """The value of a field of this name, without its secrets."""
+        return TOKEN if name in self.fields else self(value)
+
     def __call__(self, value: Any) -> Any:
         """The value without its secrets; the shape stays, so that a reader sees that something was there."""
         if not self:
@@ -63,10 +72,7 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {
-                self.text(name): TOKEN if name in self.fields else self(inner)
-                for name, inner in value.items()
-            }
+            return {self.text(name): self.under(name, inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             return [self(inner) for inner in value]
         if value is None or isinstance(value, bool):
@@ -75,17 +81,28 @@ class Redactor:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text and number inside a value, as text."""
+    """Every text, number and key inside a value, as text; of a text of several lines, each line, too."""
     if isinstance(value, Mapping):
-        for inner in value.values():
+        for name, inner in value.items():
+            yield from _texts(name)
             yield from _texts(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner)
+    elif isinstance(value, float) and value.is_integer():
+        yield str(int(value))
     elif value is not None and not isinstance(value, bool):
-        yield str(value)
-        if isinstance(value, str) and value != value.strip():
-            yield value.strip()
+        text = str(value).strip()
+        if SHORTEST <= len(text) <= LONGEST:
+            yield text
+        lines = text.splitlines()
+        if len(lines) > 1:
+            yield from (line.strip() for line in lines if SHORTEST_LINE <= len(line.strip()) <= LONGEST)
 
 
-NOTHING = Redactor()
+def _forms(text: str) -> Iterator[str]:
+    """A text as it is, and as it looks inside Python's and JSON's quotes."""
+    yield text
+    yield repr(text)[1:-1]
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]

@@ -15,13 +15,18 @@ import msgspec
 
 from ..commit import Lens
 from ..errors import BadInput, shown
-from ..events import Event, check_name
+from ..events import Event, check_name, encode_payload
 from ..labels import SENSITIVITY, Labels, strictness
 
 Permission = Literal["none", "read", "read_write"]
 
 OWNER = "owner"
 """The actor that a book acts as when nobody else is named. It may do and see everything."""
+
+RUNTIME = "runtime"
+"""The actor of what no agent did: marks of progress, errors, endings."""
+
+RESERVED_ACTORS = (OWNER, RUNTIME)
 
 EVERYBODY = "*"
 TIERS = ("long_term", "working", "episodic", "semantic")
@@ -111,18 +116,20 @@ def rights_of(lens: Lens, actor: str) -> Rights:
     own = _rule(lens, f"actor:{actor}")
     rules = [_rule(lens, EVERYBODY), _rule(lens, f"role:{own.role}") if own.role else Rule(), own]
     brought = ROLES.get(own.role or "", frozenset())
-    said = {
-        name: [value for rule in rules if (value := getattr(rule, name)) is not None]
-        for name in ("tiers", "may_emit", "sees", "acts", "ceiling")
-    }
+
+    def last(name: str, default: Any) -> Any:
+        """What the most particular rule that speaks of it says."""
+        said = (getattr(rule, name) for rule in reversed(rules))
+        return next((one for one in said if one is not None), default)
+
     return Rights(
         actor=actor,
         role=own.role,
-        tiers={tier: permission for tiers in said["tiers"] for tier, permission in tiers.items()},
-        may_emit=said["may_emit"][-1] if said["may_emit"] else None,
-        sees=tuple(kind for kinds in said["sees"] for kind in kinds),
-        acts=brought.union(*said["acts"]),
-        ceiling=said["ceiling"][-1] if said["ceiling"] else "private",
+        tiers={tier: permission for rule in rules for tier, permission in (rule.tiers or {}).items()},
+        may_emit=last("may_emit", None),
+        sees=last("sees", ()),
+        acts=frozenset(last("acts", brought)),
+        ceiling=last("ceiling", "private"),
     )
 
 
@@ -131,15 +138,24 @@ def _rule(lens: Lens, subject: str) -> Rule:
     return Rule() if row is None else msgspec.convert(row, Rule)
 
 
-def subject_of(named: str) -> str:
+def check_actor(name: object) -> str:
+    """Anybody's name but those that the book itself acts under."""
+    actor = check_name("actor", name)
+    if actor in RESERVED_ACTORS:
+        raise BadInput(f"nobody acts as {actor!r} but the book itself: choose another name")
+    return actor
+
+
+def subject_of(named: object) -> str:
     """Whom a rule is about: `*`, `role:…`, `actor:…`, or just an actor's name."""
+    named = check_name("the subject of a rule", named)
     if named == EVERYBODY:
         return named
     if named.startswith("role:"):
         if named.removeprefix("role:") not in ROLES:
             raise BadInput(f"there is no role {shown(named)}: the roles are {', '.join(ROLES)}")
         return named
-    return f"actor:{check_name('actor', named.removeprefix('actor:'))}"
+    return f"actor:{check_actor(named.removeprefix('actor:'))}"
 
 
 def may_see(rights: Rights, event: Event, labels: Labels) -> bool:
@@ -162,10 +178,11 @@ def _matches(kind: str, patterns: Iterable[str]) -> bool:
 def checked_rule(given: dict[str, Any]) -> Rule:
     """A rule from plain data. Raises BadInput that says what is allowed."""
     try:
-        rule = msgspec.convert(given, Rule)
+        _, plain, _ = encode_payload(given)
+        rule = msgspec.convert(plain, Rule)
     except msgspec.ValidationError as error:
         raise BadInput(f"that is not a rule about rights: {error}. Its fields are {_FIELDS}") from None
-    if rule.role is not None and rule.role not in ROLES:
+    if given.get("role") is not None and rule.role not in ROLES:
         raise BadInput(f"there is no role {shown(rule.role)}: the roles are {', '.join(ROLES)}")
     for tier in rule.tiers or {}:
         if tier not in TIERS:

@@ -9,7 +9,9 @@ written since: the others are read from the run it came from, as of where it lef
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -84,55 +86,69 @@ class State(dict[str, Any]):
 
 def about(lens: Lens, run: str) -> About:
     """Raises NotFound for a run that has no state."""
-    row = lens.get("state.runs", run)
-    if row is None:
-        raise NotFound(
-            f"there is no run {run!r} with a state in this book; `commonplace runs` lists the runs"
-        )
-    return msgspec.convert(row, About)
+    known = lens.get_as(_read_about, "state.runs", run)
+    if known is None:
+        raise NotFound(no_run(run))
+    return known
+
+
+_read_about = lru_cache(256)(msgspec.json.Decoder(About).decode)
+"""A run's policy is read with every write and never changes."""
+
+
+def no_run(run: str) -> str:
+    return f"there is no run {run!r} with a state in this book; `commonplace runs` lists the runs"
 
 
 def sums(lens: Lens, run: str) -> Sums:
-    return msgspec.convert(lens.get("state.sums", run), Sums)
+    return lens.get_as(_read_sums, "state.sums", run) or Sums()
+
+
+_read_sums = msgspec.json.Decoder(Sums).decode
+
+
+def lineage(lens: Lens, run: str, fork: Fork | None) -> list[tuple[Lens, str]]:
+    """A run that branched off there, and the runs it comes from, each as of where it was left; itself last."""
+    before: list[tuple[Lens, str]] = []
+    if fork is not None:
+        then = lens.at(fork.at)
+        before = lineage(then, fork.run, about(then, fork.run).fork)
+    return [*before, (lens, run)]
 
 
 def last_written(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
-    """One cell of a run (that branched off there), wherever in the line of forks it was written last; also one
-    that was removed."""
+    """One cell, wherever in the line of forks it was written last; also one that was removed."""
     row = lens.get("state.cells", run, agent, field)
-    if row is not None:
-        return Cell(row.get("value"), row["version"], "gone" in row)
-    if fork is None:
-        return None
-    then = lens.at(fork.at)
-    return last_written(then, fork.run, agent, field, about(then, fork.run).fork)
+    if row is None and fork is not None:
+        older = (one.get("state.cells", id, agent, field) for one, id in reversed(lineage(lens, run, fork)))
+        row = next((found for found in older if found is not None), None)
+    return None if row is None else Cell(row.get("value"), row["version"], "gone" in row)
 
 
-def cell(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
-    """The same, if it is there."""
-    found = last_written(lens, run, agent, field, fork)
-    return None if found is None or found.gone else found
-
-
-def cells(lens: Lens, run: str, fork: Fork | None, view: str = "state.cells") -> Cells:
-    """Every cell of a run that branched off there."""
+def cells(
+    lens: Lens, run: str, fork: Fork | None, agent: str | None = None, view: str = "state.cells"
+) -> Cells:
+    """Every cell of a run, or of one agent's entry in it."""
     found: Cells = {}
-    if fork is not None:
-        then = lens.at(fork.at)
-        found = cells(then, fork.run, about(then, fork.run).fork, view)
-    for key, row in lens.scan(view, run):
-        place = (str(key[1]), str(key[2]))
-        if "gone" in row:
+    for one, id in lineage(lens, run, fork):
+        for key, row in one.scan(view, id, *(() if agent is None else (agent,))):
+            place = (str(key[1]), str(key[2]))
             found.pop(place, None)
-        else:
-            found[place] = Cell(row["value"], row["version"])
+            if "gone" not in row:
+                found[place] = Cell(row["value"], row["version"])
     return found
 
 
-def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell | None]:
-    """The cells that were written in this very run, not in the one it was forked from; None: removed."""
+def entry_of(lens: Lens, run: str, agent: str, fork: Fork | None) -> dict[str, Any]:
+    """What an agent's entry holds."""
+    found = cells(lens, run, fork, agent)
+    return {field: one.value for (_, field), one in found.items() if field != DONE}
+
+
+def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell]:
+    """The cells that were written in this very run, not in the one it was forked from; also removed ones."""
     return {
-        (str(key[1]), str(key[2])): None if "gone" in row else Cell(row["value"], row["version"])
+        (str(key[1]), str(key[2])): Cell(row.get("value"), row["version"], "gone" in row)
         for key, row in lens.scan("state.cells", run)
     }
 
@@ -140,10 +156,9 @@ def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell | None]:
 def steps(lens: Lens, run: str, fork: Fork | None) -> dict[str, dict[str, Any]]:
     """How far each node of the run's graph has come."""
     found: dict[str, dict[str, Any]] = {}
-    if fork is not None:
-        then = lens.at(fork.at)
-        found = steps(then, fork.run, about(then, fork.run).fork)
-    return found | {str(key[1]): row for key, row in lens.scan("state.steps", run)}
+    for one, id in lineage(lens, run, fork):
+        found |= {str(key[1]): row for key, row in one.scan("state.steps", id)}
+    return found
 
 
 def finished(found: Cells) -> frozenset[str]:
@@ -155,6 +170,8 @@ def assembled(found: Cells) -> dict[str, Any]:
     """Cells as nested plain data. An agent that has ended without any output has an empty entry."""
     state: dict[str, Any] = {}
     for (agent, field), one in sorted(found.items()):
+        if agent and not isinstance(state.get(agent, {}), dict):
+            continue  # a start value of another shape has this name; decide_open refuses that by now
         if field == DONE:
             state.setdefault(agent, {})
         elif agent:
@@ -198,12 +215,27 @@ def reduced(type: str, before: Any, given: Any) -> Any:
     if type == "increment":
         if not _is_number(given) or not _is_number(before or 0):
             raise BadInput("increment needs a number, and a field that is a number or is not there yet")
-        return (before or 0) + given
+        try:
+            total = (before or 0) + given
+        except OverflowError:
+            total = math.inf
+        if not math.isfinite(total):
+            raise BadInput("increment would go beyond what a number can hold")
+        return total
     return given
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def refolded(type: str, before: Any, given: Any) -> Any:
+    """The same when a cell is folded. An erasure may have taken away what a write was built on: then it starts
+    anew."""
+    try:
+        return reduced(type, before, given)
+    except BadInput:
+        return reduced(type, None, given)
 
 
 def size_of(value: object) -> int:
@@ -237,7 +269,7 @@ def fold_cell(key: Key, before: Any, event: Event) -> Any:
     if field in event.payload.get("values", ()):  # a fork builds on what the run before it held
         return {"value": event.payload["values"][field], "version": event.position}
     known = None if before is None or "gone" in before else before["value"]
-    return {"value": reduced(type, known, given), "version": event.position}
+    return {"value": refolded(type, known, given), "version": event.position}
 
 
 def place_of(agents: Mapping[str, Any] | None, key: str, value: object) -> list[tuple[str, str, Any]]:
@@ -245,3 +277,11 @@ def place_of(agents: Mapping[str, Any] | None, key: str, value: object) -> list[
     if agents is not None and key in agents and isinstance(value, dict):
         return [(key, field, inner) for field, inner in value.items()]
     return [("", key, value)]
+
+
+def run_at(named: str) -> tuple[str, int | None]:
+    """A run's id and a position from `id@position`; None when only the id is given."""
+    id, mark, position = named.rpartition("@")
+    if mark and id and position.isascii() and position.isdigit() and len(position) < 20:
+        return id, int(position)
+    return named, None

@@ -67,8 +67,9 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def secret_fields(self) -> frozenset[str]:
-        """The names of fields that no log, trace, audit entry or page may show (R14)."""
-        flagged = (name for one in (self.agents or {}).values() for name in one.sensitive)
+        """The names of fields that no log, trace, audit entry, error or page may show (R14)."""
+        agents = (self.agents or {}).values()
+        flagged = (name for one in agents for name in (*one.sensitive, *one.not_shareable))
         return frozenset((*self.sensitive_fields, *self.never_share, *flagged))
 
 

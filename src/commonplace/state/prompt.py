@@ -23,7 +23,7 @@ def render(task: str, agent: str, state: Mapping[str, Any]) -> str:
     parts = [f"## Task\n{task}"]
     room = max(LEAST, MOST // max(1, len(shown)))
     for key in sorted(shown, key=lambda key: (key == agent, key)):
-        title = "Your own entry" if key == agent else f"Input: {key}"
+        title = "Your own entry" if key == agent else f"Input: {' '.join(key.split())}"
         parts.append(f"## {title}\n{_fitted(key, shown[key], room)}")
     return "\n\n".join(parts) + "\n"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from ..access.commands import Denial
-from ..access.redact import Redactor
-from ..access.rights import OWNER
-from ..errors import CommonplaceError, Denied
-from ..events import check_name, new_id
+from ..access.rights import OWNER, check_actor
+from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
+from ..events import check_name, check_text, encode_payload, new_id
 from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
-from .commands import (
+from .opening import takes_part
+from .policy import Persistence, Policy, Start
+from .prompt import render
+from .redaction import redactor_of
+from .requests import (
     FAILED,
     FINISHED,
     STARTED,
@@ -29,10 +33,7 @@ from .commands import (
     Reopen,
     Step,
     Written,
-    redactor_of,
 )
-from .policy import Persistence, Policy, Start
-from .prompt import render
 from .sharing import sees_others, visible
 
 if TYPE_CHECKING:
@@ -56,12 +57,24 @@ class Run:
         viewer: str = OWNER,
         folder: Path | None = None,
         persistence: Persistence | None = None,
+        refusal: str = "",
     ) -> None:
         self._ledger = ledger
         self.id = id
         self.viewer = viewer
         self._folder = folder
         self._persistence = persistence if folder is not None else None
+        self._refusal = refusal
+
+    def refuse_writes(self, why: str) -> None:
+        """From now on this handle only reads."""
+        self._refusal = why
+
+    def _submit(self, command: str, request: Any) -> Any:
+        if self._refusal:
+            self._ledger.submit("access.deny", Denial(self.viewer, command, "", self.id))
+            raise Denied(self._refusal)
+        return self._ledger.submit(command, request)
 
     # reading
 
@@ -75,9 +88,11 @@ class Run:
 
     def _seen(self, lens: Lens, now: bool) -> State:
         known = about(lens, self.id)
+        if not takes_part(known, self.viewer):
+            return State({}, lens.position, {})
         if now and known.policy.model == "cqrs":
             as_of = self._ledger.speaks_as_of("state.projection")
-            found = cells(lens, self.id, known.fork, "state.projection") if as_of else {}
+            found = cells(lens, self.id, known.fork, view="state.projection") if as_of else {}
         else:
             as_of, found = lens.position, cells(lens, self.id, known.fork)
         around = runtime_keys(lens, self.id, known)
@@ -97,6 +112,12 @@ class Run:
             return sums(snapshot, self.id).status
 
     @property
+    def position(self) -> int:
+        """The book's last position."""
+        with self._ledger.snapshot() as snapshot:
+            return snapshot.position
+
+    @property
     def policy(self) -> Policy:
         with self._ledger.snapshot() as snapshot:
             return about(snapshot, self.id).policy
@@ -107,23 +128,26 @@ class Run:
             return about(snapshot, self.id).depth
 
     def steps(self) -> dict[str, dict[str, Any]]:
-        """How far each node of the workflow's graph has come."""
+        """How far each node of the workflow's graph has come. An agent sees how far, not what came out; under
+        isolation only how far it has come itself."""
         with self._ledger.snapshot() as snapshot:
-            found = steps(snapshot, self.id, about(snapshot, self.id).fork)
-        if self.viewer != OWNER:  # how far, not what came out
-            found = {node: {**step, "reason": "", "result": {}} for node, step in found.items()}
-        return found
+            known = about(snapshot, self.id)
+            found = steps(snapshot, self.id, known.fork)
+        if self.viewer == OWNER:
+            return found
+        shown = found if takes_part(known, self.viewer) and sees_others(known.policy) else {self.viewer}
+        return {node: {**found[node], "reason": "", "result": {}} for node in shown if node in found}
 
-    def redactor(self) -> Redactor:
-        """What to take out before anything of this run is shown in a log, a trace or on a page."""
+    def redacted(self, value: Any) -> Any:
+        """A value without the secrets of this run, as a log or a page may show it."""
         with self._ledger.snapshot() as snapshot:
-            return redactor_of(snapshot, self.id)
+            return redactor_of(snapshot, self.id)(value)
 
     # writing
 
     def agent(self, name: str) -> Turn:
         """An agent's turn in this run, for a `with` block."""
-        check_name("agent", name)
+        check_actor(name)
         if self.viewer not in (OWNER, name):
             self._ledger.submit("access.deny", Denial(self.viewer, "run.agent", name, self.id))
             raise Denied(f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns")
@@ -131,18 +155,22 @@ class Run:
 
     def step(self, node: str, status: str, **more: Any) -> int:
         """Mark how far a node has come."""
-        position: int = self._ledger.submit("state.step", Step(self.id, node, status, by=self.viewer, **more))
+        more["reason"] = check_text("reason", more.get("reason", ""))
+        for name in ("error", "result"):
+            if more.get(name) is not None:
+                more[name] = encode_payload(more[name])[1]
+        step = Step(self.id, check_name("a node", node), status, by=self.viewer, **more)
+        position: int = self._submit("state.step", step)
         return position
 
     def close(self, status: str = "completed", reason: str = "") -> None:
         """End the run. Safe to call twice."""
-        self._ledger.submit("state.close", Close(self.id, status, reason, self.viewer))
-        if self._persistence and self._persistence.interval != "manual":
-            self.save()
+        self._submit("state.close", Close(self.id, status, check_text("reason", reason), self.viewer))
+        self._save_if("per_agent", "per_run")
 
     def reopen(self) -> bool:
         """Let a failed or cancelled run go on. Answers whether it was one."""
-        reopened: bool = self._ledger.submit("state.reopen", Reopen(self.id, self.viewer))
+        reopened: bool = self._submit("state.reopen", Reopen(self.id, self.viewer))
         return reopened
 
     def fork(self, at: int | datetime | None = None, run_id: str | None = None) -> Run:
@@ -150,13 +178,13 @@ class Run:
         with self._ledger.snapshot(at) as snapshot:
             position = snapshot.position
         id = new_id() if run_id is None else check_name("run_id", run_id)
-        self._ledger.submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
+        self._submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
         return Run(self._ledger, id, self.viewer, self._folder, self._persistence)
 
     def merge(self, prefer: str | None = None) -> Merged:
         """Bring what this fork has written back into the run it came from. Where both have written, it is a
         Conflict that shows base, fork and target, unless `prefer` says "fork" or "target"."""
-        merged: Merged = self._ledger.submit("state.merge", Merge(self.id, self.viewer, prefer))
+        merged: Merged = self._submit("state.merge", Merge(self.id, self.viewer, prefer))
         return merged
 
     def child(
@@ -173,52 +201,69 @@ class Run:
     ) -> Run:
         """A run within this one, one level deeper, with a state of its own that begins with `inherit`, which
         comes from the events at `sources`: what is erased there is erased in the child, too."""
-        id = new_id() if run_id is None else check_name("run_id", run_id)
+        for field, given, wanted in (("policy", policy, Policy), ("start", start, Start)):
+            if given is not None and not isinstance(given, wanted):
+                raise BadInput(f"{field} {shown(given)} is not a {wanted.__name__}")
         opening = Open(
-            id,
+            new_id() if run_id is None else check_name("run_id", run_id),
             self.viewer,
             policy or Policy(),
             start or Start(),
-            dict(inherit or {}),
-            dict(workflow or {}),
+            encode_payload(inherit or {})[1],
+            encode_payload(workflow or {})[1],
             parent=self.id,
-            depth=self.depth + 1,
             sources=sources,
         )
-        self._ledger.submit("state.open", opening)
-        return Run(self._ledger, id, self.viewer, folder, persistence)
+        self._submit("state.open", opening)
+        child = Run(self._ledger, opening.run, self.viewer, folder, persistence)
+        child._begun()
+        return child
 
     def save(self) -> Path:
         """Write the state to a file beside the workflow, as its `persistence` says, and answer where."""
         persistence = self._persistence or Persistence()
         folder = (self._folder or Path()) / persistence.path
-        folder.mkdir(parents=True, exist_ok=True)
         state = self.state()
         path = folder / f"{_file_name(self.id)}.{persistence.format}"
-        data = (
-            msgspec.msgpack.encode(state)
-            if persistence.format == "msgpack"
-            else json.dumps(state, ensure_ascii=False, indent=2, sort_keys=True).encode()
-        )
+        try:
+            if persistence.format == "msgpack":
+                data = msgspec.msgpack.encode(state)
+            else:
+                data = json.dumps(state, ensure_ascii=False, indent=2, sort_keys=True).encode()
+        except OverflowError:
+            raise BadInput(
+                "msgpack cannot hold an integer this large: use state.persistence.format json"
+            ) from None
         fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        fresh.replace(path)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            fresh.replace(path)
+        except OSError as error:
+            raise StorageFailed(
+                f"the state cannot be written to {folder} ({error}); the ledger has it. Mend the place, or "
+                "set state.persistence"
+            ) from error
         return path
+
+    def _begun(self) -> None:
+        """The runtime lets a projection begin with what the run was started with."""
+        if self.policy.model == "cqrs":
+            self.catch_up()
 
     def _ended(self) -> None:
         """After an agent's turn."""
-        if self.model == "cqrs":
-            self.catch_up()
-        if self._persistence and self._persistence.enabled and self._persistence.interval == "per_agent":
-            self.save()
+        self._begun()
+        self._save_if("per_agent")
 
-    @property
-    def model(self) -> str:
-        return self.policy.model
+    def _save_if(self, *intervals: str) -> None:
+        wanted = self._persistence
+        if wanted is not None and wanted.enabled and wanted.interval in intervals:
+            self.save()
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +272,7 @@ class Run:
         if error is None:
             self.close()
         elif isinstance(error, Exception):  # Ctrl-C and the like leave it open, to be gone on with
-            self.close("failed", str(error))
+            _beside(error, partial(self.close, "failed", plain_text(error)))
 
     def __repr__(self) -> str:
         return f"<Run {self.id!r} as {self.viewer}>"
@@ -278,13 +323,19 @@ class Turn:
     def fail(self, error: BaseException | str, **more: Any) -> None:
         """End the turn badly; the error goes to `_errors`, without secrets."""
         kind = type(error).__name__ if isinstance(error, BaseException) else "error"
-        told = {"type": kind, "message": str(error)}
-        self.run.step(self.agent, FAILED, reason=str(error), error=told, **more)
+        told = {"type": kind, "message": plain_text(error)}
+        self.run.step(self.agent, FAILED, reason=told["message"], error=told, **more)
 
     def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
-        by = self.run.viewer
-        change = Change(self.run.id, self.agent, by, type, _checked(payload), **more)
-        written: Written = self.run._ledger.submit("state.change", change)
+        _, copy, blobs = encode_payload(payload)
+        for name in copy:
+            check_name("a field", name)
+        seen = more.get("seen")
+        if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool)):
+            raise BadInput(f"seen={shown(seen)} is not a position: give the as_of of the state you have read")
+        kind = check_name("the type of a change", type)
+        change = Change(self.run.id, self.agent, self.run.viewer, kind, copy, blobs=blobs, **more)
+        written: Written = self.run._submit("state.change", change)
         return written
 
     def __enter__(self) -> Self:
@@ -293,25 +344,26 @@ class Turn:
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
-            self._end_well()
+            try:
+                self.finish()
+            except CommonplaceError as refused:
+                _beside(refused, partial(self.fail, refused))
+                raise
         elif isinstance(error, Exception):
-            self.fail(error)
-
-    def _end_well(self) -> None:
-        try:
-            self.finish()
-        except CommonplaceError as error:
-            self.fail(error)
-            raise
+            _beside(error, partial(self.fail, error))
 
 
-def _checked(payload: Mapping[str, Any]) -> dict[str, Any]:
-    from ..events import encode_payload
+def _beside(error: BaseException, mark: Callable[[], None]) -> None:
+    """Record that something failed; if that fails, too, the first error stays the one that is raised."""
+    try:
+        mark()
+    except CommonplaceError as more:
+        error.add_note(f"and it could not be recorded: {more}")
 
-    _, copy, _ = encode_payload(payload)
-    for name in copy:
-        check_name("a field", name)
-    return copy
+
+def plain_text(error: object) -> str:
+    """What an error says, as text that can be recorded."""
+    return str(error).encode("utf-8", "replace").decode()
 
 
 def _file_name(run: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ..actor import Actor
-from ..book import Book
 from ..erase import Erasure
 from ..errors import BadInput, BookNotFound, CommonplaceError
 from ..events import Event, decode
@@ -59,7 +56,7 @@ def init(
 @command
 def status(shell: Shell) -> Answer:
     """Show where the book stands: head, runs, last event, size."""
-    about = health.standing(shell.open(), shell.url)
+    about = health.standing(shell.open(), shell.url, shell.acting())
 
     def human() -> Human:
         last = about["last_event"]
@@ -172,7 +169,9 @@ def log(
     wanted: dict[str, Any] = {"run_id": run, "kinds": kind or None, "actor": actor}
     start, end = after or 0, book.position(as_of(at))
     shown = (
-        reader.events(start, at=end, **wanted) if last is None else _tail(reader, start, end, last, wanted)
+        reader.events(start, at=end, **wanted)
+        if last is None
+        else health.last_events(reader, start, end, last, **wanted)
     )
 
     def events() -> Iterator[Event]:
@@ -186,21 +185,10 @@ def log(
     return Answer((event.as_dict() for event in events()), human(), lines=follow)
 
 
-def _tail(book: Book | Actor, after: int, end: int, count: int, wanted: dict[str, Any]) -> Iterable[Event]:
-    """The last events that match, looked for from the end in ever longer stretches."""
-    stretch = count = min(count, end)
-    while True:
-        start = max(after, end - stretch)
-        found = deque(book.events(start, at=end, **wanted), count)
-        if len(found) == count or start == after:
-            return found
-        stretch *= 8
-
-
 @command
 def runs(shell: Shell, at: AtOption = None) -> Answer:
     """List the runs in the order in which they began."""
-    found = shell.open().runs(as_of(at))
+    found = shell.acting().runs(as_of(at))
     rows = ((run.id, run.first, run.status or "", run.workflow or "", run.forked_from or "") for run in found)
     return Answer(found, table(rows, "run", "first position", "status", "workflow", "forked from"))
 

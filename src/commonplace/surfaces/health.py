@@ -5,17 +5,20 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..actor import Actor
 from ..book import Book
 from ..engines import locate
 from ..engines.contract import Facts
 from ..errors import CommonplaceError
+from ..events import Event
 
 EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",)}
 LITTLE_SPACE = 100 * 1024 * 1024
@@ -46,11 +49,13 @@ def size_of(place: Path | None) -> int | None:
     return sum(path.stat().st_size for path in files if path.is_file())
 
 
-def standing(book: Book, url: str) -> dict[str, Any]:
-    """Where a book stands, all as of one head."""
+def standing(book: Book, url: str, reader: Book | Actor | None = None) -> dict[str, Any]:
+    """Where a book stands, all as of one head, as a reader (the owner unless said) may see it."""
     status = book.status()
     head = status.head
-    last = next(book.events(after=head - 1, at=head)) if head else None
+    reader = book if reader is None else reader
+    last = next(iter(last_events(reader, 0, head, 1)), None) if head else None
+    shown = None if last is None else next(book.redacted([last]))
     return {
         "name": status.name,
         "id": status.id,
@@ -58,11 +63,22 @@ def standing(book: Book, url: str) -> dict[str, Any]:
         "engine": status.facts.engine,
         "head": head,
         "hash": status.hash if head else None,
-        "runs": len(book.runs(at=head)),
-        "last_event": None if last is None else last.as_dict(),
+        "runs": len(reader.runs(at=head)),
+        "last_event": None if shown is None else shown.as_dict(),
         "size": size_of(place_of(url)),
         "horizon": status.horizon,
     }
+
+
+def last_events(book: Book | Actor, after: int, end: int, count: int, **wanted: Any) -> Iterable[Event]:
+    """The last events that match, looked for from the end in ever longer stretches."""
+    stretch = count = min(count, end)
+    while True:
+        start = max(after, end - stretch)
+        found = deque(book.events(start, at=end, **wanted), count)
+        if len(found) == count or start == after:
+            return found
+        stretch *= 8
 
 
 def promises(facts: Facts) -> Rows:

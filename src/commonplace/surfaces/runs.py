@@ -14,13 +14,14 @@ import typer
 
 from ..errors import BadInput, NotFound
 from ..events import decode
-from ..state.diff import redacted
+from ..state.cells import run_at
 from .draw import Human, clean, lines, table
 from .options import AtOption, as_of
 from .shell import Answer, Shell, command
 
 if TYPE_CHECKING:
     from ..book import Book
+    from ..state.run import Run
     from ..workflow.runner import News, Tell
 
 FolderArgument = Annotated[
@@ -37,10 +38,9 @@ def validate(_shell: Shell, folder: FolderArgument) -> Answer:
 
     Exit code 1 if there are errors; warnings alone are no refusal.
     """
-    from ..workflow.expressions import check_expression
     from ..workflow.load import examine
 
-    _, problems = examine(folder, check_expression)
+    _, problems = examine(folder)
     errors = sum(one.level == "error" for one in problems)
     warnings = len(problems) - errors
 
@@ -73,11 +73,10 @@ def run(
     Agents run as their files say (runtime.callable or runtime.command). What has finished is never run again,
     so a run that was killed or has failed can be gone on with.
     """
-    from ..workflow.expressions import check_expression
     from ..workflow.load import load
 
     book = shell.owned()
-    workflow = load(folder, check_expression)
+    workflow = load(folder)
     if resume and run_id is None:
         run_id = _last_open(book, workflow.name)
     given = None if initial is None else _object(initial)
@@ -156,7 +155,7 @@ def state(shell: Shell, run_id: RunArgument, at: AtOption = None) -> Answer:
     """
     one = _known(shell, run_id)
     found = one.state(as_of(at))
-    shown = _plain(shell, run_id)(dict(found))
+    shown = one.redacted(dict(found))
     rows = ((f"{key}.{name}", value) for key, entry in shown.items() for name, value in _fields(entry))
 
     def human() -> Human:
@@ -175,17 +174,11 @@ def _cut(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters; --json shows all)"
 
 
-def _known(shell: Shell, run_id: str) -> Any:
+def _known(shell: Shell, run_id: str) -> Run:
     """A run that is there, as whoever acts sees it."""
     if all(one.id != run_id or one.status is None for one in shell.open().runs()):
         raise NotFound(f"there is no run {run_id!r} with a state: `commonplace runs` lists the runs")
     return shell.acting().run(run_id=run_id)
-
-
-def _plain(shell: Shell, *run_ids: str) -> Any:
-    """What takes the secrets of these runs out."""
-    found = [_known(shell, run_id).redactor() for run_id in run_ids]
-    return found[0] if len(found) == 1 else found[0] | found[1]
 
 
 @command
@@ -210,7 +203,9 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="B", help="The other one.", show_default=False)],
 ) -> Answer:
     """Show what differs between the states of two runs, or of one run at two positions."""
-    found = redacted(shell.acting().diff(a, b), _plain(shell, *(_id_of(one) for one in (a, b))))
+    for named in (a, b):
+        _known(shell, run_at(named)[0])
+    found = shell.acting().diff(a, b, redacted=True)
     marks = {"added": "+", "removed": "-", "changed": "~"}
 
     def human() -> Human:
@@ -218,11 +213,6 @@ def diff(
         yield from table(rows, "", "field", "before", "after") if found else lines("no difference")
 
     return Answer(found, human())
-
-
-def _id_of(named: str) -> str:
-    id, at, position = named.rpartition("@")
-    return id if at and position.isascii() and position.isdigit() else named
 
 
 @command

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound
-from ..state.commands import Written
-from ..state.run import Run, Turn
+from ..state.run import Run, Turn, plain_text
 from .model import Agent
 
 AgentFunction = Callable[["Task"], Any]
@@ -35,9 +34,13 @@ class AgentFailed(Exception):
     validation_error, auth_error or error."""
 
     def __init__(self, message: str, reason: str = "error", type: str = "") -> None:
-        super().__init__(message)
+        super().__init__(plain_text(message))
         self.reason = reason if reason in REASONS else "error"
         self.type = type or self.reason
+
+
+class Interrupted(BaseException):
+    """The runner was told to stop while an agent was at work. Not an agent's failure: it is run again."""
 
 
 class Task(Turn):
@@ -55,27 +58,31 @@ class Task(Turn):
         inputs: Mapping[str, Any] | None = None,
         answer: str | None = None,
     ) -> None:
-        super().__init__(run, agent)
+        super().__init__(Run(run._ledger, run.id, agent), agent)  # as the agent, not as whoever runs it
         self.attempt = attempt
         self.iteration = iteration
         self.inputs = dict(inputs or {})
         self.answer = answer
         self.timeout: float | None = None
-        self._over = False
-
-    def give_up(self) -> None:
-        """Nobody waits for this turn any more: what it writes from now on is refused."""
-        self._over = True
-
-    def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
-        if self._over:
-            raise Conflict(f"the turn of {self.agent!r} is over: it took too long, and nobody waits for it")
-        return super()._change(type, payload, **more)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ended = threading.Event()
+        self.interrupted = False
 
     @property
     def item(self) -> Any:
         """This instance's item of a fan-out, or None."""
         return next(iter(self.inputs.values()), None)
+
+    def give_up(self, why: str) -> None:
+        """Nobody waits for this turn any more: what it writes from now on is refused."""
+        self.run.refuse_writes(why)
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+        self.give_up(f"the turn of {self.agent!r} is over: the runner was interrupted")
+        self.ended.set()
 
 
 def find_agent(
@@ -131,7 +138,6 @@ def as_command(command: list[str], folder: Path) -> AgentFunction:
             "answer": task.answer,
             "state": task.state,
         }
-        timeout = task.timeout
         with subprocess.Popen(  # noqa: S603  the workflow's own command, never a shell
             command,
             cwd=folder,
@@ -140,12 +146,8 @@ def as_command(command: list[str], folder: Path) -> AgentFunction:
             stderr=subprocess.PIPE,
             start_new_session=True,
         ) as process:
-            try:
-                out, err = process.communicate(json.dumps(given).encode(), timeout=timeout)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-                raise AgentFailed(f"{command[0]} took longer than {timeout:g} s", "timeout") from None
+            task.process = process
+            out, err = process.communicate(json.dumps(given).encode())
         return _answer_of(command[0], process.returncode, out, err)
 
     return run
@@ -188,12 +190,14 @@ def call(function: AgentFunction, task: Task, timeout: float) -> dict[str, Any]:
             said.append(answer)
         except BaseException as error:  # noqa: BLE001  handed to whoever waits for this thread
             said.append(as_failure(error))
+        task.ended.set()
 
-    thread = threading.Thread(target=work, daemon=True, name=f"commonplace-agent-{task.agent}")
-    thread.start()
-    thread.join(timeout)
+    threading.Thread(target=work, daemon=True, name=f"commonplace-agent-{task.agent}").start()
+    task.ended.wait(timeout)
+    if task.interrupted:
+        raise Interrupted
     if not said:
-        task.give_up()
+        task.give_up(f"the turn of {task.agent!r} is over: it took too long, and nobody waits for it")
         raise AgentFailed(f"{task.agent} took longer than {timeout:g} s", "timeout")
     if isinstance(said[0], AgentFailed):
         raise said[0]
@@ -222,4 +226,4 @@ def as_failure(error: BaseException) -> AgentFailed:
         reason = "timeout"
     elif isinstance(error, ConnectionError):
         reason = "server_error"
-    return AgentFailed(str(error) or type(error).__name__, reason, type(error).__name__)
+    return AgentFailed(plain_text(error) or type(error).__name__, reason, type(error).__name__)

@@ -9,7 +9,7 @@ import yaml
 from msgspec import to_builtins
 
 from .load import patterns_in
-from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Dependency, Node, Workflow
+from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Node, Workflow
 from .yaml import Notes, Reader
 
 
@@ -27,93 +27,68 @@ def dump(workflow: Workflow) -> dict[str, str]:
     return files
 
 
-def _workflow(workflow: Workflow) -> dict[str, Any]:
-    policy, memory = workflow.policy, workflow.memory
-    about = {"name": workflow.name, "version": workflow.version, "description": workflow.description}
-    orchestration = {
-        "graph": [_node(node, workflow.agents) for node in workflow.nodes],
-        "execution": to_builtins(workflow.execution),
-        "degradation": [_without_empty(to_builtins(one)) for one in workflow.degradation],
-    }
-    sharing = {
-        "strategy": policy.strategy,
-        "rules": [{"from": one.source, "to": one.to, "fields": one.fields} for one in policy.rules],
-        "never_share": policy.never_share,
-        "sensitive_fields": policy.sensitive_fields,
-        "validation": policy.validation,
-    }
-    state = {
-        "model": policy.model,
-        **to_builtins(workflow.start),
-        "persistence": to_builtins(workflow.persistence),
-        "limits": to_builtins(policy.limits),
-        "sharing": _without_empty(sharing),
-    }
-    plain = to_builtins(memory)
-    tiers = {name: {"enabled": tier.enabled, **tier.settings} for name, tier in memory.tiers.items()}
+def _workflow(workflow: Workflow) -> Any:
+    plain = to_builtins(workflow)
+    policy, memory, kept = plain["policy"], plain["memory"], workflow.kept
+    rules = [{"from": one["source"], "to": one["to"], "fields": one["fields"]} for one in policy["rules"]]
+    sharing = _some(policy, "strategy", "never_share", "sensitive_fields", "validation") | {"rules": rules}
+    tiers = {name: {"enabled": one["enabled"], **one["settings"]} for name, one in memory["tiers"].items()}
+    graph = [_node(node, workflow.agents) for node in workflow.nodes]
+    degradation = [_some(one) for one in plain["degradation"]]
     document = {
         "awp": workflow.awp,
-        "workflow": about,
-        "orchestration": _without_empty(orchestration),
-        "state": _without_empty(state),
-        "memory": _merged(_without_empty({**plain, "tiers": tiers, "kept": None}), plain["kept"]),
+        "workflow": {name: plain[name] for name in ("name", "version", "description")},
+        "orchestration": _some({"graph": graph, "execution": plain["execution"], "degradation": degradation}),
+        "state": _some(policy, "model", "limits")
+        | _some(plain["start"])
+        | {"persistence": plain["persistence"], "sharing": _some(sharing)},
+        "memory": _whole(_some({**memory, "tiers": tiers, "kept": None}), memory["kept"]),
     }
-    if policy.patterns != patterns_in(Reader(Notes(Path()), WORKFLOW_FILE, "", workflow.kept)):
-        document["security"] = {"redaction": {"patterns": policy.patterns}}
+    if workflow.policy.patterns != patterns_in(Reader(Notes(Path()), WORKFLOW_FILE, "", kept)):
+        document["security"] = {"redaction": {"patterns": policy["patterns"]}}
     deep = workflow.max_depth != Workflow("", "").max_depth
-    if deep or "delegation_loop" in workflow.kept or not workflow.nodes:
+    if deep or "delegation_loop" in kept or not workflow.nodes:
         document["delegation_loop"] = {"max_depth": workflow.max_depth}
-    return _whole(document, workflow.kept)
+    return _whole(document, kept)
 
 
-def _node(node: Node, agents: dict[str, Agent]) -> dict[str, Any]:
-    plain = {name: value for name, value in to_builtins(node).items() if name not in ("kept", "share_output")}
-    kept = node.kept.get("depends_on", [{}] * len(node.depends_on))
+def _node(node: Node, agents: dict[str, Agent]) -> Any:
+    plain = {**to_builtins(node), "kept": None}
     plain["agent"] = agents[node.agent].place if node.agent in agents else node.agent
-    plain["depends_on"] = [_dependency(*pair) for pair in zip(node.depends_on, kept, strict=True)]
     plain["enabled"] = None if node.enabled is True else node.enabled
     for name, short in (("subworkflow", "path"), ("timeout", "per_agent")):
         if name in node.kept:
             plain[name] = {short: plain[name]}
+    whole = "depends_on" in node.kept
+    plain["depends_on"] = [
+        one if whole or one["condition"] != "success" else one["id"] for one in plain["depends_on"]
+    ]
     shares = {} if node.share_output is None else {"share_output": node.share_output}
-    return _whole({**_without_empty(plain), **shares}, node.kept)
+    return _whole(_some(plain) | shares, node.kept)
 
 
-def _dependency(dependency: Dependency, kept: dict[str, Any]) -> object:
-    plain = dependency.condition == "success" and not kept
-    return dependency.id if plain else {"id": dependency.id, "condition": dependency.condition}
-
-
-def _agent(agent: Agent) -> dict[str, Any]:
-    memory = to_builtins(agent.memory)
-    kept = memory.pop("kept")
+def _agent(agent: Agent) -> Any:
+    plain = to_builtins(agent)
     document = {
-        "awp_agent": agent.awp_agent,
-        "identity": _without_empty({"id": agent.id, "role": agent.role, "description": agent.description}),
-        "runtime": agent.runtime,
+        **_some(plain, "awp_agent", "runtime"),
+        "identity": _some(plain, "id", "role", "description"),
         "output": {"format": agent.output_format, "contract": agent.contract},
-        "memory": _merged(memory, kept),
+        "memory": _whole(plain["memory"], plain["memory"].pop("kept")),
     }
-    return _whole(_without_empty(document), agent.kept)
+    return _whole(document, agent.kept)
 
 
-def _without_empty(section: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not there: nothing, no text, no entries. False and 0 say something and stay."""
-    return {
-        name: value for name, value in section.items() if value is not None and value not in ("", (), [], {})
-    }
+def _some(section: dict[str, Any], *names: str) -> dict[str, Any]:
+    """What these fields say, or all of them, without nothing, no text and no entries; False and 0 stay."""
+    return {name: section[name] for name in names or section if section[name] not in (None, "", (), [], {})}
 
 
-def _whole(ours: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+def _whole(ours: Any, kept: Any) -> Any:
     """What the model says and what was kept beside it, put together at every depth."""
-    return {name: _merged(ours.get(name), kept.get(name)) for name in {**ours, **kept}}
-
-
-def _merged(ours: Any, kept: Any) -> Any:
     if isinstance(ours, dict) and isinstance(kept, dict):
-        return _whole(ours, kept)
+        return {name: _whole(ours.get(name), kept.get(name)) for name in {**ours, **kept}}
     if isinstance(ours, list) and isinstance(kept, list) and len(ours) == len(kept):
-        return [_merged(*pair) for pair in zip(ours, kept, strict=True)]
+        return [_whole(*pair) for pair in zip(ours, kept, strict=True)]
     return kept if ours is None else ours
 
 

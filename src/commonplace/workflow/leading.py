@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from ..engines.contract import Store
@@ -16,10 +18,22 @@ from ..events import new_id
 SECONDS = 30.0
 
 
+class Lead:
+    """The right to run a run. `check` raises Busy when somebody else has taken it meanwhile."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self.lost = False
+
+    def check(self) -> None:
+        if self.lost:
+            raise Busy(f"another process has taken over the run {self._run!r}; this one stops")
+
+
 @contextmanager
-def leading(store: Store, run: str) -> Iterator[None]:
+def leading(store: Store, run: str) -> Iterator[Lead]:
     """Hold the lease of a run for the length of a `with` block. Raises Busy when somebody else holds it."""
-    name, me = f"run/{run}"[:200], f"{_self()} {new_id()}"
+    name, me = f"run/{sha256(run.encode()).hexdigest()}", f"{_self()} {new_id()}"
     lease = store.lease(name, me, SECONDS)
     if lease.holder != me and _is_dead(lease.holder):
         store.lease(name, lease.holder, 0, lease.fence)
@@ -29,23 +43,25 @@ def leading(store: Store, run: str) -> Iterator[None]:
             f"the run {run!r} is being run by {lease.holder.rpartition(' ')[0]}: wait for it, or if that process is "
             f"gone try again in {lease.seconds:.0f} s"
         )
-    done = threading.Event()
-    renewing = threading.Thread(target=_renew, args=(store, name, me, done), daemon=True)
+    lead, done = Lead(run), threading.Event()
+    renewing = threading.Thread(target=_renew, args=(store, name, me, lead, done), daemon=True)
     renewing.start()
     try:
-        yield
+        yield lead
     finally:
         done.set()
         renewing.join()
         store.lease(name, me, 0)
 
 
-def _renew(store: Store, name: str, me: str, done: threading.Event) -> None:
+def _renew(store: Store, name: str, me: str, lead: Lead, done: threading.Event) -> None:
+    renewed = time.monotonic()
     while not done.wait(SECONDS / 3):
         try:
-            store.lease(name, me, SECONDS)
-        except CommonplaceError:
-            continue  # the next round may succeed; if none does the lease ends, which is what it is for
+            lead.lost = store.lease(name, me, SECONDS).holder != me
+            renewed = time.monotonic()
+        except CommonplaceError:  # the next round may succeed; until then the lease runs
+            lead.lost = time.monotonic() - renewed > SECONDS
 
 
 def _self() -> str:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,11 @@ import msgspec
 from ..access.redact import Redactor
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound, RunFailed
 from ..events import canonical
-from ..state.commands import FAILED, FINISHED, SKIPPED, STARTED, Step
+from ..state.cells import State
 from ..state.contract import violations
-from ..state.run import Run
+from ..state.policy import RESERVED
+from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, Step
+from ..state.run import Run, Turn
 from ..state.sharing import hidden_fields, without
 from .agents import AgentFailed, AgentFunction, Task, as_failure, call, find_agent
 from .expressions import evaluate, is_true
@@ -37,7 +40,11 @@ if TYPE_CHECKING:
 REFUSALS = (BadInput, Conflict, ContractViolation, Denied, NotFound)
 """What the book says to a node that asks for something wrong."""
 
-RETRYING, ITERATED, AGAIN = "retrying", "iterated", "again"
+PERSON = "person"
+"""The actor of what a person has answered."""
+
+AGAIN = "again"
+"""A node that has failed and is to be tried anew."""
 ENDED = (FINISHED, FAILED, SKIPPED)
 
 Ask = Callable[[str, str], str | None]
@@ -68,6 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
     steps: dict[str, str]
     errors: tuple[dict[str, Any], ...]
     seconds: float
+    reason: str = ""
 
 
 class Runner:
@@ -93,6 +101,7 @@ class Runner:
         self.folder = Path(workflow.folder)
         self.ends = time.monotonic() + workflow.execution.timeout_total
         self.hide = Redactor(secrets=_secret_environment(workflow))
+        self.live: set[Task] = set()
         self.functions = {
             node.agent: find_agent(workflow.agents[node.agent], self.folder, agents)
             for node in workflow.nodes
@@ -106,19 +115,34 @@ class Runner:
     def execute(self) -> Outcome:
         """Do what is left to do. Answers how it ended; raises only what is not about an agent."""
         began = time.monotonic()
-        with leading(self.book._ledger.store, self.run.id):
+        with leading(self.book._ledger.store, self.run.id) as self.lead:
+            reopened = self.run.reopen()
             self.steps = self.run.steps()
-            if self.run.reopen():  # it had failed: whoever asks again wants what failed to be tried again
-                for step in self.steps.values():
-                    if step["status"] == FAILED or step["reason"].startswith(FOLLOWS_FAILURE):
-                        step["status"] = AGAIN
+            for node in self.workflow.nodes:
+                if self._to_be_tried_again(node, reopened):
+                    self.steps[node.id]["status"] = AGAIN
             stopped = self._do_graph()
             status = "failed" if stopped else "completed"
             self.run.close(status, stopped or "")
-        errors = tuple(self.run.state()["_errors"])
+        errors = tuple(self._state().get("_errors", ()))
         ended = {node.id: self._status(node.id) for node in self.workflow.nodes}
         self.tell(News(self.run.id, "", status))
-        return Outcome(self.run.id, status, ended, errors, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Outcome(self.run.id, status, ended, errors, seconds, self.run.redacted(stopped or ""))
+
+    def _to_be_tried_again(self, node: Node, reopened: bool) -> bool:
+        """What has failed and should not have: whoever goes on with the run wants it done. What may fail is
+        only tried again when the run as a whole had failed."""
+        step = self.steps.get(node.id)
+        if step is None:
+            return False
+        if step["status"] == FAILED:
+            return reopened or (node.on_failure or self.workflow.execution.on_error) != "continue"
+        return reopened and step["reason"].startswith(FOLLOWS_FAILURE)
+
+    def _state(self) -> State:
+        """All of the state as it is, also under a model whose readers see a projection."""
+        return self.run.state(at=self.book.head)
 
     def _status(self, node: str) -> str:
         step = self.steps.get(node)
@@ -130,27 +154,32 @@ class Runner:
         """Start what is ready until nothing is left; why it stopped early, or None. What is not about an agent
         (a store in trouble, a mistake in this library) is raised once nothing runs any more."""
         width = Width(self.workflow)
-        done: queue.Queue[Node] = queue.Queue()
+        done: queue.Queue[str] = queue.Queue()
         running: dict[str, Future[str | None]] = {}
         stopped: str | None = None
         trouble: BaseException | None = None
         with ThreadPoolExecutor(width.most, thread_name_prefix="commonplace-node") as pool:
-            while True:
-                for node in self._ready(running)[: width.now - len(running)]:
-                    if stopped is None and trouble is None:
-                        running[node.id] = pool.submit(self._attempts, node)
-                        running[node.id].add_done_callback(lambda _, node=node: done.put(node))
-                if not running:
-                    if trouble is not None:
-                        raise trouble
-                    return stopped
-                ended = running.pop(done.get().id)
-                trouble = trouble or ended.exception()
-                why = None if ended.exception() else ended.result()
-                width.learn(well=why is None)
-                if time.monotonic() > self.ends:
-                    why = why or f"it took longer than {self.workflow.execution.timeout_total:g} s in all"
-                stopped = stopped or why
+            try:
+                while True:
+                    for node in self._ready(running)[: width.now - len(running)]:
+                        if stopped is None and trouble is None:
+                            running[node.id] = pool.submit(self._attempts, node)
+                            running[node.id].add_done_callback(partial(_put, done, node.id))
+                    if not running:
+                        if trouble is not None:
+                            raise trouble
+                        return stopped
+                    ended = running.pop(done.get())
+                    trouble = trouble or ended.exception()
+                    why = None if ended.exception() else ended.result()
+                    width.learn(well=why is None)
+                    if time.monotonic() > self.ends:
+                        why = why or f"it took longer than {self.workflow.execution.timeout_total:g} s in all"
+                    stopped = stopped or why
+            except BaseException:  # Ctrl-C: nobody is waited for, and the run stays open to be gone on with
+                for task in list(self.live):
+                    task.interrupt()
+                raise
 
     def _ready(self, running: Collection[str]) -> list[Node]:
         """The nodes that have not begun and whose dependencies have all ended, in file order."""
@@ -164,7 +193,7 @@ class Runner:
 
     def _why_not(self, node: Node) -> str | None:
         """Why a node whose dependencies have all ended is not to be done; None: it is."""
-        state = self.run.state()
+        state = self._state()
         if not is_true(node.enabled, state):
             return "it is not enabled"
         met = [self._met(one, state) for one in node.depends_on]
@@ -193,8 +222,9 @@ class Runner:
         return f"its condition on {id} is false"
 
     def _mark(self, node: str, status: str, reason: str = "", **more: Any) -> None:
-        self._note(Step(self.run.id, node, status, reason=reason, **more))
+        self.lead.check()
         self.run.step(node, status, reason=reason, **more)
+        self._note(Step(self.run.id, node, status, reason=reason, **more))
 
     def _note(self, step: Step) -> None:
         """Remember how far a node has come, and tell whoever watches."""
@@ -215,8 +245,11 @@ class Runner:
         on_failure = node.on_failure or self.workflow.execution.on_error
         if on_failure == "retry" and retry.max_attempts < 2:
             retry = msgspec.structs.replace(retry, max_attempts=3)
+        if on_failure == "retry":
+            retry = msgspec.structs.replace(retry, retryable=(*retry.retryable, "error"))
         known = self.steps.get(node.id, {})
-        attempt = known["attempt"] + 1 if known.get("status") == RETRYING else 1
+        attempt = {RETRYING: known.get("attempt", 0) + 1, AGAIN: 1}.get(known.get("status", ""), 0)
+        attempt = attempt or known.get("attempt", 1)  # one that was under way when its runner died goes on
         while True:
             try:
                 self._once(node, attempt)
@@ -253,7 +286,12 @@ class Runner:
             raise AgentFailed("the run's time is over", "timeout")
         task = Task(self.run, node.id, attempt=attempt, **more)
         timeout = min(node.timeout or self.workflow.execution.timeout_per_agent, left)
-        return call(self.functions[agent or node.agent], task, timeout)
+        self.live.add(task)
+        try:
+            output: dict[str, Any] = self.hide(call(self.functions[agent or node.agent], task, timeout))
+        finally:
+            self.live.discard(task)
+        return output
 
     def _finish(
         self,
@@ -266,18 +304,23 @@ class Runner:
         reason: str = "",
         contract: bool = True,
         sources: tuple[int, ...] = (),
+        secret: tuple[str, ...] = (),
     ) -> None:
         """Write an output together with the end of its turn."""
+        self.lead.check()
         step = Step(self.run.id, node.id, status, attempt, iteration, reason)
-        Task(self.run, node.id).write_with(output, step, contract=contract, sources=sources)
+        turn = Turn(self.run, node.id)
+        turn.write_with(output, step, contract=contract, sources=sources, secret=secret)
         self._note(step)
 
     def _fail(self, node: Node, failure: AgentFailed, attempt: int, status: str = FAILED) -> None:
         """Record a failure, without the secrets that its message may hold."""
-        told = (self.hide | self.run.redactor())(str(failure))
+        self.lead.check()
+        told = self.run.redacted(self.hide(str(failure)))
         error = {"type": failure.type, "reason": failure.reason, "message": told, "attempt": attempt}
-        self.run.step(node.id, status, attempt=attempt, reason=told, error=error)
-        self._note(Step(self.run.id, node.id, status, attempt, self._iteration(node), told))
+        iteration = self._iteration(node)
+        self.run.step(node.id, status, attempt=attempt, iteration=iteration, reason=told, error=error)
+        self._note(Step(self.run.id, node.id, status, attempt, iteration, told))
 
     def _give_up(self, node: Node, failure: AgentFailed, attempt: int, on_failure: str) -> str | None:
         ways = [one for one in self.workflow.degradation if one.node == node.id]
@@ -312,7 +355,7 @@ class Runner:
             cached = self._cached(node.id, how.max_staleness)
             if cached is not None:
                 entry, sources = cached
-                self._finish(node, entry, attempt, reason="taken from an earlier run", sources=sources)
+                self._finish(node, entry, attempt, reason=STANDS_IN["cached"], sources=sources)
             return cached is not None
         except (AgentFailed, *REFUSALS) as error:
             self._fail(node, as_failure(error), attempt + 1, RETRYING)
@@ -326,7 +369,7 @@ class Runner:
                 continue
             earlier = Run(self.book._ledger, known.id)
             step = earlier.steps().get(node)
-            if step is None or not step["done"]:
+            if step is None or step["status"] != FINISHED or step["reason"] in STANDS_IN.values():
                 continue
             ended = next(self.book.events(after=step["position"] - 1)).created_at.timestamp()
             state = earlier.state()
@@ -352,7 +395,7 @@ class Runner:
                 self._finish(node, {}, attempt, iteration=iteration)
                 return
             output = self._call(node, attempt, iteration=iteration + 1, answer=answer)
-            state = self.run.state()
+            state = self._state()
             state[node.id] = {**state.get(node.id, {}), **output}
             more = loop.type == "interactive" or not loop.condition or is_true(loop.condition, state)
             if iteration + 1 >= last or not more:
@@ -364,13 +407,14 @@ class Runner:
         """What a person says to the last output. It is recorded before it is used, and asked for once."""
         assert node.loop is not None
         for event in self.book.events(run_id=self.run.id, kinds=("user.injected",)):
-            if (event.payload.get("node"), event.payload.get("iteration")) == (node.id, iteration):
+            asked = (event.payload.get("node"), event.payload.get("iteration"))
+            if event.actor == PERSON and asked == (node.id, iteration):
                 return event.payload.get("text") or None
         if self.ask is None:
             raise AgentFailed(
                 f"{node.id} asks a person and nobody can be asked here: give ask=", "auth_error"
             )
-        entry = self.run.state().get(node.id, {})
+        entry = self._state().get(node.id, {})
         prompt = str(entry.get(node.loop.prompt_field, ""))
         said = _within(self.workflow.execution.timeout_idle, self.ask, prompt, node.loop.input_channel)
         told = {
@@ -379,14 +423,14 @@ class Runner:
             "iteration": iteration,
             "channel": node.loop.input_channel,
         }
-        self.book.record("user.injected", actor="person", run_id=self.run.id, payload=told)
+        self.book.record("user.injected", actor=PERSON, run_id=self.run.id, payload=told)
         return said
 
     def _do_fan_out(self, node: Node, attempt: int) -> None:
         """One instance an item, each on its own; what has ended before is not done again."""
         fan = node.fan_out
         assert fan is not None
-        items = evaluate(fan.source, self.run.state())
+        items = evaluate(fan.source, self._state())
         if not isinstance(items, list):
             raise AgentFailed(f"fan_out.source {fan.source!r} is not a list", "validation_error")
         known = self.run.steps()
@@ -422,7 +466,12 @@ class Runner:
         """A workflow of its own, in a run of its own, one level deeper: all of it, or nothing of it."""
         inner = self.workflow.subworkflows[node.subworkflow]
         id = f"{self.run.id}/{node.id}"
-        if not self.book._has_state(id):
+        there = self.book._has_state(id)
+        if there and self.book._parent_of(id) != self.run.id:
+            raise Conflict(
+                f"{id!r} is another run, and the name is needed for the subworkflow {inner.name!r}"
+            )
+        if not there:
             passed, sources = self._passed_down(node)
             child = self.run.child(
                 id,
@@ -443,10 +492,10 @@ class Runner:
             runner.ends = min(runner.ends, self.ends)
             outcome = runner.execute()
             if outcome.status != "completed":
-                last = outcome.errors[-1]["message"] if outcome.errors else "no agent said why"
-                raise AgentFailed(f"the subworkflow {inner.name} failed: {last}")
-        output, sources = passed_up(child, node.share_output or ())
-        self._finish(node, output, attempt, contract=False, sources=sources)
+                raise AgentFailed(f"the subworkflow {inner.name} failed: {told_last(outcome)}")
+        output, sources = passed_up(child, [one.id for one in inner.nodes], node.share_output or ())
+        secret = tuple(child.policy.secret_fields)
+        self._finish(node, output, attempt, contract=False, sources=sources, secret=secret)
 
     def _passed_down(self, node: Node) -> Carried:
         """What a subworkflow starts with: what share_input names, of what this node may see. A node that
@@ -461,11 +510,21 @@ class Runner:
         sources: tuple[int, ...] = ()
         for producer, fields in node.share_input.items():
             entry = seen if not producer else seen.get(producer, {})
-            chosen = {field: entry[field] for field in (entry if "*" in fields else fields) if field in entry}
+            named = [field for field in (entry if "*" in fields else fields) if field not in RESERVED]
+            chosen = {field: entry[field] for field in named if field in entry}
+            twice = sorted(passed.keys() & chosen.keys())
+            if twice:
+                raise BadInput(f"share_input takes {', '.join(twice)} from two places: name one of them")
             passed |= chosen
             sources += seen.sources(producer, fields=chosen) if producer else seen.sources(*chosen)
         return passed, sources
 
+
+STANDS_IN = {
+    "nothing": "it failed; what depends on it goes on without it",
+    "cached": "taken from an earlier run",
+}
+"""Why a node has ended although its agent did not do it."""
 
 NEUTRAL = ""
 FOLLOWS_FAILURE = "it follows the failure"
@@ -533,21 +592,32 @@ def inherited(
     return {key: without(value, forbidden) for key, value in kept.items()}
 
 
-def passed_up(child: Run, fields: Sequence[str]) -> Carried:
-    """The fields that a subworkflow hands to its caller: from the last of its agents that has such a field and
-    may share it, or from its state."""
-    state, policy = child.state(), child.policy
+def passed_up(child: Run, agents: Sequence[str], fields: Sequence[str]) -> Carried:
+    """The fields that a subworkflow hands to its caller: from the last of its agents, in the order of its graph,
+    that has such a field and shares it, or from its state."""
+    state, policy = child.state(at=child.position), child.policy
     found: dict[str, Any] = {}
     sources: dict[str, tuple[int, ...]] = {}
     for field in fields:
-        if field in state and field not in policy.never_share:
-            found[field], sources[field] = state[field], state.sources(field)
-        for agent in policy.agents or {}:
+        if field in state and field not in policy.never_share and field not in agents:
+            found[field] = without(state[field], policy.never_share)
+            sources[field] = state.sources(field)
+        for agent in agents:
             entry, hidden = state.get(agent, {}), hidden_fields(policy, agent)
-            if field in entry and field not in hidden:
+            shared = policy.strategy == "full" or field in policy.agent(agent).share_output
+            if field in entry and field not in hidden and shared:
                 found[field] = without(entry[field], hidden)
                 sources[field] = state.sources(agent, fields=(field,))
     return found, tuple(position for one in sources.values() for position in one)
+
+
+def told_last(outcome: Outcome) -> str:
+    """Why a run failed, in its own words."""
+    return str(outcome.errors[-1]["message"]) if outcome.errors else outcome.reason or "nobody said why"
+
+
+def _put(done: queue.Queue[str], name: str, _ended: Future[str | None]) -> None:
+    done.put(name)
 
 
 def _secret_environment(workflow: Workflow) -> list[str]:
@@ -563,12 +633,21 @@ def _secret_environment(workflow: Workflow) -> list[str]:
 
 def _within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:
     """What a person answers, unless they take too long."""
-    said: list[str | None] = []
-    thread = threading.Thread(target=lambda: said.append(ask(prompt, channel)), daemon=True)
+    said: list[str | AgentFailed | None] = []
+
+    def work() -> None:
+        try:
+            said.append(ask(prompt, channel))
+        except Exception as error:  # noqa: BLE001  handed to whoever waits for this thread
+            said.append(as_failure(error))
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
     if not said:
         raise AgentFailed(f"nobody answered within {seconds:g} s", "timeout")
+    if isinstance(said[0], AgentFailed):
+        raise said[0]
     return said[0]
 
 
@@ -586,10 +665,9 @@ def run_workflow(
     run = book.run(workflow, run_id, initial)
     outcome = Runner(book, workflow, run, agents or {}, ask, tell).execute()
     if outcome.status != "completed":
-        last = outcome.errors[-1]["message"] if outcome.errors else "no agent said why"
         raise RunFailed(
-            f"the run {run.id!r} failed: {last}. Mend the cause and go on with it (run_id={run.id!r}); agents that "
-            "have finished are not run again",
+            f"the run {run.id!r} failed: {told_last(outcome)}. Mend the cause and go on with it "
+            f"(run_id={run.id!r}); agents that have finished are not run again",
             run.id,
             outcome.errors,
         )

@@ -11,10 +11,11 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 import yaml
@@ -29,20 +30,17 @@ MAX_ALIASES = 100
 MAX_NODES = 100_000
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SAFE: Any = yaml.SafeLoader("")
 _SCALAR: Any = yaml.ScalarNode
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_MADE = {f"tag:yaml.org,2002:{kind}": f"construct_yaml_{kind}" for kind in ("null", "bool", "int", "float")}
 _LONGEST_NUMBER = 64
 _INTEGERS = range(-(2**63), 2**64)  # what every store and every JSON library can carry
-_OTHERS: dict[str, Callable[[str], object]] = {
-    "tag:yaml.org,2002:null": lambda _: None,
-    "tag:yaml.org,2002:bool": lambda value: yaml.SafeLoader.bool_values[value.lower()],
-}
 
-D = TypeVar("D")
 S = TypeVar("S", bound=Struct)
-NONE: Mapping[str, str] = MappingProxyType({})
-LOWEST: dict[str, float] = {"max_attempts": 1, "max_iterations": 1, "max_parallel": 1, "max_concurrent": 1}
-LOWEST |= {"timeout_per_agent": 0.001, "timeout_total": 0.001, "timeout_idle": 0.001}
+Level = Literal["error", "warning"]
+Texts = tuple[str, ...]
+_fields_of = cache(fields)
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_yaml(path: Path, max_bytes: int = 1_000_000) -> object:
@@ -57,13 +55,11 @@ def read_yaml(path: Path, max_bytes: int = 1_000_000) -> object:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise BadInput(f"{path.name} is not a file: put the document there")
-            if status.st_size > max_bytes:
-                raise TooLarge(f"{path.name} has {status.st_size:,} bytes; at most {max_bytes:,} are read")
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}") from error
-    if len(data) > max_bytes:
-        raise TooLarge(f"{path.name} grew while it was read; at most {max_bytes:,} bytes are read")
+    if (size := max(status.st_size, len(data))) > max_bytes:
+        raise TooLarge(f"{path.name} has {size:,} bytes; at most {max_bytes:,} are read")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -81,151 +77,123 @@ class _Builder:
     """Plain values from the parser's events, so that every limit holds before anything is built."""
 
     def __init__(self, name: str, text: str, max_characters: int) -> None:
-        self._name = name
-        self._text = text
-        self._max_characters = max_characters
+        self._name, self._text, self._max_characters = name, text, max_characters
+        self._events = yaml.parse(text, Loader=_FAST)
         self._nodes = self._characters = self._aliases = 0
-        self._anchors: dict[str, tuple[object, int, int, int]] = {}  # value, height, nodes, characters
-        try:
-            self._loader = _FAST(text)
-        except yaml.YAMLError as error:
-            self._refuse_syntax(error)
+        self._anchors: dict[str, object] = {}
 
     def document(self) -> object:
         try:
-            self._loader.get_event()
-            if isinstance(self._loader.get_event(), yaml.StreamEndEvent):
+            next(self._events)
+            if isinstance(next(self._events), yaml.StreamEndEvent):
                 return None
-            value, _ = self._value(self._loader.get_event(), 0)
-            self._loader.get_event()
-            after = self._loader.get_event()
+            value = self._value(next(self._events), 0)
+            next(self._events)
+            after = next(self._events)
         except yaml.YAMLError as error:
-            self._refuse_syntax(error)
-        finally:
-            self._loader.dispose()
+            mark = getattr(error, "problem_mark", None)
+            before = self._text.encode()[: getattr(error, "position", 0)]
+            line = (mark.line if mark else before.count(b"\n")) + 1
+            reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
+            raise BadInput(f"{self._name}, line {line}: not YAML: {reason}") from error
         if not isinstance(after, yaml.StreamEndEvent):
             self._refuse(after, "a second document begins here; keep one document in the file")
         return value
 
-    def _value(self, event: Any, depth: int) -> tuple[object, int]:
-        """The value that begins with this event, and how deep it nests."""
-        if depth > MAX_DEPTH:
-            self._refuse(event, f"nested deeper than {MAX_DEPTH} levels; write it flatter")
+    def _value(self, event: Any, depth: int) -> object:
+        """The value that begins with this event."""
         if isinstance(event, yaml.AliasEvent):
             return self._aliased(event, depth)
         if event.tag is not None:
             self._refuse(event, f"the tag {shown(event.tag)} is not followed; leave it out")
-        before = self._nodes, self._characters
-        self._count(event, 1, 0)
+        self._count(event, getattr(event, "value", None), depth)
         value: object
         if isinstance(event, yaml.ScalarEvent):
-            self._count(event, 0, len(event.value))
-            value, height = self._scalar(event), 0
+            value = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            value, height = self._list(depth)
+            value = [self._value(one, depth + 1) for one in self._until(yaml.SequenceEndEvent)]
         else:
-            value, height = self._mapping(depth)
+            value = self._mapping(depth)
         if event.anchor is not None:
-            size = self._nodes - before[0], self._characters - before[1]
-            self._anchors[event.anchor] = value, height, *size
-        return value, height
+            self._anchors[event.anchor] = value
+        return value
 
-    def _list(self, depth: int) -> tuple[list[object], int]:
-        values, deepest = [], 0
-        while not isinstance(event := self._loader.get_event(), yaml.SequenceEndEvent):
-            value, height = self._value(event, depth + 1)
-            values.append(value)
-            deepest = max(deepest, height)
-        return values, deepest + 1
+    def _aliased(self, event: Any, depth: int) -> object:
+        self._aliases += 1
+        if self._aliases > MAX_ALIASES:
+            self._refuse(event, f"more than {MAX_ALIASES} aliases; write the values out")
+        if event.anchor not in self._anchors:
+            self._refuse(event, f"the alias *{event.anchor} stands inside its own anchor, or has none")
+        value = self._anchors[event.anchor]
+        self._count(event, value, depth)
+        return value
 
-    def _mapping(self, depth: int) -> tuple[dict[str, object], int]:
+    def _until(self, end: type) -> Iterator[Any]:
+        while not isinstance(event := next(self._events), end):
+            yield event
+
+    def _mapping(self, depth: int) -> dict[str, object]:
         values: dict[str, object] = {}
         merged: dict[str, object] = {}
-        deepest = 0
-        while not isinstance(event := self._loader.get_event(), yaml.MappingEndEvent):
+        for event in self._until(yaml.MappingEndEvent):
             merging = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
-            key, _ = self._value(event, depth + 1)
+            key = self._value(event, depth + 1)
             if not isinstance(key, str):
                 self._refuse(event, f"a key must be text, not {kind_of(key)}; write it in quotes")
             if key in values or (merging and merged):
                 self._refuse(event, f"the key {shown(key)} comes twice; keep one of them")
-            value, height = self._value(self._loader.get_event(), depth + 1)
-            deepest = max(deepest, height)
-            if merging:
-                merged = self._merged(event, value)
-            else:
+            value = self._value(next(self._events), depth + 1)
+            if not merging:
                 values[key] = value
-        return {**merged, **values}, deepest + 1
-
-    def _merged(self, event: Any, value: object) -> dict[str, object]:
-        merged: dict[str, object] = {}
-        for part in value if isinstance(value, list) else [value]:
-            if not isinstance(part, dict):
-                self._refuse(event, "<< takes mappings only; write the keys out")
-            merged = {**part, **merged}
-        return merged
-
-    def _aliased(self, event: Any, depth: int) -> tuple[object, int]:
-        self._aliases += 1
-        if self._aliases > MAX_ALIASES:
-            self._refuse(event, f"more than {MAX_ALIASES} aliases; write the values out")
-        found = self._anchors.get(event.anchor)
-        if found is None:
-            self._refuse(event, f"the alias *{event.anchor} stands inside its own anchor, or has none")
-        value, height, nodes, characters = found
-        self._count(event, nodes, characters)
-        if depth + height > MAX_DEPTH:
-            self._refuse(event, f"nested deeper than {MAX_DEPTH} levels; write it flatter")
-        return value, height
+                continue
+            for part in value if isinstance(value, list) else [value]:
+                if not isinstance(part, dict):
+                    self._refuse(event, "<< takes mappings only; write the keys out")
+                merged = {**part, **merged}
+        return {**merged, **values}
 
     def _scalar(self, event: Any) -> object:
         text: str = event.value
-        tag = self._loader.resolve(_SCALAR, text, event.implicit)
-        if tag in _NUMBERS and ":" not in text:  # 12:30 is a time to most, and 750 to YAML 1.1
-            return self._number(event, tag)
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            self._refuse(event, "half of a character (a lone surrogate); write the whole character")
-        return _OTHERS[tag](text) if tag in _OTHERS else text  # dates, merges and the rest are text
-
-    def _number(self, event: Any, tag: str) -> int | float:
-        make = self._loader.construct_yaml_int if tag == _NUMBERS[0] else self._loader.construct_yaml_float
-        number: int | float = math.nan
-        if len(event.value) <= _LONGEST_NUMBER:
+        tag = _SAFE.resolve(_SCALAR, text, event.implicit)
+        if tag not in _MADE or ":" in text:  # dates are text, and so is 12:30, which is 750 to YAML 1.1
+            if any("\ud800" <= letter <= "\udfff" for letter in text):
+                self._refuse(event, "half of a character (a lone surrogate); write the whole character")
+            return text
+        value: object = math.nan
+        if len(text) <= _LONGEST_NUMBER:
             try:
-                number = make(_SCALAR(tag, event.value))
+                value = getattr(_SAFE, _MADE[tag])(_SCALAR(tag, text))
             except (ValueError, OverflowError):
                 pass
-        if not math.isfinite(number) or (isinstance(number, int) and number not in _INTEGERS):
-            self._refuse(
-                event, f"{shown(event.value)} is a number that JSON cannot hold; write it in quotes, as text"
-            )
-        return number
+        if not (math.isfinite(value) if isinstance(value, float) else value is None or value in _INTEGERS):
+            message = f"{shown(text)} is a number that JSON cannot hold; write it in quotes, as text"
+            self._refuse(event, message)
+        return value
 
-    def _count(self, event: Any, nodes: int, characters: int) -> None:
-        self._nodes += nodes
-        self._characters += characters
+    def _count(self, event: Any, value: object, depth: int) -> None:
+        """Count a value and all that is in it, as if it were written out here."""
+        self._nodes += 1
+        self._characters += len(value) if isinstance(value, str) else 0
+        if depth > MAX_DEPTH:
+            self._refuse(event, f"nested deeper than {MAX_DEPTH} levels; write it flatter")
         if self._nodes > MAX_NODES or self._characters > self._max_characters:
             raise TooLarge(
                 f"{self._name}, line {event.start_mark.line + 1}: with its aliases written out, the file has "
                 f"more than {MAX_NODES:,} values or {self._max_characters:,} characters; write less"
             )
+        parts = (*value, *value.values()) if isinstance(value, dict) else value
+        for part in parts if isinstance(parts, list | tuple) else ():
+            self._count(event, part, depth + 1)
 
     def _refuse(self, event: Any, message: str) -> NoReturn:
         raise BadInput(f"{self._name}, line {event.start_mark.line + 1}: {message}")
-
-    def _refuse_syntax(self, error: yaml.YAMLError) -> NoReturn:
-        mark = getattr(error, "problem_mark", None)
-        before = self._text.encode()[: getattr(error, "position", 0)]
-        line = (mark.line if mark else before.count(b"\n")) + 1
-        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
-        raise BadInput(f"{self._name}, line {line}: not YAML: {reason}") from error
 
 
 def kind_of(value: object) -> str:
     """What was found, as a sentence can say it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return {dict: "a mapping", list: "a list", type(None): "nothing"}.get(type(value)) or shown(value)
+    return {dict: "a mapping", list: "a list", NoneType: "nothing"}.get(type(value)) or shown(value)
 
 
 @dataclass(slots=True)
@@ -236,20 +204,11 @@ class Notes:
     documents: dict[str, object] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def add(self, level: Literal["error", "warning"], file: str, path: str, rule: str, message: str) -> None:
-        self.problems.append(Problem(level, file, path, rule, message))
-
     def escape(self, path: str) -> str | None:
         """Why this path may not stand in a workflow's file, or None when it stays in the workflow's folder."""
-        parts = path.split("/")
-        if (
-            not path.isprintable()
-            or "\\" in path
-            or path.startswith(("/", "~"))
-            or re.match("[A-Za-z]:", path)
-        ):
+        if not path.isprintable() or "\\" in path or re.match("[/~]|[A-Za-z]:", path):
             return f"{shown(path)} is not a path inside the workflow's folder; write folder/name"
-        if ".." in parts or not path.strip():
+        if ".." in path.split("/") or not path.strip():
             return f"{shown(path)} leaves the workflow's folder; write a path below it, such as folder/name"
         try:
             root, target = os.path.realpath(self.root), os.path.realpath(self.root / path)
@@ -258,6 +217,28 @@ class Notes:
         if not Path(target).is_relative_to(root):
             return f"{shown(path)} is a link that leaves the workflow's folder; put the files inside"
         return None
+
+
+# Other names of a struct's fields, the lowest and the highest of numbers that have limits of their own,
+# and other words for the same.
+ALIASES: dict[str, dict[str, str]] = {
+    "Retry": {
+        "retryable": "retryable|retryable_errors|retry_on",
+        "base": "base|backoff_base",
+        "max": "max|max_delay",
+    },
+    "Degradation": {"node": "node|id|agent", "action": "action|strategy"},
+}
+LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("max_attempts", "max_iterations", "max_parallel", "max_concurrent"), (1, 1e9)),
+    **dict.fromkeys(("timeout_per_agent", "timeout_total", "timeout_idle"), (0.001, 1e9)),
+    **dict.fromkeys(("per_agent", "total", "idle"), (0.001, 1e9)),
+    "max_retries": (0, 99),
+    "max_depth": (0, 10),
+}
+SYNONYMS = {"abort": "stop"}
+_WANTED: dict[Any, str] = {bool: "true or false", bool | str: "true, false or an expression"}
+_WANTED |= {str: "text (in quotes)", dict: "a mapping", list: "a list", tuple: "a list of names"}
 
 
 class Reader:
@@ -275,16 +256,13 @@ class Reader:
         self._left = dict(value) if isinstance(value, dict) else {}
         self._inner: dict[str, Reader | list[Reader]] = {}
         if self.given and not isinstance(value, dict):
-            self.error("", f"write a mapping (name: value) here, not {kind_of(value)}")
+            self.tell("", f"write a mapping (name: value) here, not {kind_of(value)}")
 
     def at(self, name: str) -> str:
         return ".".join(part for part in (self.path, name) if part and part != self._short)
 
-    def error(self, name: str, message: str, rule: str = "") -> None:
-        self.notes.add("error", self.file, self.at(name), rule, message)
-
-    def warn(self, name: str, message: str, rule: str = "") -> None:
-        self.notes.add("warning", self.file, self.at(name), rule, message)
+    def tell(self, name: str, message: str, rule: str = "", level: Level = "error") -> None:
+        self.notes.problems.append(Problem(level, self.file, self.at(name), rule, message))
 
     def take(self, names: str) -> tuple[str, Any]:
         """The first of these names that has a value, and that value."""
@@ -304,115 +282,81 @@ class Reader:
     def look(self, *names: str) -> Reader:
         """A reader of the mapping at this path that leaves everything where it is."""
         value = self.peek(*names)
-        return Reader(
-            self.notes, self.file, self.at(".".join(names)), None if value is True else value or None
-        )
+        value = None if value is True else value or None
+        return Reader(self.notes, self.file, self.at(".".join(names)), value)
 
-    def names(self) -> list[str]:
-        return list(self._left)
-
-    def value(self, names: str, kind: type[D], want: str, default: D, rule: str = "") -> D:
+    def read(self, names: str, kind: Any, default: Any = None, rule: str = "") -> Any:
+        """What is there if it is of this type, else the default. One text stands for a list of one. Text of
+        a form (pattern, words) has to be there unless there is a default."""
+        kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            inner = self.mapping(names)
+            return inner.struct(kind) if inner.given else default
         name, value = self.take(names)
-        if value is None:
+        if value is None and (default or not isinstance(kind, tuple)):
             return default
-        if not isinstance(value, kind):
-            self.error(name, f"write {want} here, not {kind_of(value)}", rule)
-            return default
-        return value
+        if kind == Texts and isinstance(value, str | list):
+            listed = enumerate([value] if isinstance(value, str) else value)
+            return tuple(one for index, one in listed if self._is(f"{name}[{index}]", one, str))
+        if get_origin(kind) is Literal and value not in get_args(kind) and isinstance(value, str):
+            value = SYNONYMS.get(value, value)
+        return value if self._is(name, value, kind, rule) else default
 
-    def text(self, names: str, default: str = "", among: Sequence[str] = (), rule: str = "") -> str:
-        name, value = self.take(names)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            self.error(name, f"write text here (in quotes), not {kind_of(value)}", rule)
-        elif among and value not in among:
-            self.error(name, f"{shown(value)} is not known here; write one of {', '.join(among)}", rule)
+    def _is(self, name: str, value: Any, kind: Any, rule: str = "") -> bool:
+        """Whether the value is of this type; what to write instead is told."""
+        if get_origin(kind) is Literal:
+            right, want = value in get_args(kind), f"one of {', '.join(get_args(kind))}"
+        elif isinstance(kind, tuple):
+            pattern, want = kind
+            right = isinstance(value, str) and re.fullmatch(pattern, value) is not None
+        elif kind in (int, float):
+            low, high = LIMITS.get(name, (0, 1e9))
+            right = isinstance(value, int | kind) and not isinstance(value, bool) and low <= value <= high
+            want = f"a {'whole ' if kind is int else ''}number from {low:,} to {high:,.0f}"
         else:
-            return value
-        return default
-
-    def matching(self, names: str, pattern: re.Pattern[str], rule: str, want: str, default: str = "") -> str:
-        """Text of this form; without a default it has to be there."""
-        name, value = self.take(names)
-        if value is None and default:
-            return default
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            self.error(name, f"write {want}" + ("" if value is None else f", not {kind_of(value)}"), rule)
-            return default
-        return value
-
-    def flag(self, names: str, default: bool) -> bool:
-        return self.value(names, bool, "true or false", default)
-
-    def number(
-        self, names: str, default: Any, low: float = 0, high: float = 1e9, whole: bool = False, rule: str = ""
-    ) -> Any:
-        name, value = self.take(names)
-        if value is None:
-            return default
-        right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not right or not low <= value <= high:
-            want = f"a {'whole ' if whole else ''}number from {low:,} to {high:,.0f}"
-            self.error(name, f"write {want} here, not {kind_of(value)}", rule)
-            return default
-        return value
-
-    def texts(self, names: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """A list of texts; one text stands for a list of one."""
-        name, value = self.take(names)
-        if value is None:
-            return default
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list):
-            self.error(name, f"write a list of names here, not {kind_of(value)}")
-            return default
-        for index, item in enumerate(listed):
-            if not isinstance(item, str):
-                self.error(f"{name}[{index}]", f"write text here (in quotes), not {kind_of(item)}")
-        return tuple(item for item in listed if isinstance(item, str))
+            kind = get_origin(kind) if get_origin(kind) in (dict, tuple) else kind
+            right, want = isinstance(value, kind), _WANTED[kind]
+        if not right:
+            self.tell(name, f"write {want} here, not {kind_of(value)}", rule)
+        return right
 
     def folder(self, names: str, default: str, below: str = "") -> str:
         """A path that stays inside the workflow's folder, or inside the folder `below` in it."""
         name = next((name for name in names.split("|") if self.peek(name) is not None), "")
-        path = self.text(names, default)
+        path: str = self.read(names, str, default)
         if name and (reason := self.notes.escape(path) or (below and self.notes.escape(f"{below}/{path}"))):
-            self.error(name, reason)
+            self.tell(name, reason)
             return default
         return path
 
     def mapping(self, names: str, short: str = "") -> Reader:
         name, value = self.take(names)
-        reader = Reader(self.notes, self.file, self.at(name), value, short)
-        self._inner[name] = reader
-        return reader
+        self._inner[name] = inner = Reader(self.notes, self.file, self.at(name), value, short)
+        return inner
 
     def items(self, names: str, short: str = "") -> list[Reader]:
         """The mappings of a list; with `short`, one item stands for a list of one."""
         name, value = self.take(names)
         listed = [value] if short and isinstance(value, str | dict) else [] if value is None else value
-        if not isinstance(listed, list):
-            self.error(name, f"write a list here, not {kind_of(value)}")
-            listed = []
-        readers = [
+        self._inner[name] = inner = [
             Reader(self.notes, self.file, self.at(f"{name}[{index}]"), {} if item is None else item, short)
-            for index, item in enumerate(listed)
+            for index, item in enumerate(listed if self._is(name, listed, list) else [])
         ]
-        self._inner[name] = readers
-        return readers
+        return inner
 
-    def struct(self, kind: type[S], names: Mapping[str, str] = NONE, **defaults: Any) -> S:
-        """A struct from the fields of this mapping, each checked by its type. `names` has the alternatives
-        of a field's name, and `defaults` what stands in for a field in place of the struct's own default."""
-        values = dict(defaults)
-        for one in fields(kind):
-            name, default = names.get(one.name, one.name), defaults.get(one.name, one.default)
-            if one.required and one.name not in defaults and not any(map(self.peek, name.split("|"))):
-                self.error(one.name, "write it; there is no default")
-            read = _READ.get(Literal if get_origin(one.type) is Literal else one.type)
-            if read is not None:
-                values[one.name] = read(self, name, "" if default is NODEFAULT else default, one.type)
-        return kind(**values)
+    def struct(self, kind: type[S], defaults: Mapping[str, Any] = NONE, **given: Any) -> S:
+        """A struct of what is given and, for its other fields, of what this mapping says. `defaults` stand in
+        for fields that are not written, before the struct's own; the field `kept` is what nobody took."""
+        for one in _fields_of(kind):
+            if one.name in given or one.name == "kept":
+                continue
+            names = ALIASES.get(kind.__name__, {}).get(one.name, one.name)
+            usual = one.default_factory() if one.default_factory is not NODEFAULT else one.default
+            default = defaults.get(one.name, usual)
+            if default is NODEFAULT and not any(map(self.peek, names.split("|"))):
+                self.tell(one.name, "write it; there is no default")
+            given[one.name] = self.read(names, one.type, "" if default is NODEFAULT else default)
+        return kind(**given, **({"kept": self.rest()} if "kept" in kind.__struct_fields__ else {}))
 
     def rest(self) -> dict[str, Any]:
         """What nobody took, here and below, taken now: lists of mappings keep their length."""
@@ -422,14 +366,3 @@ class Reader:
             if any(below):
                 left[name] = below
         return left
-
-
-# How a struct's field is read, by its type; fields of other types are the caller's to give.
-_READ: dict[Any, Callable[[Reader, str, Any, Any], Any]] = {
-    bool: lambda r, name, default, _: r.flag(name, default),
-    int: lambda r, name, default, _: r.number(name, default, LOWEST.get(name, 0), whole=True),
-    float: lambda r, name, default, _: r.number(name, default, LOWEST.get(name, 0)),
-    str: lambda r, name, default, _: r.text(name, default),
-    tuple[str, ...]: lambda r, name, default, _: r.texts(name, default),
-    Literal: lambda r, name, default, kind: r.text(name, default, among=get_args(kind)),
-}

@@ -1,0 +1,52 @@
+"""Keeping count of a state's size and keys, so that its limits can be held without reading all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..commit import Lens
+from ..errors import TooLarge
+from .cells import DONE, About, Sums, cells, size_of
+from .policy import MB, RESERVED, Limits
+
+
+def check_limits(limits: Limits, totals: Sums, sizes: Mapping[str, int]) -> None:
+    """Raises TooLarge for fields of these sizes, or a state that would come to these totals."""
+    for name, size in sizes.items():
+        if size > limits.max_field_size_mb * MB:
+            raise TooLarge(
+                f"{name!r} is {size:,} bytes and a field may have {limits.max_field_size_mb:g} MB: store it elsewhere "
+                "and write a reference, or raise state.limits.max_field_size_mb. Nothing was written"
+            )
+    if totals.size > limits.max_state_size_mb * MB:
+        raise TooLarge(
+            f"the state would be {totals.size:,} bytes and may have {limits.max_state_size_mb:g} MB: remove "
+            "something, or raise state.limits.max_state_size_mb. Nothing was written"
+        )
+    if totals.fields > limits.max_fields:
+        raise TooLarge(
+            f"the state would have {totals.fields:,} keys and may have {limits.max_fields:,}: raise "
+            "state.limits.max_fields. Nothing was written"
+        )
+
+
+def grown(
+    lens: Lens, run: str, known: About, totals: Sums, by: Sums, sizes: Mapping[str, int]
+) -> tuple[int, int]:
+    """What to add to a run's size and keys when a write changes them `by` so much. An erasure may have left the
+    count too high: before a write is refused for it, the state is counted anew, and the count set right."""
+    limits = known.policy.limits
+    try:
+        check_limits(limits, Sums(totals.size + by.size, totals.fields + by.fields), sizes)
+        return by.size, by.fields
+    except TooLarge:
+        exact = counted(lens, run, known)
+        check_limits(limits, Sums(exact.size + by.size, exact.fields + by.fields), sizes)
+        return exact.size + by.size - totals.size, exact.fields + by.fields - totals.fields
+
+
+def counted(lens: Lens, run: str, known: About) -> Sums:
+    """A run's size and keys, from all of its cells."""
+    found = {place: one for place, one in cells(lens, run, known.fork).items() if place[1] != DONE}
+    keys = {agent or field for agent, field in found if agent or field not in RESERVED}
+    return Sums(sum(size_of(one.value) for one in found.values()), len(keys))

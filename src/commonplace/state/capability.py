@@ -1,0 +1,140 @@
+"""The state capability: which events there are, who decides them, and what is folded from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..access.redact import Redactor
+from ..events import Event
+from ..keys import Key
+from ..views import Capability, Kind, View
+from .cells import About, Fork, fold_cell, touched
+from .changes import decide_change
+from .merge import decide_merge
+from .opening import decide_open
+from .policy import Policy
+from .requests import CHANGED, CLOSED, FINISHED, MERGED, OPENED, STEPPED, VIOLATED
+from .steps import decide_close, decide_reopen, decide_step
+
+
+def _of_run(event: Event) -> list[Key]:
+    return [(event.run_id or "",)]
+
+
+def _fold_about(_key: Key, _before: Any, event: Event) -> Any:
+    payload = event.payload
+    return msgspec.to_builtins(
+        About(
+            policy=msgspec.convert(payload["policy"], Policy),
+            workflow=payload["workflow"],
+            started_us=event.created_us,
+            by=event.actor,
+            parent=payload["parent"],
+            depth=payload["depth"],
+            fork=msgspec.convert(payload["fork"], Fork | None),
+        )
+    )
+
+
+def _fold_sums(_key: Key, before: Any, event: Event) -> Any:
+    payload = event.payload
+    known = before or {"size": 0, "fields": 0, "status": "running"}
+    return {
+        "size": known["size"] + payload.get("size", 0),
+        "fields": known["fields"] + payload.get("fields", 0),
+        "status": payload["status"] if event.kind == CLOSED else known["status"],
+        "updated_us": event.created_us,
+    }
+
+
+def _fold_step(_key: Key, before: Any, event: Event) -> Any:
+    payload = event.payload
+    kept = {name: payload[name] for name in ("status", "attempt", "iteration", "reason", "result", "of")}
+    done = payload["status"] == FINISHED or bool(before and before["done"])
+    return {**kept, "done": done, "position": event.position}
+
+
+def _fold_secrets(_key: Key, before: Any, event: Event) -> Any:
+    """Every text that a run's secret fields have ever held, so that it is known wherever it turns up."""
+    known, payload = before or {"fields": [], "texts": []}, event.payload
+    content = payload.get("payload") or payload.get("result") or {}
+    if event.kind == OPENED:
+        content = [{field: value} for _, field, value in payload["initial"]]
+    texts = Redactor(payload["secret"]).secrets_in(content)
+    return {
+        "fields": sorted({*known["fields"], *payload["secret"]}),
+        "texts": sorted({*known["texts"], *texts}),
+    }
+
+
+# What must survive an erasure: names, statuses and sizes, so that whatever was built on it still stands.
+
+
+def _start_without_values(payload: dict[str, Any]) -> dict[str, Any]:
+    return {**payload, "initial": [], "secret": []}
+
+
+def _change_without_values(payload: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: payload[name] for name in ("agent", "type", "size", "fields", "model")}
+    return {**kept, "payload": {}}
+
+
+def _step_without_result(payload: dict[str, Any]) -> dict[str, Any]:
+    return {**payload, "reason": "", "result": {}, "secret": []}
+
+
+STATE = Capability(
+    "state",
+    kinds=(
+        Kind(OPENED, residue=_start_without_values),
+        Kind(CHANGED, residue=_change_without_values),
+        Kind(STEPPED, residue=_step_without_result),
+        Kind(CLOSED, residue=lambda payload: {**payload, "reason": ""}),
+        Kind(MERGED, residue=lambda payload: payload),
+        Kind(VIOLATED),
+    ),
+    commands={
+        "state.open": decide_open,
+        "state.change": decide_change,
+        "state.step": decide_step,
+        "state.close": decide_close,
+        "state.reopen": decide_reopen,
+        "state.merge": decide_merge,
+    },
+    views=(
+        View("state.runs", 1, _of_run, _fold_about, kinds=frozenset({OPENED})),
+        View("state.sums", 1, _of_run, _fold_sums, kinds=frozenset({OPENED, CHANGED, STEPPED, CLOSED})),
+        View("state.cells", 1, touched, fold_cell, kinds=frozenset({OPENED, CHANGED, STEPPED})),
+        View(
+            "state.steps",
+            1,
+            lambda event: [(event.run_id or "", event.payload["node"])],
+            _fold_step,
+            kinds=frozenset({STEPPED}),
+        ),
+        View(
+            "state.secrets",
+            1,
+            lambda event: _of_run(event) if event.payload.get("secret") else [],
+            _fold_secrets,
+            kinds=frozenset({OPENED, CHANGED, STEPPED}),
+        ),
+        View(
+            "state.merges",
+            1,
+            lambda event: [(event.run_id or "", event.payload["fork"])],
+            lambda _key, _before, event: event.position,
+            kinds=frozenset({MERGED}),
+        ),
+        View(
+            "state.projection",
+            1,
+            lambda event: touched(event) if event.payload["model"] == "cqrs" else [],
+            fold_cell,
+            kinds=frozenset({OPENED, CHANGED, STEPPED}),
+            trailing=True,
+        ),
+    ),
+)

@@ -1,0 +1,41 @@
+"""How the state's events are written: with their lineage, their labels, and the names of what is secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..access.redact import Redactor
+from ..commit import Overlay
+from ..events import Event, draft
+from .policy import Policy
+
+
+def emit(
+    overlay: Overlay,
+    kind: str,
+    run: str,
+    actor: str,
+    payload: dict[str, Any],
+    labels: dict[str, str] | None = None,
+    sources: Iterable[int] = (),
+    blobs: Mapping[str, bytes] | None = None,
+) -> Event:
+    """Record an event of a run. Its parents are the events at `sources`, so that it is erased with them and
+    carries their labels."""
+    parents = [overlay.event_at(position).id for position in dict.fromkeys(sources)]
+    one = draft(kind, actor=actor, run_id=run, payload=payload, labels=labels, parents=parents)
+    return overlay.emit(replace(one, blobs=dict(blobs)) if blobs else one)
+
+
+def secret_names(policy: Policy, content: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
+    """The names of secret fields, if this content holds any of them at any depth."""
+    hide = Redactor(policy.secret_fields.union(more))
+    return sorted(hide.fields) if hide and hide(content) != content else []
+
+
+def labels_for(secret: list[str]) -> dict[str, str] | None:
+    """What holds a secret field is sensitive."""
+    return {"sensitivity": "sensitive"} if secret else None

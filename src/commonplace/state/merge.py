@@ -1,0 +1,121 @@
+"""How a fork comes back: three ways, cell by cell, with what both sides have written shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..access.rights import OWNER, RUNTIME
+from ..commit import Overlay
+from ..errors import BadInput, Conflict, Denied
+from ..events import canonical
+from .cells import DONE, About, Cell, Cells, about, cells, own_cells, sums
+from .changes import outcome, record_change
+from .emitting import emit
+from .policy import RESERVED
+from .redaction import redactor_of
+from .requests import FINISHED, MERGED, STEPPED, Change, Merge, Merged
+from .steps import check_open, not_yours
+
+Place = tuple[str, str]
+
+
+def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
+    """The base is what both had in common last: when the fork left, or when it was merged before."""
+    fork = about(overlay, request.fork).fork
+    if fork is None:
+        raise BadInput(f"{request.fork!r} is no fork, so there is nothing to merge it into")
+    if request.prefer not in (None, "fork", "target"):
+        raise BadInput(f"prefer is 'fork' or 'target', not {request.prefer!r:.60}")
+    refused = not_yours(overlay, fork.run, request.by, "merge into", request.fork)
+    if refused:
+        return refused
+    check_open(overlay, fork.run)
+    into = about(overlay, fork.run)
+    since = overlay.get("state.merges", fork.run, request.fork) or fork.at
+    base, target = cells(overlay.at(since), fork.run, into.fork), cells(overlay, fork.run, into.fork)
+    theirs = {
+        place: one
+        for place, one in own_cells(overlay, request.fork).items()
+        if place[1] not in (*RESERVED, DONE) and one.version > since and not _same(one, target.get(place))
+    }
+    clash = sorted(place for place in theirs if not _same(target.get(place), base.get(place)))
+    conflicts = _told(overlay, request, fork.run, clash, base, theirs, target)
+    if clash and request.prefer is None:
+        both = ", ".join(map(_name, clash))
+        raise Conflict(
+            f"both {request.fork!r} and {fork.run!r} have written {both}: merge again with prefer='fork' or "
+            "prefer='target'. Nothing was merged",
+            conflicts,
+        )
+    taken = {place: one for place, one in theirs.items() if request.prefer == "fork" or place not in clash}
+    _take_over(overlay, request, fork.run, into, taken)
+    _take_over_steps(overlay, request.fork, fork.run, into, since)
+    fields = tuple(sorted(map(_name, taken)))
+    payload = {"fork": request.fork, "fields": list(fields), "prefer": request.prefer}
+    emit(overlay, MERGED, fork.run, request.by, payload)
+    return Merged(fork.run, fields, tuple(conflicts))
+
+
+def _name(place: Place) -> str:
+    return ".".join(part for part in place if part)
+
+
+def _same(a: Cell | None, b: Cell | None) -> bool:
+    """Whether two cells hold the same, to the byte: true is not 1, and null is not nothing."""
+    there = [one is not None and not one.gone for one in (a, b)]
+    if not all(there):
+        return there[0] == there[1]
+    assert a is not None and b is not None  # noqa: PT018  for the type checker
+    return canonical(a.value) == canonical(b.value)
+
+
+def _told(
+    overlay: Overlay,
+    request: Merge,
+    run: str,
+    clash: list[Place],
+    base: Cells,
+    theirs: Mapping[Place, Cell],
+    target: Cells,
+) -> list[dict[str, Any]]:
+    """What both sides have, without secrets; to anybody but the owner, only where."""
+    if request.by != OWNER:
+        return [{"field": _name(place)} for place in clash]
+    hide = redactor_of(overlay, run) | redactor_of(overlay, request.fork)
+
+    def shown(one: Cell | None, field: str) -> Any:
+        return None if one is None or one.gone else hide.under(field, one.value)
+
+    return [
+        {
+            "field": _name(place),
+            "base": shown(base.get(place), place[1]),
+            "fork": shown(theirs[place], place[1]),
+            "target": shown(target.get(place), place[1]),
+        }
+        for place in clash
+    ]
+
+
+def _take_over(overlay: Overlay, request: Merge, run: str, into: About, taken: Mapping[Place, Cell]) -> None:
+    """One change an agent and type, within the target's limits; what makes room goes first."""
+    groups: dict[tuple[bool, str], dict[str, Any]] = {}
+    for (agent, name), one in taken.items():
+        groups.setdefault((not one.gone, agent), {})[name] = one.value
+    for (there, agent), given in sorted(groups.items()):
+        change = Change(run, agent, request.by, "set" if there else "remove", given)
+        found = cells(overlay, run, into.fork, agent)
+        before = {name: found[agent, name].value for name in given if (agent, name) in found}
+        sources = tuple(taken[agent, name].version for name in given if there)
+        after = outcome(change, before)
+        record_change(overlay, into, sums(overlay, run), change, request.by, given, before, after, sources)
+
+
+def _take_over_steps(overlay: Overlay, fork: str, run: str, into: About, since: int) -> None:
+    """Nodes that have finished in the fork have finished here, too: others may see what they share."""
+    for key, step in overlay.scan("state.steps", fork):
+        if step["status"] == FINISHED and not step["of"] and step["position"] > since:
+            told = {name: step[name] for name in ("status", "attempt", "iteration", "of")}
+            told |= {"node": str(key[1]), "reason": f"merged from {fork}", "result": {}}
+            emit(overlay, STEPPED, run, RUNTIME, {**told, "model": into.policy.model})

@@ -1,0 +1,143 @@
+"""How a run begins: with start values, as another one was, or within another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..access.commands import Denial, refuse
+from ..access.rights import OWNER, rights_of
+from ..commit import Overlay
+from ..errors import BadInput, Conflict, Denied
+from ..events import MAX_NAME, Event, draft, iso
+from .accounts import check_limits
+from .cells import About, Fork, Sums, about, place_of, size_of, sums
+from .emitting import emit, labels_for, secret_names
+from .policy import Policy, Start
+from .requests import OPENED, Open
+from .sharing import reserved
+
+
+def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
+    if overlay.get("state.runs", request.run) is not None:
+        raise Conflict(f"the run {request.run!r} is already open: use its id alone to go on with it")
+    if not rights_of(overlay, request.by).emits("run.started"):
+        told = f"{request.by!r} may not open runs: it may not record 'run.started'"
+        return refuse(overlay, Denial(request.by, "emit", "run.started"), told)
+    if request.fork is not None:
+        return _open_fork(overlay, request, request.fork)
+    policy, depth = _within(overlay, request)
+    values = start_values(request.start, request.given, request.run, overlay.now)
+    problems = list(_problems(policy, request.start, values))
+    if problems:
+        raise BadInput(
+            f"the run cannot start: {'; '.join(problems)}. Give the values as initial={{…}}, or in the file's "
+            "state.initial or state.auto_inject"
+        )
+    initial = [one for key, value in values.items() for one in place_of(policy.agents, key, value)]
+    totals = Sums(sum(size_of(value) for _, _, value in initial), len(values))
+    check_limits(policy.limits, totals, {name: size_of(value) for name, value in values.items()})
+    return _opened(overlay, request, policy, dict(request.workflow), initial, totals, depth)
+
+
+def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
+    """The policy and depth of a run that may be within another one: never deeper than that one allows."""
+    if request.parent is None:
+        return request.policy, 0
+    parent = about(overlay, request.parent)
+    if not takes_part(parent, request.by):
+        raise Conflict(f"{request.by!r} takes no part in {request.parent!r} and cannot delegate from it")
+    deepest = parent.policy.max_depth
+    if parent.depth + 1 > deepest:
+        raise BadInput(
+            f"{request.parent!r} may not delegate any deeper: the limit is {deepest} (R31). Do the work there, "
+            "or raise delegation_loop.max_depth"
+        )
+    policy = msgspec.structs.replace(request.policy, max_depth=min(request.policy.max_depth, deepest))
+    return policy, parent.depth + 1
+
+
+def _problems(policy: Policy, start: Start, values: Mapping[str, Any]) -> list[str]:
+    found = [f"{key} is the runtime's own (R13)" for key in reserved(values)]
+    found += [f"{name} is required and missing" for name in start.required_fields if name not in values]
+    found += [f"{key!r:.60} is not a name" for key in values if not 0 < len(key) <= MAX_NAME or "\0" in key]
+    for key, value in values.items():
+        if policy.agents is not None and key in policy.agents:
+            if not isinstance(value, dict):
+                found.append(f"{key} is an agent, so its start value is an object of fields")
+            elif reserved(value) or "" in value:
+                found.append(f"the start value of {key} has a field that is no name for one")
+    for pattern in policy.patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            found.append(f"the pattern {pattern!r:.60} is no regular expression ({error})")
+    return found
+
+
+def _open_fork(overlay: Overlay, request: Open, fork: Fork) -> Event:
+    if not 0 < fork.at <= overlay.position:
+        raise BadInput(f"{fork.at} is not in this book: fork at a position from 1 to {overlay.position}")
+    then = overlay.at(fork.at)
+    known, totals = about(then, fork.run), sums(then, fork.run)
+    return _opened(overlay, request, known.policy, known.workflow, [], totals, known.depth)
+
+
+def _opened(
+    overlay: Overlay,
+    request: Open,
+    policy: Policy,
+    workflow: dict[str, str],
+    initial: list[tuple[str, str, Any]],
+    totals: Sums,
+    depth: int,
+) -> Event:
+    values = {field: value for _, field, value in initial}
+    payload = {
+        "policy": msgspec.to_builtins(policy),
+        "workflow": workflow,
+        "initial": [list(one) for one in initial],
+        "parent": request.parent,
+        "depth": depth,
+        "fork": None if request.fork is None else {"run": request.fork.run, "at": request.fork.at},
+        "size": totals.size,
+        "fields": totals.fields,
+        "model": policy.model,
+        "secret": secret_names(policy, values),
+    }
+    opened = emit(
+        overlay, OPENED, request.run, request.by, payload, labels_for(payload["secret"]), request.sources
+    )
+    named = {"workflow": workflow.get("name", "")}
+    if request.fork is not None:
+        named["forked_from"] = request.fork.run
+    overlay.emit(draft("run.started", actor=request.by, run_id=request.run, payload=named))
+    return opened
+
+
+def takes_part(known: About, actor: str) -> bool:
+    """Whether a run is an actor's business: the owner's, whoever opened it, its agents. Without a workflow,
+    every agent may take part."""
+    agents = known.policy.agents
+    return actor in (OWNER, known.by) or agents is None or actor in agents
+
+
+PLACEHOLDER = re.compile(r"\$\{now\}|\{\{(RUN_ID|TIMESTAMP)\}\}|\$\{(run_id|timestamp)\}")
+
+
+def start_values(start: Start, given: Mapping[str, Any], run: str, now: int) -> dict[str, Any]:
+    """The state a run begins with: what the caller gives wins over auto_inject, that over the file's initial."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, str):
+            return PLACEHOLDER.sub(lambda found: run if "run_id" in found[0].lower() else iso(now), value)
+        if isinstance(value, dict):
+            return {name: filled(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [filled(inner) for inner in value]
+        return value
+
+    return {**start.initial, **filled(start.auto_inject), **given}

@@ -1,0 +1,123 @@
+"""What can be asked of a run's state, and what is answered. Plain data, so that it can wait in a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..access.rights import OWNER
+from .cells import Fork
+from .policy import Policy, Start
+
+OPENED, CHANGED, STEPPED = "state.opened", "state.changed", "state.stepped"
+CLOSED, MERGED, VIOLATED = "state.closed", "state.merged", "state.violated"
+
+STARTED, ITERATED, RETRYING = "started", "iterated", "retrying"
+FINISHED, FAILED, SKIPPED = "finished", "failed", "skipped"
+STATUSES = (STARTED, ITERATED, RETRYING, FINISHED, FAILED, SKIPPED)
+ENDINGS = ("completed", "failed", "cancelled")
+
+BUILDING = ("append", "increment")
+"""Types of changes that build on what a field holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open a run. With `fork`, it begins as that run was then."""
+
+    run: str
+    by: str
+    policy: Policy = field(default_factory=Policy)
+    start: Start = field(default_factory=Start)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    workflow: Mapping[str, str] = field(default_factory=dict)
+    parent: str | None = None
+    fork: Fork | None = None
+    sources: tuple[int, ...] = ()
+    """The positions of the events that `given` comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node of the graph has come somewhere. `error` is kept in the state's `_errors`, without secrets."""
+
+    run: str
+    node: str
+    status: str
+    attempt: int = 1
+    iteration: int = 0
+    reason: str = ""
+    error: Mapping[str, Any] | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """What whoever resumes must know: the outputs of finished instances of a fan-out, say."""
+    of: str = ""
+    """The node that this is an instance of, if it is one."""
+    by: str = OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Write to an agent's own entry. `seen`: the position as of which its writer had read."""
+
+    run: str
+    agent: str
+    by: str
+    type: str
+    payload: Mapping[str, Any]
+    seen: int | None = None
+    partial: bool = False
+    step: Step | None = None
+    """What this write brings to an end, in the same commit."""
+    contract: bool = True
+    """False: each part was checked before they were put together."""
+    sources: tuple[int, ...] = ()
+    """The positions of the events whose content it carries on: it is erased with them."""
+    secret: tuple[str, ...] = ()
+    """Names of fields that must not be shown, besides those that the run's policy names."""
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    run: str
+    status: str
+    reason: str = ""
+    by: str = OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    run: str
+    by: str = OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Bring what a fork has written back into the run it came from. `prefer`: which side wins where both
+    have written, fork or target; None: that is a Conflict."""
+
+    fork: str
+    by: str
+    prefer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did. `position` is also the new version of every field in `fields`; `redacted` are those
+    that logs and pages will not show."""
+
+    position: int
+    fields: tuple[str, ...]
+    redacted: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    outcome: str = "stored"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge did: the cells taken over, as agent.field, and what both sides had written."""
+
+    into: str
+    fields: tuple[str, ...]
+    conflicts: tuple[Mapping[str, Any], ...] = ()

@@ -1,0 +1,109 @@
+"""How far a run has come: marks of its nodes, its errors, its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..access.commands import Denial, refuse
+from ..access.rights import OWNER, RUNTIME
+from ..commit import Lens, Overlay
+from ..errors import BadInput, Conflict, Denied
+from ..events import check_name, draft, iso
+from .cells import About, Sums, about, last_written, reduced, size_of, sums
+from .emitting import emit, labels_for, secret_names
+from .redaction import redactor_of
+from .requests import CHANGED, CLOSED, ENDINGS, STATUSES, STEPPED, Close, Reopen, Step
+
+LONGEST = 2_000
+"""Characters that are kept of an error's message."""
+
+
+def check_open(lens: Lens, run: str) -> Sums:
+    standing = sums(lens, run)
+    if standing.status != "running":
+        raise Conflict(f"the run {run!r} is {standing.status}: fork it to go on from any of its positions")
+    return standing
+
+
+def not_yours(overlay: Overlay, run: str, by: str, act: str, what: str) -> Denied | None:
+    """The refusal, already recorded, of what only the owner and whoever opened a run may do to it."""
+    if by in (OWNER, about(overlay, run).by):
+        return None
+    told = f"{by!r} may not {act} the run {run!r}: its owner can, and whoever opened it"
+    return refuse(overlay, Denial(by, f"run.{act}", what, run), told)
+
+
+def decide_step(overlay: Overlay, request: Step) -> int | Denied:
+    """Answers the position of the mark. An agent may mark its own turns."""
+    known = about(overlay, request.run)
+    node = request.of or check_name("a node", request.node)
+    if request.status not in STATUSES:
+        raise BadInput(f"a node is {', '.join(STATUSES)}, not {request.status!r:.60}")
+    if known.policy.agents is not None and node not in known.policy.agents:
+        raise BadInput(
+            f"{node!r} is no agent of this workflow: its agents are {', '.join(known.policy.agents)}"
+        )
+    if request.by != request.node:
+        refused = not_yours(overlay, request.run, request.by, "step", request.node)
+        if refused:
+            return refused
+    check_open(overlay, request.run)
+    hide = redactor_of(overlay, request.run) if request.reason or request.error is not None else None
+    if request.error is not None and hide is not None:
+        _keep_error(overlay, known, request, hide(dict(request.error)))
+    secret = secret_names(known.policy, request.result)
+    payload: dict[str, Any] = {
+        "node": request.node,
+        "status": request.status,
+        "attempt": request.attempt,
+        "iteration": request.iteration,
+        "reason": (hide(request.reason) if hide is not None else "")[:LONGEST],
+        "result": dict(request.result),
+        "of": request.of,
+        "model": known.policy.model,
+    }
+    if secret:
+        payload["secret"] = secret
+    return emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret)).position
+
+
+def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, Any]) -> None:
+    """One more entry of `_errors`; texts in it are cut."""
+    told = {name: one[:LONGEST] if isinstance(one, str) else one for name, one in error.items()}
+    told = {"agent": request.node, "at": iso(overlay.now), **told}
+    payload = {"agent": "", "type": "append", "payload": {"_errors": told}, "fields": 0}
+    payload |= {"size": size_of(told), "model": known.policy.model}
+    sources: tuple[int, ...] = ()
+    if known.fork is not None:
+        last = last_written(overlay, request.run, "", "_errors", known.fork)
+        payload["values"] = {"_errors": reduced("append", None if last is None else last.value, told)}
+        sources = () if last is None else (last.version,)
+    emit(overlay, CHANGED, request.run, RUNTIME, payload, sources=sources)
+
+
+def decide_close(overlay: Overlay, request: Close) -> int | Denied:
+    """Closing a run that is closed in the same way changes nothing."""
+    refused = not_yours(overlay, request.run, request.by, "close", request.status)
+    if refused:
+        return refused
+    if request.status not in ENDINGS:
+        raise BadInput(f"a run ends as {', '.join(ENDINGS)}, not {request.status!r:.60}")
+    if sums(overlay, request.run).status == request.status:
+        return overlay.position
+    check_open(overlay, request.run)
+    reason = redactor_of(overlay, request.run)(request.reason)[:LONGEST]
+    payload = {"status": request.status, "reason": reason}
+    position = emit(overlay, CLOSED, request.run, RUNTIME, payload).position
+    overlay.emit(draft("run.finished", actor=RUNTIME, run_id=request.run, payload=payload))
+    return position
+
+
+def decide_reopen(overlay: Overlay, request: Reopen) -> bool | Denied:
+    """Let a failed or cancelled run go on. Answers whether it was one."""
+    refused = not_yours(overlay, request.run, request.by, "reopen", "")
+    if refused:
+        return refused
+    if sums(overlay, request.run).status not in ("failed", "cancelled"):
+        return False
+    emit(overlay, CLOSED, request.run, RUNTIME, {"status": "running", "reason": "resumed"})
+    return True
