@@ -33,7 +33,8 @@ from commonplace.workflow.model import (
     Retry,
     Workflow,
 )
-from commonplace.workflow.runner import Runner, gathered, inherited, wait_before
+from commonplace.workflow.passing import gathered, inherited
+from commonplace.workflow.runner import Runner, wait_before
 from tests.workflows import example, write
 
 Functions = Mapping[str, Callable[[Task], Any] | str | list[str]]

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from .access.audit import Entry
     from .aio import AsyncBook
     from .transfer import Imported
-    from .workflow.agents import AgentFunction
+    from .workflow.agents import AgentFunction, Ask
     from .workflow.model import Workflow
-    from .workflow.runner import Ask, Outcome, Tell
+    from .workflow.runner import Outcome, Tell
 
 BUILT_IN = (LEDGER, ACCESS, STATE)
 """The capabilities that every book has."""

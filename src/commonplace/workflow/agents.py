@@ -21,9 +21,12 @@ from typing import Any
 
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound
 from ..state.run import Run, Turn, plain_text
-from .model import Agent
+from .model import Agent, Workflow
 
 AgentFunction = Callable[["Task"], Any]
+
+Ask = Callable[[str, str], str | None]
+"""Asks a person: given a prompt and the channel's name, answers what they said, or None to end."""
 
 REASONS = ("timeout", "rate_limit", "server_error", "validation_error", "auth_error", "error")
 MOST_OUTPUT = 16 * 1024 * 1024
@@ -227,3 +230,34 @@ def as_failure(error: BaseException) -> AgentFailed:
     elif isinstance(error, ConnectionError):
         reason = "server_error"
     return AgentFailed(plain_text(error) or type(error).__name__, reason, type(error).__name__)
+
+
+def secret_environment(workflow: Workflow) -> list[str]:
+    """The values of the environment variables that the workflow calls sensitive."""
+    security = workflow.kept.get("security")
+    names = list(security.get("sensitive_env", ())) if isinstance(security, dict) else []
+    env = workflow.kept.get("env")
+    for name, about in (env if isinstance(env, dict) else {}).items():
+        if isinstance(about, dict) and about.get("sensitive"):
+            names.append(name)
+    return [os.environ[name] for name in names if isinstance(name, str) and os.environ.get(name)]
+
+
+def answer_within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:
+    """What a person answers, unless they take too long."""
+    said: list[str | AgentFailed | None] = []
+
+    def work() -> None:
+        try:
+            said.append(ask(prompt, channel))
+        except Exception as error:  # noqa: BLE001  handed to whoever waits for this thread
+            said.append(as_failure(error))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not said:
+        raise AgentFailed(f"nobody answered within {seconds:g} s", "timeout")
+    if isinstance(said[0], AgentFailed):
+        raise said[0]
+    return said[0]

@@ -7,12 +7,9 @@ come, and goes on; a node that had not ended is done again, one that had is not.
 
 from __future__ import annotations
 
-import os
 import queue
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,17 +19,25 @@ import msgspec
 
 from ..access.redact import Redactor
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound, RunFailed
-from ..events import canonical
 from ..state.cells import State
 from ..state.contract import violations
-from ..state.policy import RESERVED
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, Step
 from ..state.run import Run, Turn
-from ..state.sharing import hidden_fields, without
-from .agents import AgentFailed, AgentFunction, Task, as_failure, call, find_agent
+from .agents import (
+    AgentFailed,
+    AgentFunction,
+    Ask,
+    Task,
+    answer_within,
+    as_failure,
+    call,
+    find_agent,
+    secret_environment,
+)
 from .expressions import evaluate, is_true
 from .leading import leading
 from .model import Degradation, Dependency, Node, Retry, Workflow
+from .passing import Carried, gathered, passed_down, passed_up
 
 if TYPE_CHECKING:
     from ..book import Book
@@ -47,9 +52,6 @@ AGAIN = "again"
 """A node that has failed and is to be tried anew."""
 ENDED = (FINISHED, FAILED, SKIPPED)
 
-Ask = Callable[[str, str], str | None]
-"""Asks a person: given a prompt and the channel's name, answers what they said, or None to end."""
-
 
 class News(msgspec.Struct, frozen=True):
     """Something a watcher of a run may want to draw."""
@@ -61,10 +63,6 @@ class News(msgspec.Struct, frozen=True):
 
 
 Tell = Callable[[News], None]
-
-Carried = tuple[dict[str, Any], tuple[int, ...]]
-"""Content on its way from one place to another, and the positions of the events that it comes from: what is
-erased there is erased wherever it was carried."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -100,7 +98,7 @@ class Runner:
         self.pause = pause
         self.folder = Path(workflow.folder)
         self.ends = time.monotonic() + workflow.execution.timeout_total
-        self.hide = Redactor(secrets=_secret_environment(workflow))
+        self.hide = Redactor(secrets=secret_environment(workflow))
         self.live: set[Task] = set()
         self.functions = {
             node.agent: find_agent(workflow.agents[node.agent], self.folder, agents)
@@ -416,7 +414,7 @@ class Runner:
             )
         entry = self._state().get(node.id, {})
         prompt = str(entry.get(node.loop.prompt_field, ""))
-        said = _within(self.workflow.execution.timeout_idle, self.ask, prompt, node.loop.input_channel)
+        said = answer_within(self.workflow.execution.timeout_idle, self.ask, prompt, node.loop.input_channel)
         told = {
             "text": said or "",
             "node": node.id,
@@ -472,7 +470,7 @@ class Runner:
                 f"{id!r} is another run, and the name is needed for the subworkflow {inner.name!r}"
             )
         if not there:
-            passed, sources = self._passed_down(node)
+            passed, sources = passed_down(node, Turn(self.run, node.id).state)
             child = self.run.child(
                 id,
                 policy=msgspec.structs.replace(
@@ -496,28 +494,6 @@ class Runner:
         output, sources = passed_up(child, [one.id for one in inner.nodes], node.share_output or ())
         secret = tuple(child.policy.secret_fields)
         self._finish(node, output, attempt, contract=False, sources=sources, secret=secret)
-
-    def _passed_down(self, node: Node) -> Carried:
-        """What a subworkflow starts with: what share_input names, of what this node may see. A node that
-        declares inheritance gets everything it may see instead, less what is kept back."""
-        seen = Task(self.run, node.id).state
-        kept = node.kept
-        if "inherited_state_keys" in kept or "forbidden_inheritance_keys" in kept:
-            only, forbidden = kept.get("inherited_state_keys"), kept.get("forbidden_inheritance_keys", ())
-            taken = inherited(seen, only, forbidden)
-            return taken, seen.sources(*taken)
-        passed: dict[str, Any] = {}
-        sources: tuple[int, ...] = ()
-        for producer, fields in node.share_input.items():
-            entry = seen if not producer else seen.get(producer, {})
-            named = [field for field in (entry if "*" in fields else fields) if field not in RESERVED]
-            chosen = {field: entry[field] for field in named if field in entry}
-            twice = sorted(passed.keys() & chosen.keys())
-            if twice:
-                raise BadInput(f"share_input takes {', '.join(twice)} from two places: name one of them")
-            passed |= chosen
-            sources += seen.sources(producer, fields=chosen) if producer else seen.sources(*chosen)
-        return passed, sources
 
 
 STANDS_IN = {
@@ -554,63 +530,6 @@ def wait_before(retry: Retry, attempt: int) -> float:
     return 0.0
 
 
-def gathered(strategy: str, outputs: Sequence[dict[str, Any]]) -> Any:
-    """The results of a fan-out as one. `merge`: all of them in order; `reduce`: field by field, numbers added,
-    lists joined, objects merged, the last of anything else; `first`: the first; `majority`: the most frequent,
-    of equals the first."""
-    if strategy == "first":
-        return outputs[0] if outputs else None
-    if strategy == "majority":
-        votes = Counter(canonical(one) for one in outputs)
-        return max(outputs, key=lambda one: votes[canonical(one)]) if outputs else None
-    if strategy == "reduce":
-        whole: dict[str, Any] = {}
-        for one in outputs:
-            for name, value in one.items():
-                whole[name] = _joined(whole[name], value) if name in whole else value
-        return whole
-    return list(outputs)
-
-
-def _joined(a: Any, b: Any) -> Any:
-    if isinstance(a, list) and isinstance(b, list):
-        return [*a, *b]
-    if isinstance(a, dict) and isinstance(b, dict):
-        return {**a, **b}
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in (a, b)):
-        return a + b
-    return b
-
-
-def inherited(
-    state: Mapping[str, Any], only: Sequence[str] | None, forbidden: Sequence[str] = ()
-) -> dict[str, Any]:
-    """What a sub-manager starts with: all that its manager sees, or only the keys named, never a forbidden or
-    reserved one."""
-    chosen = list(state) if only is None else [key for key in only if key in state]
-    kept = {key: state[key] for key in chosen if key not in forbidden and not key.startswith("_")}
-    return {key: without(value, forbidden) for key, value in kept.items()}
-
-
-def passed_up(child: Run, agents: Sequence[str], fields: Sequence[str]) -> Carried:
-    """The fields that a subworkflow hands to its caller: from the last of its agents, in the order of its graph,
-    that has such a field and shares it, or from its state."""
-    state, policy = child.state(at=child.position), child.policy
-    found: dict[str, Any] = {}
-    sources: dict[str, tuple[int, ...]] = {}
-    for field in fields:
-        if field in state and field not in policy.never_share and field not in agents:
-            found[field] = without(state[field], policy.never_share)
-            sources[field] = state.sources(field)
-        for agent in agents:
-            entry, hidden = state.get(agent, {}), hidden_fields(policy, agent)
-            shared = policy.strategy == "full" or field in policy.agent(agent).share_output
-            if field in entry and field not in hidden and shared:
-                found[field] = without(entry[field], hidden)
-                sources[field] = state.sources(agent, fields=(field,))
-    return found, tuple(position for one in sources.values() for position in one)
-
-
 def told_last(outcome: Outcome) -> str:
     """Why a run failed, in its own words."""
     return str(outcome.errors[-1]["message"]) if outcome.errors else outcome.reason or "nobody said why"
@@ -618,37 +537,6 @@ def told_last(outcome: Outcome) -> str:
 
 def _put(done: queue.Queue[str], name: str, _ended: Future[str | None]) -> None:
     done.put(name)
-
-
-def _secret_environment(workflow: Workflow) -> list[str]:
-    """The values of the environment variables that the workflow calls sensitive."""
-    security = workflow.kept.get("security")
-    names = list(security.get("sensitive_env", ())) if isinstance(security, dict) else []
-    env = workflow.kept.get("env")
-    for name, about in (env if isinstance(env, dict) else {}).items():
-        if isinstance(about, dict) and about.get("sensitive"):
-            names.append(name)
-    return [os.environ[name] for name in names if isinstance(name, str) and os.environ.get(name)]
-
-
-def _within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:
-    """What a person answers, unless they take too long."""
-    said: list[str | AgentFailed | None] = []
-
-    def work() -> None:
-        try:
-            said.append(ask(prompt, channel))
-        except Exception as error:  # noqa: BLE001  handed to whoever waits for this thread
-            said.append(as_failure(error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not said:
-        raise AgentFailed(f"nobody answered within {seconds:g} s", "timeout")
-    if isinstance(said[0], AgentFailed):
-        raise said[0]
-    return said[0]
 
 
 def run_workflow(

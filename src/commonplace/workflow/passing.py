@@ -1,0 +1,97 @@
+"""What goes from one place to another in a workflow: into a subworkflow and out of it, and from many into one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import BadInput
+from ..events import canonical
+from ..state.cells import State
+from ..state.policy import RESERVED
+from ..state.run import Run
+from ..state.sharing import hidden_fields, without
+from .model import Node
+
+Carried = tuple[dict[str, Any], tuple[int, ...]]
+"""Content on its way from one place to another, and the positions of the events that it comes from: what is
+erased there is erased wherever it was carried."""
+
+
+def passed_down(node: Node, seen: State) -> Carried:
+    """What a subworkflow starts with: what share_input names, of what its node may see. A node that declares
+    inheritance gets everything it may see instead, less what is kept back."""
+    kept = node.kept
+    if "inherited_state_keys" in kept or "forbidden_inheritance_keys" in kept:
+        taken = inherited(seen, kept.get("inherited_state_keys"), kept.get("forbidden_inheritance_keys", ()))
+        return taken, seen.sources(*taken)
+    passed: dict[str, Any] = {}
+    sources: tuple[int, ...] = ()
+    for producer, fields in node.share_input.items():
+        entry = seen if not producer else seen.get(producer, {})
+        named = [field for field in (entry if "*" in fields else fields) if field not in RESERVED]
+        chosen = {field: entry[field] for field in named if field in entry}
+        twice = sorted(passed.keys() & chosen.keys())
+        if twice:
+            raise BadInput(f"share_input takes {', '.join(twice)} from two places: name one of them")
+        passed |= chosen
+        sources += seen.sources(producer, fields=chosen) if producer else seen.sources(*chosen)
+    return passed, sources
+
+
+def gathered(strategy: str, outputs: Sequence[dict[str, Any]]) -> Any:
+    """The results of a fan-out as one. `merge`: all of them in order; `reduce`: field by field, numbers added,
+    lists joined, objects merged, the last of anything else; `first`: the first; `majority`: the most frequent,
+    of equals the first."""
+    if strategy == "first":
+        return outputs[0] if outputs else None
+    if strategy == "majority":
+        votes = Counter(canonical(one) for one in outputs)
+        return max(outputs, key=lambda one: votes[canonical(one)]) if outputs else None
+    if strategy == "reduce":
+        whole: dict[str, Any] = {}
+        for one in outputs:
+            for name, value in one.items():
+                whole[name] = _joined(whole[name], value) if name in whole else value
+        return whole
+    return list(outputs)
+
+
+def _joined(a: Any, b: Any) -> Any:
+    if isinstance(a, list) and isinstance(b, list):
+        return [*a, *b]
+    if isinstance(a, dict) and isinstance(b, dict):
+        return {**a, **b}
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in (a, b)):
+        return a + b
+    return b
+
+
+def inherited(
+    state: Mapping[str, Any], only: Sequence[str] | None, forbidden: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What a sub-manager starts with: all that its manager sees, or only the keys named, never a forbidden or
+    reserved one."""
+    chosen = list(state) if only is None else [key for key in only if key in state]
+    kept = {key: state[key] for key in chosen if key not in forbidden and not key.startswith("_")}
+    return {key: without(value, forbidden) for key, value in kept.items()}
+
+
+def passed_up(child: Run, agents: Sequence[str], fields: Sequence[str]) -> Carried:
+    """The fields that a subworkflow hands to its caller: from the last of its agents, in the order of its graph,
+    that has such a field and shares it, or from its state."""
+    state, policy = child.state(at=child.position), child.policy
+    found: dict[str, Any] = {}
+    sources: dict[str, tuple[int, ...]] = {}
+    for field in fields:
+        if field in state and field not in policy.never_share and field not in agents:
+            found[field] = without(state[field], policy.never_share)
+            sources[field] = state.sources(field)
+        for agent in agents:
+            entry, hidden = state.get(agent, {}), hidden_fields(policy, agent)
+            shared = policy.strategy == "full" or field in policy.agent(agent).share_output
+            if field in entry and field not in hidden and shared:
+                found[field] = without(entry[field], hidden)
+                sources[field] = state.sources(agent, fields=(field,))
+    return found, tuple(position for one in sources.values() for position in one)
