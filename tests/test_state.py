@@ -460,6 +460,9 @@ def test_a_child_run_goes_one_level_deeper_within_the_limit(book: Book) -> None:
     run = open_run(book, max_depth=1, given={"topic": "tea"})
     child = run.child("r/sub", inherit={"topic": "tea"})
     assert (child.depth, known(child.state())) == (1, {"topic": "tea"})
+    traces = [one.state()["_trace"] for one in (run, child)]
+    assert traces[0]["trace_id"] == traces[1]["trace_id"]
+    assert traces[0]["span_id"] != traces[1]["span_id"]
     with pytest.raises(commonplace.BadInput, match=r"R31"):
         run.child("x", inherit={}).child("y")
     assert [(one.id, one.parent) for one in book.runs()] == [("r", None), ("r/sub", "r"), ("x", "r")]

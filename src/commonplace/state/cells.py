@@ -192,14 +192,19 @@ def runtime_keys(lens: Lens, run: str, known: About) -> dict[str, Any]:
         "depth": known.depth,
         "parent": known.parent,
     }
-    trace = sha256(run.encode()).hexdigest()
-    root = sha256((known.parent or run).encode()).hexdigest()
+    root, above = run, known.parent
+    while above is not None:  # all runs of one delegation belong to one trace
+        root, above = above, about(lens, above).parent
     return {
         "_errors": [],
         "_meta": meta,
-        "_trace": {"trace_id": root[:32], "span_id": trace[32:48]},
+        "_trace": {"trace_id": _digest(root)[:32], "span_id": _digest(run)[32:48]},
         "_workflow": dict(known.workflow),
     }
+
+
+def _digest(id: str) -> str:
+    return sha256(id.encode()).hexdigest()
 
 
 # how a cell comes about
