@@ -16,7 +16,7 @@ import commonplace
 from commonplace import Blob, Book
 from commonplace.state.policy import AgentPolicy, Limits, Persistence, Policy
 from commonplace.workflow.agents import AgentFailed, Task
-from commonplace.workflow.model import Degradation, Execution, Loop, Node
+from commonplace.workflow.model import Agent, Degradation, Execution, FanOut, Loop, Memory, Node
 from commonplace.workflow.runner import Runner
 from tests.test_runner import answers, flow, node, quick
 from tests.test_state import known, open_run
@@ -637,3 +637,241 @@ def test_two_sources_for_one_field_of_a_subworkflow_are_refused(book: Book, tmp_
     outer = flow(tmp_path, node("p"), node("q"), sub, subworkflows={"inner": inner})
     done = quick(book, outer, answers(p={"f": 1}, q={"f": 2}, x={}))
     assert "from two places" in done.errors[0]["message"]
+
+
+# a second round
+
+
+def test_a_workflow_gives_rights_only_when_the_owner_runs_it(book: Book, tmp_path: Path) -> None:
+    book.grant("mallory", may_emit=["agent.spoke", "run.started"], tiers={"long_term": "none"})
+    plan = flow(tmp_path, node("a"), memory=Memory(access_control={"mallory": {"long_term": "read_write"}}))
+    book.as_actor("mallory").run(plan)
+    assert book.as_actor("mallory").rights().tier("long_term") == "none"
+    book.run(plan)
+    assert book.as_actor("mallory").rights().tier("long_term") == "read_write"
+
+
+@pytest.mark.spec("2.7")
+def test_redaction_is_no_oracle_for_whoever_may_guess(book: Book) -> None:
+    run = open_run(book, strategy="isolated", agents={"ada": AgentPolicy()}, sensitive_fields=("pin",))
+    run.agent("ada").write({"pin": 4711, "note": "my pin is 4711"})
+    mallory = book.as_actor("mallory")
+    mallory.record("agent.spoke", run_id="r", payload={"guesses": [str(one) for one in range(4700, 4720)]})
+    (seen,) = mallory.events(actor="mallory")
+    assert "4711" in seen.payload["guesses"]
+    assert "4711" not in json.dumps([event.as_dict() for event in book.redacted(book.events())])
+    assert "4711" not in json.dumps([event.as_dict() for event in book.as_actor("ada").events()])
+    with pytest.raises(commonplace.Denied):
+        book.as_actor("ada").run(run_id="r").redacted("4711")
+
+
+@pytest.mark.spec("L10")
+def test_erasing_one_of_many_that_built_a_field_reaches_every_copy(book: Book, tmp_path: Path) -> None:
+    run = open_run(book)
+    secret = run.agent("ada").emit("append", {"list": "SECRET"})
+    run.agent("ada").emit("append", {"list": "ok"})
+    fork = book.fork("r")
+    fork.agent("ada").emit("append", {"list": "more"})
+    state = run.state()
+    child = run.child("r/c", inherit={"list": state["ada"]["list"]}, sources=state.sources("ada"))
+    run.agent("ada").fail("no")
+    book.merge(fork.id)
+    book.erase(next(book.events(after=secret.position - 1)).id)
+    shown = json.dumps([event.as_dict() for event in book.events()])
+    shown += json.dumps([one.state() for one in (run, fork, child)])
+    assert "SECRET" not in shown
+    assert run.state()["ada"] == {"list": ["ok"]}
+
+
+@pytest.mark.spec("L10")
+def test_erasing_an_error_reaches_the_marks_that_repeat_it(book: Book, tmp_path: Path) -> None:
+    def agent(_task: Task) -> None:
+        raise RuntimeError("PERSONAL-DATA")
+
+    quick(book, flow(tmp_path, node("a")), {"a": agent}, run_id="r")
+    (error,) = [one for one in book.events(kinds=["state.changed"]) if "_errors" in one.payload["payload"]]
+    book.erase(error.id)
+    assert "PERSONAL-DATA" not in json.dumps([event.as_dict() for event in book.events()])
+    assert (book.run(run_id="r").status, book.run(run_id="r").steps()["a"]["status"]) == ("failed", "failed")
+    assert quick(book, flow(tmp_path, node("a")), answers(a={}), run_id="r").status == "completed"
+
+
+@pytest.mark.spec("L10", "7.6")
+def test_erasing_what_was_fanned_out_reaches_what_came_of_it(book: Book, tmp_path: Path) -> None:
+    nodes = (node("a"), node("b", "a", fan_out=FanOut("state.a.names")))
+    quick(
+        book,
+        flow(tmp_path, *nodes),
+        {**answers(a={"names": ["ANN", "BEA"]}), "b": lambda task: {"hi": task.item}},
+    )
+    named = next(event for event in book.events(kinds=["state.changed"]) if event.actor == "a")
+    book.erase(named.id)
+    assert "BEA" not in json.dumps([event.as_dict() for event in book.events()])
+
+
+@pytest.mark.spec("2.6")
+def test_a_fan_out_reads_only_what_its_node_may_see(book: Book, tmp_path: Path) -> None:
+    nodes = (node("a"), node("z", "a", fan_out=FanOut("state.a.raw")))
+    policy = Policy(strategy="isolated", never_share=("raw",))
+    done = quick(book, flow(tmp_path, *nodes, policy=policy), answers(a={"raw": ["private"]}, z={}))
+    assert "is not a list" in done.errors[0]["message"]
+
+
+@pytest.mark.spec("2.7")
+def test_secrets_stay_known_in_forks_of_children_and_in_what_is_merged(book: Book, tmp_path: Path) -> None:
+    run = open_run(book, sensitive_fields=("key",))
+    run.agent("ada").write({"key": "sk-parent-99"})
+    fork = run.child("r/c").fork(run_id="f")
+    fork.agent("ada").write({"note": "sk-parent-99"})
+    inner = flow(tmp_path, node("x"), name="inner", policy=Policy(sensitive_fields=("token",)))
+    outer = flow(
+        tmp_path,
+        node("s", agent="", subworkflow="inner", share_output=("token",)),
+        subworkflows={"inner": inner},
+    )
+    plan = book.run(outer, "q")
+    branch = plan.fork(run_id="b")
+    Runner(book, outer, branch, answers(x={"token": "tok-77"})).execute()
+    book.merge("b")
+    assert known(plan.state())["s"] == {"token": "tok-77"}
+    shown = everything_shown(book)
+    assert "sk-parent-99" not in shown
+    assert "tok-77" not in shown
+
+
+@pytest.mark.spec("2.5", "L10")
+def test_erasing_what_made_a_field_small_does_not_open_the_limits(book: Book) -> None:
+    me = open_run(book, limits=Limits(max_state_size_mb=0.01)).agent("ada")
+    for n in range(2):
+        if n:
+            with pytest.raises(commonplace.TooLarge):
+                me.write({f"x{n}": "y" * 9_000})
+            continue
+        me.write({f"x{n}": "y" * 9_000})
+        small = me.write({f"x{n}": ""})
+        book.erase(next(book.events(after=small.position - 1)).id)
+
+
+def test_an_error_is_short_and_says_who_and_when(book: Book) -> None:
+    run = open_run(book, limits=Limits(max_state_size_mb=0.01))
+    run.step(
+        "a", "failed", error={"agent": "bob", "at": "1999", "data": ["x" * 50_000], "message": "m" * 9_000}
+    )
+    (error,) = run.state()["_errors"]
+    assert error["agent"] == "a"
+    assert error["at"] != "1999"
+    assert len(json.dumps(error)) < 5_000
+    run.agent("b").write({"n": "y" * 9_000})
+
+
+@pytest.mark.spec("2.6")
+def test_the_opener_of_a_fork_cannot_end_anothers_turn_to_look_into_it(book: Book) -> None:
+    run = open_run(book)
+    run.agent("bob").write({"half": "written"})
+    fork = book.as_actor("ada").run(run_id="r").fork()
+    with pytest.raises(commonplace.Denied, match="marks its own turns"):
+        fork.step("bob", "finished")
+    from commonplace.state.requests import Step
+
+    forged = Step("r", "bob", "finished")
+    book.as_actor("ada").run(run_id="r").agent("ada").write_with({"x": 1}, forged)
+    assert "bob" not in known(book.as_actor("ada").run(run_id="r").state())
+    assert set(run.steps()) == {"ada"}
+
+
+@pytest.mark.spec("2.6")
+def test_a_child_without_rules_of_its_own_keeps_its_parents(book: Book) -> None:
+    agents = {"ada": AgentPolicy(), "ben": AgentPolicy()}
+    open_run(book, strategy="isolated", never_share=("pw",), agents=agents)
+    book.as_actor("ada").run(run_id="r").child("c", inherit={"pw": "x"})
+    with pytest.raises(commonplace.NotFound):
+        book.as_actor("mallory").run(run_id="c")
+    assert book.as_actor("ben").run(run_id="c").state() == {}
+
+
+def test_start_values_of_two_agents_do_not_hide_each_others_secrets(book: Book) -> None:
+    agents = {"a": AgentPolicy(), "z": AgentPolicy()}
+    given = {"a": {"x": {"token": "tok-123"}}, "z": {"x": 1}}
+    run = open_run(book, given=given, agents=agents, sensitive_fields=("token",))
+    run.agent("z").write({"note": "tok-123"})
+    assert next(book.events(kinds=["state.opened"])).labels == {"sensitivity": "sensitive"}
+    assert "tok-123" not in everything_shown(book)
+
+
+@pytest.mark.spec("2.7")
+def test_names_below_a_secret_field_are_secret_too(book: Book) -> None:
+    contract = {"type": "object", "properties": {"creds": {"additionalProperties": {"type": "integer"}}}}
+    run = open_run(book, agents={"a": AgentPolicy(contract=contract)}, sensitive_fields=("creds", "api.key"))
+    with pytest.raises(commonplace.ContractViolation) as broken:
+        run.agent("a").write({"creds": {"user-name-1": "x"}})
+    assert "user-name-1" not in str(broken.value) + everything_shown(book)
+    run.agent("a").write({"creds": {"user-name-1": 1}, "api.key": "abc"})
+    first = book.head
+    run.agent("a").write({"creds": {"user-name-1": 2}, "api.key": "xyz"})
+    found = book.diff(f"r@{first}", "r", redacted=True)
+    assert {one.path for one in found} == {"a.creds", "a.api.key"}
+    assert {(one.before, one.after) for one in found} == {("[REDACTED]", "[REDACTED]")}
+
+
+@pytest.mark.spec("7.6")
+def test_two_workflows_may_have_modules_of_the_same_name(book: Book, tmp_path: Path) -> None:
+    said = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "agents.py").write_text(f"def work(task):\n    return {{'by': '{name}'}}\n")
+        workflow = flow(
+            tmp_path / name,
+            node("a"),
+            agents={"a": Agent("a", runtime={"callable": "agents:work"})},
+            name=name,
+        )
+        said.append(known(book.run(run_id=book.execute(workflow).run_id).state())["a"]["by"])
+    assert said == ["one", "two"]
+
+
+@pytest.mark.spec("7.6")
+def test_nobody_elses_run_is_taken_for_a_cache(book: Book, tmp_path: Path) -> None:
+    def bad(_task: Task) -> None:
+        raise RuntimeError("no")
+
+    workflow = flow(tmp_path, node("a"), degradation=(Degradation("a", "cached_results"),))
+    theirs = book.as_actor("a").run(workflow)
+    with theirs.agent("a") as me:
+        me.write({"v": "POISON"})
+    assert quick(book, workflow, {"a": bad}).status == "failed"
+
+
+def test_a_misspelt_agent_or_one_that_cannot_be_run_is_told_before_anything_begins(
+    book: Book, tmp_path: Path
+) -> None:
+    workflow = flow(tmp_path, node("writer"))
+    with pytest.raises(commonplace.BadInput, match="wirter is no agent of 'flow': its agents are writer"):
+        book.execute(workflow, agents=answers(wirter={}))
+    with pytest.raises(commonplace.BadInput, match="nobody says how to run"):
+        book.execute(workflow)
+    with pytest.raises(commonplace.BadInput, match="is a mapping"):
+        book.execute(workflow, agents=[bool])  # type: ignore[arg-type]
+    assert book.runs() == []
+
+
+def test_names_that_read_like_rules_are_no_names(book: Book) -> None:
+    for name in ("*", "role:qa", "actor:ada"):
+        with pytest.raises(commonplace.BadInput, match="choose another"):
+            book.as_actor(name, role="person")
+    assert book.head == 0
+
+
+def test_a_run_whose_start_was_erased_can_be_gone_on_with(book: Book) -> None:
+    book.run(run_id="r", initial={"t": "x"})
+    book.erase(next(book.events(kinds=["state.opened"])).id)
+    assert known(book.run(run_id="r", initial={"t": "x"}).state()) == {}
+    looking = book.as_actor("lead", role="orchestrator").view_of("bob")
+    with pytest.raises(commonplace.NotFound):
+        looking.event("zzz")
+    assert next(book.events(kinds=["access.denied"])).payload["actor"] == "lead"
+
+
+@pytest.mark.parametrize("place", ["a\0b", "x" * 300, "\ud800"])
+def test_a_place_that_is_none_is_a_typed_error(book: Book, tmp_path: Path, place: str) -> None:
+    with pytest.raises(commonplace.BadInput):
+        book.as_actor("ada").export(str(tmp_path / place))

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+from commonplace.workflow.load import examine
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -22,6 +25,43 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     names: dict[str, object] = {"__name__": "example"}
     for example in examples:
         exec(compile(example, str(page), "exec"), names)
+
+
+def test_the_larger_workflow_in_the_guide_is_a_valid_one(tmp_path: Path) -> None:
+    shown = re.search(
+        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "runs.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert shown is not None
+    head = {"awp": "1.0.0", "workflow": {"name": "larger", "version": "1.0.0", "description": "Shown."}}
+    inner = {"graph": [{"id": "pusher", "agent": "pusher", "share_output": ["url"]}]}
+    confidence = {"type": "number", "minimum": 0, "maximum": 1}
+    for folder, document, agents in (
+        (
+            tmp_path,
+            yaml.safe_load(shown[1]),
+            {"planner": "questions", "searcher": "answers", "writer": "draft"},
+        ),
+        (tmp_path / "publish", {"orchestration": inner}, {"pusher": "url"}),
+    ):
+        if "memory" in document:
+            agents["archive_searcher"] = "answers"
+        for id, field in agents.items():
+            agent = {
+                "awp_agent": "1.0.0",
+                "identity": {"id": id, "role": "worker", "description": "Works."},
+                "output": {
+                    "format": "json",
+                    "contract": {field: {"type": "string"}, "confidence": confidence},
+                },
+            }
+            (folder / "agents" / id).mkdir(parents=True)
+            (folder / "agents" / id / "agent.awp.yaml").write_text(yaml.safe_dump(agent))
+        (folder / "workflow.awp.yaml").write_text(yaml.safe_dump(head | document))
+    workflow, problems = examine(tmp_path)
+    assert [str(one) for one in problems if one.level == "error"] == []
+    assert workflow is not None
+    assert [node.id for node in workflow.nodes] == ["planner", "searcher", "writer", "publish"]
+    assert [one.action for one in workflow.degradation] == ["fallback", "cached_results"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1016,3 +1016,30 @@ def test_any_value_anywhere_is_read_or_told(changes: list[tuple[tuple[str, str],
         if workflow is not None:
             again = load(write(Path(folder) / "b", dict(dump(workflow))))
             assert placeless(again) == placeless(workflow)
+
+
+@pytest.mark.spec("7.6", "2.6")
+def test_a_misspelt_key_is_told_because_what_it_meant_is_off(tmp_path: Path) -> None:
+    documents = example()
+    state, graph = documents[W]["state"], documents[W]["orchestration"]["graph"]
+    state["sharing"]["never_shared"] = ["raw"]
+    state["inital"] = {}
+    graph[0]["share_imput"] = ["x"]
+    graph[0]["retry"] = {"max_attempt": 3}
+    graph[0]["colour"] = "red"  # like nothing that anybody reads
+    workflow, problems = examine(write(tmp_path, documents))
+    assert workflow is not None
+    told = {one.path.rpartition(".")[2]: one.message for one in problems if "did you mean" in one.message}
+    assert {key: text.split("'")[-2] for key, text in told.items()} == {
+        "never_shared": "never_share",
+        "inital": "initial",
+        "share_imput": "share_input",
+        "max_attempt": "max_attempts",
+    }
+
+
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize("id", ["owner", "runtime", "person"])
+def test_no_agent_has_the_name_of_somebody_else(id: str, tmp_path: Path) -> None:
+    _, problems = examine(write(tmp_path, small(id)))
+    assert "R12" in [one.rule for one in problems if one.level == "error"]

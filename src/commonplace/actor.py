@@ -56,13 +56,21 @@ class Sight:
             if sees(event):
                 known = [(id, parent(id)) for id in event.parents]
                 shown = tuple(id for id, one in known if one is not None and sees(one))
-                yield replace(self.redacted(event), parents=shown)
+                yield replace(self._without_secrets(event), parents=shown)
 
     def _allowed(self, event: Event, rights: Rights, at: int | None) -> bool:
         if not may_see(rights, event, {}):  # the labels can only take away
             return False
         with self._open(at) as snapshot:
             return may_see(rights, event, {**event.labels, **(snapshot.get("labels", event.id) or {})})
+
+    def _without_secrets(self, event: Event) -> Event:
+        """As a log may show it. In what the actor has said itself no secret of others is looked for: else it
+        could guess, and see by what is taken out whether it guessed right."""
+        if event.run_id is None or event.actor != self.actor or event.erased:
+            return self.redacted(event)
+        with self._open(None) as snapshot:
+            return redacted(event, redactor_of(snapshot, event.run_id, said_by=self.actor))
 
     def redacted(self, event: Event) -> Event:
         """The event as a log or a page may show it."""
@@ -175,7 +183,7 @@ class Actor:
         if found is not None and (upto is None or found.position <= upto):
             for event in self._sight.events([found], upto, self._book._ledger.event):
                 return event
-        self._book.submit("access.deny", Denial(self.name, "event", id))
+        self._book.submit("access.deny", Denial(self._looking or self.name, "event", id))
         raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
 
     def watch(

@@ -94,6 +94,7 @@ class RunInfo:
     workflow: str | None = None
     parent: str | None = None
     forked_from: str | None = None
+    by: str | None = None
 
 
 def open(
@@ -420,12 +421,12 @@ class Book:
         run = Run(self._ledger, id, by, folder, None if plan is None else plan.persistence)
         given = encode_payload(initial or {})[1]
         if run_id is None or not self._has_state(id):
-            if plan is not None:
-                self._grant_as_planned(plan)
             named = {} if plan is None else {"name": plan.name, "version": plan.version}
             start = Start() if plan is None else plan.start
             try:
                 self.submit("state.open", Open(id, by, policy, start, given, named))
+                if plan is not None and by == OWNER:
+                    self._grant_as_planned(plan)
                 run._begun()
                 return run
             except Conflict:
@@ -607,7 +608,7 @@ def _run_info(snapshot: Snapshot, id: str, first: int) -> RunInfo:
     known = about(snapshot, id)
     forked = None if known.fork is None else known.fork.run
     status, name = sums(snapshot, id).status, known.workflow.get("name")
-    return RunInfo(id, first, status, name, known.parent, forked)
+    return RunInfo(id, first, status, name, known.parent, forked, known.by)
 
 
 def _an_event(event: object) -> Event:
@@ -632,7 +633,10 @@ def _plan(workflow: str | Path | Workflow | None) -> Workflow | None:
 def _check_same_start(opened: Iterator[Event], given: Mapping[str, Any], id: str) -> None:
     """Going on with a run under other start values than its own would lose them silently."""
     recorded: dict[str, Any] = {}
-    for agent, field, value in next(opened).payload.get("initial", ()) if given else ():
+    first = next(opened)
+    if first.erased:
+        return
+    for agent, field, value in first.payload["initial"]:
         if agent:
             recorded.setdefault(agent, {})[field] = value
         else:

@@ -29,7 +29,7 @@ import msgspec
 from .commit import Overlay
 from .engines.contract import GENESIS, Record
 from .erase import EraseRequest, decide_erase
-from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed
+from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
 from .events import (
     ERASED,
     FORMAT,
@@ -129,8 +129,12 @@ def excerpt_file(
 
 def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None) -> int:
     """Write the export beside its place and move it there when it is whole and on disk."""
-    if not to.name or to.is_dir():
-        raise BadInput(f"{str(to)!r} is a folder: name the file to write")
+    try:
+        os.fsencode(to)
+        if not to.name or "\0" in str(to) or to.is_dir():
+            raise BadInput(f"{shown(str(to))} is no file: name the file to write")
+    except (OSError, UnicodeEncodeError) as error:
+        raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
     unfinished = to.with_name(f"{to.name}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as out:

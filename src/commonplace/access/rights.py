@@ -143,6 +143,8 @@ def check_actor(name: object) -> str:
     actor = check_name("actor", name)
     if actor in RESERVED_ACTORS:
         raise BadInput(f"nobody acts as {actor!r} but the book itself: choose another name")
+    if actor == EVERYBODY or actor.startswith(("role:", "actor:")):
+        raise BadInput(f"{actor!r} reads like a rule's subject, not like a name: choose another one")
     return actor
 
 

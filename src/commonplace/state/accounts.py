@@ -32,21 +32,21 @@ def check_limits(limits: Limits, totals: Sums, sizes: Mapping[str, int]) -> None
 
 def grown(
     lens: Lens, run: str, known: About, totals: Sums, by: Sums, sizes: Mapping[str, int]
-) -> tuple[int, int]:
-    """What to add to a run's size and keys when a write changes them `by` so much. An erasure may have left the
-    count too high: before a write is refused for it, the state is counted anew, and the count set right."""
-    limits = known.policy.limits
-    try:
-        check_limits(limits, Sums(totals.size + by.size, totals.fields + by.fields), sizes)
-        return by.size, by.fields
-    except TooLarge:
-        exact = counted(lens, run, known)
-        check_limits(limits, Sums(exact.size + by.size, exact.fields + by.fields), sizes)
-        return exact.size + by.size - totals.size, exact.fields + by.fields - totals.fields
+) -> tuple[int, int, int]:
+    """What to add to a run's size and keys when a write changes them `by` so much. After an erasure the count is
+    off: then the state is counted anew, and the third answer says for how many erasures it was set right."""
+    exact = totals if totals.erased == totals.righted else counted(lens, run, known)
+    check_limits(known.policy.limits, Sums(exact.size + by.size, exact.fields + by.fields), sizes)
+    righted = totals.erased if exact is not totals else 0
+    return exact.size + by.size - totals.size, exact.fields + by.fields - totals.fields, righted
 
 
 def counted(lens: Lens, run: str, known: About) -> Sums:
     """A run's size and keys, from all of its cells."""
-    found = {place: one for place, one in cells(lens, run, known.fork).items() if place[1] != DONE}
-    keys = {agent or field for agent, field in found if agent or field not in RESERVED}
+    found = {
+        (agent, field): one
+        for (agent, field), one in cells(lens, run, known.fork).items()
+        if field != DONE and (agent or field not in RESERVED)
+    }
+    keys = {agent or field for agent, field in found}
     return Sums(sum(size_of(one.value) for one in found.values()), len(keys))

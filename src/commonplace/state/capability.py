@@ -46,6 +46,8 @@ def _fold_sums(_key: Key, before: Any, event: Event) -> Any:
         "fields": known["fields"] + payload.get("fields", 0),
         "status": payload["status"] if event.kind == CLOSED else known["status"],
         "updated_us": event.created_us,
+        "erased": known.get("erased", 0) + bool(payload.get("erased")),
+        "righted": payload.get("righted", known.get("righted", 0)),
     }
 
 
@@ -54,6 +56,13 @@ def _fold_step(_key: Key, before: Any, event: Event) -> Any:
     kept = {name: payload[name] for name in ("status", "attempt", "iteration", "reason", "result", "of")}
     done = payload["status"] == FINISHED or bool(before and before["done"])
     return {**kept, "done": done, "position": event.position}
+
+
+def _secrets_of(event: Event) -> list[Key]:
+    """One row for what each agent has said, and one for what the run was started with."""
+    payload = event.payload
+    who = payload.get("agent") or payload.get("of") or payload.get("node") or ""
+    return [(event.run_id or "", who)] if payload.get("secret") else []
 
 
 def _fold_secrets(_key: Key, before: Any, event: Event) -> Any:
@@ -73,12 +82,12 @@ def _fold_secrets(_key: Key, before: Any, event: Event) -> Any:
 
 
 def _start_without_values(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "initial": [], "secret": []}
+    return {**payload, "initial": [], "secret": [], "erased": True}
 
 
 def _change_without_values(payload: dict[str, Any]) -> dict[str, Any]:
     kept = {name: payload[name] for name in ("agent", "type", "size", "fields", "model")}
-    return {**kept, "payload": {}}
+    return {**kept, "payload": {}, "erased": True}
 
 
 def _step_without_result(payload: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +126,7 @@ STATE = Capability(
         View(
             "state.secrets",
             1,
-            lambda event: _of_run(event) if event.payload.get("secret") else [],
+            _secrets_of,
             _fold_secrets,
             kinds=frozenset({OPENED, CHANGED, STEPPED}),
         ),

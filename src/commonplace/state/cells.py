@@ -35,6 +35,13 @@ class Cell(NamedTuple):
     version: int
     """The position of the event that wrote it last."""
     gone: bool = False
+    parts: tuple[int, ...] = ()
+    """The positions of all that a list was put together from, if it was."""
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The positions of the events that it comes from."""
+        return self.parts or (self.version,)
 
 
 class Fork(msgspec.Struct, frozen=True):
@@ -63,6 +70,9 @@ class Sums(msgspec.Struct, frozen=True):
     fields: int = 0
     status: str = "running"
     updated_us: int = 0
+    erased: int = 0
+    """How many of the run's changes were erased, and how many of them the count has been set right for."""
+    righted: int = 0
 
 
 class State(dict[str, Any]):
@@ -72,14 +82,15 @@ class State(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], as_of: int, found: Cells) -> None:
         super().__init__(values)
         self.as_of = as_of
-        self._versions = {place: one.version for place, one in found.items()}
+        self._sources = {place: one.sources for place, one in found.items()}
 
     def sources(self, *keys: str, fields: Collection[str] | None = None) -> tuple[int, ...]:
         """The positions of the events that what stands under these keys comes from."""
         found = {
-            version
-            for (agent, field), version in self._versions.items()
+            position
+            for (agent, field), sources in self._sources.items()
             if (agent or field) in keys and (fields is None or not agent or field in fields)
+            for position in sources
         }
         return tuple(sorted(found))
 
@@ -122,7 +133,11 @@ def last_written(lens: Lens, run: str, agent: str, field: str, fork: Fork | None
     if row is None and fork is not None:
         older = (one.get("state.cells", id, agent, field) for one, id in reversed(lineage(lens, run, fork)))
         row = next((found for found in older if found is not None), None)
-    return None if row is None else Cell(row.get("value"), row["version"], "gone" in row)
+    return None if row is None else _cell(row)
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    return Cell(row.get("value"), row["version"], "gone" in row, tuple(row.get("parts", ())))
 
 
 def cells(
@@ -135,7 +150,7 @@ def cells(
             place = (str(key[1]), str(key[2]))
             found.pop(place, None)
             if "gone" not in row:
-                found[place] = Cell(row["value"], row["version"])
+                found[place] = _cell(row)
     return found
 
 
@@ -147,10 +162,7 @@ def entry_of(lens: Lens, run: str, agent: str, fork: Fork | None) -> dict[str, A
 
 def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell]:
     """The cells that were written in this very run, not in the one it was forked from; also removed ones."""
-    return {
-        (str(key[1]), str(key[2])): Cell(row.get("value"), row["version"], "gone" in row)
-        for key, row in lens.scan("state.cells", run)
-    }
+    return {(str(key[1]), str(key[2])): _cell(row) for key, row in lens.scan("state.cells", run)}
 
 
 def steps(lens: Lens, run: str, fork: Fork | None) -> dict[str, dict[str, Any]]:
@@ -224,7 +236,7 @@ def reduced(type: str, before: Any, given: Any) -> Any:
             total = (before or 0) + given
         except OverflowError:
             total = math.inf
-        if not math.isfinite(total):
+        if isinstance(total, float) and not math.isfinite(total):
             raise BadInput("increment would go beyond what a number can hold")
         return total
     return given
@@ -273,8 +285,11 @@ def fold_cell(key: Key, before: Any, event: Event) -> Any:
         return {"gone": True, "version": event.position}
     if field in event.payload.get("values", ()):  # a fork builds on what the run before it held
         return {"value": event.payload["values"][field], "version": event.position}
-    known = None if before is None or "gone" in before else before["value"]
-    return {"value": refolded(type, known, given), "version": event.position}
+    held = None if before is None or "gone" in before else before
+    row = {"value": refolded(type, held and held["value"], given), "version": event.position}
+    if type == "append" and held is not None:
+        row["parts"] = [*held.get("parts", (held["version"],)), event.position]
+    return row
 
 
 def place_of(agents: Mapping[str, Any] | None, key: str, value: object) -> list[tuple[str, str, Any]]:

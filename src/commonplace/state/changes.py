@@ -12,7 +12,7 @@ from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, De
 from .accounts import grown
 from .cells import About, Cell, Sums, about, entry_of, last_written, reduced, size_of
 from .contract import CONFIDENCE, FILLED_IN, violations
-from .emitting import emit, labels_for, secret_names
+from .emitting import emit, labels_for, secret_in, secret_names
 from .policy import RESERVED, Policy
 from .redaction import redactor_of
 from .requests import BUILDING, CHANGED, VIOLATED, Change, Written
@@ -34,6 +34,7 @@ def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceErr
     given, after = dict(request.payload), outcome(request, before)
     warnings, broken = _conform(overlay, known, request, given, after)
     if broken:
+        broken = [{**one, "field": _above_secrets(known.policy, one["field"])} for one in broken]
         told = {"agent": request.agent, "violations": broken}
         emit(overlay, VIOLATED, request.run, RUNTIME, told)
         return ContractViolation(request.agent, broken)
@@ -129,7 +130,7 @@ def record_change(
     sizes = {name: size_of(value) for name, value in after.items()}
     size = sum(sizes.values()) - sum(size_of(value) for value in before.values())
     by = Sums(size, _more_keys(overlay, known, request, before, after))
-    size, keys = grown(overlay, request.run, known, totals, by, sizes)
+    size, keys, righted = grown(overlay, request.run, known, totals, by, sizes)
     payload: dict[str, Any] = {
         "agent": request.agent,
         "type": request.type,
@@ -138,19 +139,30 @@ def record_change(
         "fields": keys,
         "model": known.policy.model,
     }
+    if righted:
+        payload["righted"] = righted
     if known.fork is not None and request.type in BUILDING:
         payload["values"] = after  # a fork's own cells do not know what they build on
-    secret = secret_names(known.policy, given, request.secret)
+    secret = secret_names(known.policy, given, {*request.secret, *secret_in(overlay, sources)})
     if secret:
         payload["secret"] = secret
     emit(overlay, CHANGED, request.run, actor, payload, labels_for(secret), sources, request.blobs)
+
+
+def _above_secrets(policy: Policy, field: str) -> str:
+    """The path of a field without what lies below a secret one: names there may be secrets, too."""
+    parts = field.split(".")
+    end = next((n for n, part in enumerate(parts, 1) if part in policy.secret_fields), len(parts))
+    return ".".join(parts[:end])
 
 
 def _built_on(known: About, request: Change, last: Mapping[str, Cell | None]) -> tuple[int, ...]:
     """The positions of what a fork takes over from the run before it in order to build on it."""
     if known.fork is None or request.type not in BUILDING:
         return ()
-    return tuple(one.version for one in last.values() if one is not None and not one.gone)
+    return tuple(
+        position for one in last.values() if one is not None and not one.gone for position in one.sources
+    )
 
 
 def _more_keys(

@@ -20,38 +20,39 @@ class Difference(msgspec.Struct, frozen=True):
     change: str
     before: Any = None
     after: Any = None
+    parts: tuple[str, ...] = ()
+    """The names that the path is made of."""
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """Field by field, in the order of their paths; lists are compared whole."""
     keep = [{key: value for key, value in one.items() if key not in VOLATILE} for one in (a, b)]
-    return list(_walk(keep[0], keep[1], ""))
+    return list(_walk(keep[0], keep[1], ()))
 
 
 def redacted(found: list[Difference], hide: Redactor) -> list[Difference]:
-    """The same differences as a log or a page may show them."""
-    return [
-        Difference(
-            one.path, one.change, *(_hidden(one.path, value, hide) for value in (one.before, one.after))
+    """The same differences as a log or a page may show them. Below a secret field not even names are shown."""
+    shown: dict[tuple[tuple[str, ...], str], Difference] = {}
+    for one in found:
+        secret = next((n for n, name in enumerate(one.parts) if name in hide.fields), None)
+        parts = tuple(hide.text(name) for name in one.parts[: None if secret is None else secret + 1])
+        before, after = (
+            None if value is None else TOKEN if secret is not None else hide(value)
+            for value in (one.before, one.after)
         )
-        for one in found
-    ]
+        shown[parts, one.change] = Difference(".".join(parts), one.change, before, after, parts)
+    return list(shown.values())
 
 
-def _hidden(path: str, value: Any, hide: Redactor) -> Any:
-    if value is None:
-        return None
-    return TOKEN if hide.fields.intersection(path.split(".")) else hide(value)
-
-
-def _walk(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> Iterator[Difference]:
+def _walk(a: Mapping[str, Any], b: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[Difference]:
     for key in sorted({*a, *b}):
-        here = f"{path}.{key}" if path else key
+        parts = (*above, key)
+        path = ".".join(parts)
         if key not in b:
-            yield Difference(here, "removed", before=a[key])
+            yield Difference(path, "removed", before=a[key], parts=parts)
         elif key not in a:
-            yield Difference(here, "added", after=b[key])
+            yield Difference(path, "added", after=b[key], parts=parts)
         elif isinstance(a[key], dict) and isinstance(b[key], dict):
-            yield from _walk(a[key], b[key], here)
+            yield from _walk(a[key], b[key], parts)
         elif a[key] != b[key] or type(a[key]) is not type(b[key]):
-            yield Difference(here, "changed", a[key], b[key])
+            yield Difference(path, "changed", a[key], b[key], parts)

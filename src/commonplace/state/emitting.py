@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..commit import Overlay
+from ..errors import BadInput
 from ..events import Event, draft
 from .policy import Policy
 
@@ -25,12 +26,25 @@ def emit(
 ) -> Event:
     """Record an event of a run. Its parents are the events at `sources`, so that it is erased with them and
     carries their labels."""
-    parents = [overlay.event_at(position).id for position in dict.fromkeys(sources)]
+    parents = [event.id for event in sources_at(overlay, sources)]
     one = draft(kind, actor=actor, run_id=run, payload=payload, labels=labels, parents=parents)
     return overlay.emit(replace(one, blobs=dict(blobs)) if blobs else one)
 
 
-def secret_names(policy: Policy, content: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
+def sources_at(overlay: Overlay, positions: Iterable[int]) -> list[Event]:
+    found = dict.fromkeys(positions)
+    if not all(type(one) is int and 0 < one <= overlay.position for one in found):
+        raise BadInput("sources are the positions of events of this book")
+    return [overlay.event_at(position) for position in found]
+
+
+def secret_in(overlay: Overlay, positions: Iterable[int]) -> set[str]:
+    """The names of secret fields that the events at these positions know of: whoever carries their content on
+    carries these on, too."""
+    return {name for event in sources_at(overlay, positions) for name in event.payload.get("secret", ())}
+
+
+def secret_names(policy: Policy, content: Any, more: Iterable[str] = ()) -> list[str]:
     """The names of secret fields, if this content holds any of them at any depth."""
     hide = Redactor(policy.secret_fields.union(more))
     return sorted(hide.fields) if hide and hide(content) != content else []

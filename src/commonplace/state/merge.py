@@ -15,7 +15,7 @@ from .emitting import emit
 from .policy import RESERVED
 from .redaction import redactor_of
 from .requests import FINISHED, MERGED, STEPPED, Change, Merge, Merged
-from .steps import check_open, not_yours
+from .steps import not_yours
 
 Place = tuple[str, str]
 
@@ -30,7 +30,11 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
     refused = not_yours(overlay, fork.run, request.by, "merge into", request.fork)
     if refused:
         return refused
-    check_open(overlay, fork.run)
+    if sums(overlay, fork.run).status != "running":
+        raise Conflict(
+            f"the run {fork.run!r} has ended, so nothing is merged into it any more: go on with the fork "
+            f"{request.fork!r} itself"
+        )
     into = about(overlay, fork.run)
     since = overlay.get("state.merges", fork.run, request.fork) or fork.at
     base, target = cells(overlay.at(since), fork.run, into.fork), cells(overlay, fork.run, into.fork)
@@ -107,7 +111,7 @@ def _take_over(overlay: Overlay, request: Merge, run: str, into: About, taken: M
         change = Change(run, agent, request.by, "set" if there else "remove", given)
         found = cells(overlay, run, into.fork, agent)
         before = {name: found[agent, name].value for name in given if (agent, name) in found}
-        sources = tuple(taken[agent, name].version for name in given if there)
+        sources = tuple(position for name in given if there for position in taken[agent, name].sources)
         after = outcome(change, before)
         record_change(overlay, into, sums(overlay, run), change, request.by, given, before, after, sources)
 

@@ -15,7 +15,7 @@ from ..errors import BadInput, Conflict, Denied
 from ..events import MAX_NAME, Event, draft, iso
 from .accounts import check_limits
 from .cells import About, Fork, Sums, about, place_of, size_of, sums
-from .emitting import emit, labels_for, secret_names
+from .emitting import emit, labels_for, secret_in, secret_names
 from .policy import Policy, Start
 from .requests import OPENED, Open
 from .sharing import reserved
@@ -95,7 +95,7 @@ def _opened(
     totals: Sums,
     depth: int,
 ) -> Event:
-    values = {field: value for _, field, value in initial}
+    values = [{field: value} for _, field, value in initial]
     payload = {
         "policy": msgspec.to_builtins(policy),
         "workflow": workflow,
@@ -106,7 +106,7 @@ def _opened(
         "size": totals.size,
         "fields": totals.fields,
         "model": policy.model,
-        "secret": secret_names(policy, values),
+        "secret": secret_names(policy, values, secret_in(overlay, request.sources)),
     }
     opened = emit(
         overlay, OPENED, request.run, request.by, payload, labels_for(payload["secret"]), request.sources

@@ -22,28 +22,33 @@ CONTENT = {
 """Which parts of the runtime's own events hold content; their other parts are names that it gave."""
 
 
-def redactor_of(lens: Lens, run: str | None) -> Redactor:
+def redactor_of(lens: Lens, run: str | None, said_by: str | None = None) -> Redactor:
     """The secret fields of a run, its patterns, and every text that its secret fields have ever held, wherever
-    it turns up. A run within another one, or forked from one, keeps that one's secrets, too."""
+    it turns up; with `said_by`, only texts that this agent has said itself. A run within another one, or forked
+    from one, keeps that one's secrets, too."""
     if run is None or lens.get("state.runs", run) is None:
         return Redactor()
     known = about(lens, run)
     hide = Redactor(known.policy.secret_fields, known.policy.patterns)
     for one, id in lineage(lens, run, known.fork):
-        row = one.get("state.secrets", id)
-        if row is not None:
-            hide |= Redactor(row["fields"], secrets=row["texts"])
-    return hide | redactor_of(lens, known.parent) if known.parent else hide
+        for key, row in one.scan("state.secrets", id):
+            known_to_it = said_by is None or key[1] == said_by
+            hide |= Redactor(row["fields"], secrets=row["texts"] if known_to_it else ())
+        parent = about(one, id).parent
+        if parent is not None:
+            hide |= redactor_of(lens, parent, said_by)
+    return hide
 
 
 def moved(lens: Lens, run: str) -> tuple[int, ...]:
     """Changes whenever what must not be shown of a run may have changed."""
-    times: list[int] = []
-    at: str | None = run
-    while at is not None and lens.get("state.runs", at) is not None:
-        times.append((lens.get("state.sums", at) or {"updated_us": 0})["updated_us"])
-        at = about(lens, at).parent
-    return tuple(times)
+    row = lens.get("state.sums", run)
+    if row is None:
+        return ()
+    fork = about(lens, run).fork
+    parents = (about(one, id).parent for one, id in lineage(lens, run, fork))
+    above = (position for parent in parents if parent is not None for position in moved(lens, parent))
+    return (row["updated_us"], *above)
 
 
 def redacted(event: Event, hide: Redactor) -> Event:

@@ -53,6 +53,8 @@ class Step:
     """What whoever resumes must know: the outputs of finished instances of a fan-out, say."""
     of: str = ""
     """The node that this is an instance of, if it is one."""
+    sources: tuple[int, ...] = ()
+    """The positions of the events that `result` comes from."""
     by: str = OWNER
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -139,7 +140,10 @@ class Run:
         return {node: {**found[node], "reason": "", "result": {}} for node in shown if node in found}
 
     def redacted(self, value: Any) -> Any:
-        """A value without the secrets of this run, as a log or a page may show it."""
+        """A value without the secrets of this run, as a log or a page may show it. For the owner: others could
+        find out secrets by guessing."""
+        if self.viewer != OWNER:
+            raise Denied("only the owner can have things redacted: what actors read already is")
         with self._ledger.snapshot() as snapshot:
             return redactor_of(snapshot, self.id)(value)
 
@@ -157,8 +161,8 @@ class Run:
         """Mark how far a node has come."""
         more["reason"] = check_text("reason", more.get("reason", ""))
         for name in ("error", "result"):
-            if more.get(name) is not None:
-                more[name] = encode_payload(more[name])[1]
+            if name in more and (more[name] is not None or name == "result"):
+                more[name] = encode_payload(more[name] or {})[1]
         step = Step(self.id, check_name("a node", node), status, by=self.viewer, **more)
         position: int = self._submit("state.step", step)
         return position
@@ -200,14 +204,15 @@ class Run:
         persistence: Persistence | None = None,
     ) -> Run:
         """A run within this one, one level deeper, with a state of its own that begins with `inherit`, which
-        comes from the events at `sources`: what is erased there is erased in the child, too."""
+        comes from the events at `sources`: what is erased there is erased in the child, too. Without a policy
+        of its own, this run's holds."""
         for field, given, wanted in (("policy", policy, Policy), ("start", start, Start)):
             if given is not None and not isinstance(given, wanted):
                 raise BadInput(f"{field} {shown(given)} is not a {wanted.__name__}")
         opening = Open(
             new_id() if run_id is None else check_name("run_id", run_id),
             self.viewer,
-            policy or Policy(),
+            policy or self.policy,
             start or Start(),
             encode_payload(inherit or {})[1],
             encode_payload(workflow or {})[1],
@@ -220,10 +225,12 @@ class Run:
         return child
 
     def save(self) -> Path:
-        """Write the state to a file beside the workflow, as its `persistence` says, and answer where."""
+        """Write the state to a file beside the workflow, as its `persistence` says, and answer where. It is for
+        people and other programs, so secrets are not in it; the ledger has everything."""
         persistence = self._persistence or Persistence()
         folder = (self._folder or Path()) / persistence.path
-        state = self.state()
+        with self._ledger.snapshot() as snapshot:
+            state = redactor_of(snapshot, self.id)(dict(self._seen(snapshot, now=False)))
         path = folder / f"{_file_name(self.id)}.{persistence.format}"
         try:
             if persistence.format == "msgpack":
@@ -316,8 +323,9 @@ class Turn:
         self.write_with(output or {}, Step(self.run.id, self.agent, FINISHED, by=self.run.viewer, **more))
 
     def write_with(self, output: Mapping[str, Any], step: Step, **more: Any) -> None:
-        """Write an output together with what it means for its node, in one commit."""
-        self._change("set", output, step=step, **more)
+        """Write an output together with what it means for its own node, in one commit."""
+        own = replace(step, run=self.run.id, node=self.agent, of="", by=self.run.viewer)
+        self._change("set", output, step=own, **more)
         self.run._ended()
 
     def fail(self, error: BaseException | str, **more: Any) -> None:

@@ -8,14 +8,14 @@ from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied
-from ..events import check_name, draft, iso
-from .cells import About, Sums, about, last_written, reduced, size_of, sums
+from ..events import check_name, iso
+from .cells import About, Sums, about, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names
 from .redaction import redactor_of
-from .requests import CHANGED, CLOSED, ENDINGS, STATUSES, STEPPED, Close, Reopen, Step
+from .requests import CHANGED, CLOSED, ENDINGS, FAILED, STATUSES, STEPPED, Close, Reopen, Step
 
-LONGEST = 2_000
-"""Characters that are kept of an error's message."""
+LONGEST, MOST_FIELDS = 2_000, 8
+"""Characters that are kept of each field of an error, and how many fields."""
 
 
 def check_open(lens: Lens, run: str) -> Sums:
@@ -43,14 +43,14 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
         raise BadInput(
             f"{node!r} is no agent of this workflow: its agents are {', '.join(known.policy.agents)}"
         )
-    if request.by != request.node:
-        refused = not_yours(overlay, request.run, request.by, "step", request.node)
-        if refused:
-            return refused
+    if request.by not in (OWNER, request.node):
+        told = f"{request.by!r} may not mark how far {request.node!r} has come: an agent marks its own turns"
+        return refuse(overlay, Denial(request.by, "run.step", request.node, request.run), told)
     check_open(overlay, request.run)
     hide = redactor_of(overlay, request.run) if request.reason or request.error is not None else None
+    sources = request.sources
     if request.error is not None and hide is not None:
-        _keep_error(overlay, known, request, hide(dict(request.error)))
+        sources += (_keep_error(overlay, known, request, hide(dict(request.error))),)
     secret = secret_names(known.policy, request.result)
     payload: dict[str, Any] = {
         "node": request.node,
@@ -64,21 +64,23 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
     }
     if secret:
         payload["secret"] = secret
-    return emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret)).position
+    return emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret), sources).position
 
 
-def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, Any]) -> None:
-    """One more entry of `_errors`; texts in it are cut."""
-    told = {name: one[:LONGEST] if isinstance(one, str) else one for name, one in error.items()}
-    told = {"agent": request.node, "at": iso(overlay.now), **told}
-    payload = {"agent": "", "type": "append", "payload": {"_errors": told}, "fields": 0}
-    payload |= {"size": size_of(told), "model": known.policy.model}
+def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, Any]) -> int:
+    """One more entry of `_errors`, short enough not to need a place within the limits; answers its position."""
+    told: dict[str, Any] = {}
+    for name, one in list(error.items())[:MOST_FIELDS]:
+        told[name[:100]] = one if isinstance(one, int | float | None) else str(one)[:LONGEST]
+    told |= {"agent": request.node, "at": iso(overlay.now)}
+    payload = {"agent": "", "type": "append", "payload": {"_errors": told}, "fields": 0, "size": 0}
+    payload |= {"model": known.policy.model}
     sources: tuple[int, ...] = ()
     if known.fork is not None:
         last = last_written(overlay, request.run, "", "_errors", known.fork)
         payload["values"] = {"_errors": reduced("append", None if last is None else last.value, told)}
-        sources = () if last is None else (last.version,)
-    emit(overlay, CHANGED, request.run, RUNTIME, payload, sources=sources)
+        sources = () if last is None else last.sources
+    return emit(overlay, CHANGED, request.run, RUNTIME, payload, sources=sources).position
 
 
 def decide_close(overlay: Overlay, request: Close) -> int | Denied:
@@ -93,9 +95,12 @@ def decide_close(overlay: Overlay, request: Close) -> int | Denied:
     check_open(overlay, request.run)
     reason = redactor_of(overlay, request.run)(request.reason)[:LONGEST]
     payload = {"status": request.status, "reason": reason}
-    position = emit(overlay, CLOSED, request.run, RUNTIME, payload).position
-    overlay.emit(draft("run.finished", actor=RUNTIME, run_id=request.run, payload=payload))
-    return position
+    failed = [
+        step["position"] for _, step in overlay.scan("state.steps", request.run) if step["status"] == FAILED
+    ]
+    closed = emit(overlay, CLOSED, request.run, RUNTIME, payload, sources=failed if reason else ())
+    emit(overlay, "run.finished", request.run, RUNTIME, payload, sources=(closed.position,) if reason else ())
+    return closed.position
 
 
 def decide_reopen(overlay: Overlay, request: Reopen) -> bool | Denied:

@@ -62,7 +62,7 @@ def standing(book: Book, url: str, reader: Book | Actor | None = None) -> dict[s
         "url": public(url),
         "engine": status.facts.engine,
         "head": head,
-        "hash": status.hash if head else None,
+        "hash": status.hash if head and not isinstance(reader, Actor) else None,
         "runs": len(reader.runs(at=head)),
         "last_event": None if shown is None else shown.as_dict(),
         "size": size_of(place_of(url)),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
+from ..access.rights import OWNER
 from ..errors import BadInput, NotFound
 from ..events import decode
-from ..state.cells import run_at
+from ..state.cells import no_run, run_at
 from .draw import Human, clean, lines, table
 from .options import AtOption, as_of
 from .shell import Answer, Shell, command
@@ -80,7 +81,7 @@ def run(
     if resume and run_id is None:
         run_id = _last_open(book, workflow.name)
     given = None if initial is None else _object(initial)
-    with _live(shell, [node.id for node in workflow.nodes]) as tell:
+    with _live(shell, [node.id for node in workflow.nodes]) as tell, redirect_stdout(sys.stderr):
         outcome = book.execute(workflow, run_id=run_id, initial=given, ask=_ask, tell=tell)
     rows = [(name, status) for name, status in outcome.steps.items()]
 
@@ -93,7 +94,8 @@ def run(
 
 def _last_open(book: Book, workflow: str) -> str:
     for known in reversed(book.runs()):
-        if known.workflow == workflow and known.parent is None and known.status != "completed":
+        own = known.by == OWNER and known.parent is None and known.forked_from is None
+        if own and known.workflow == workflow and known.status != "completed":
             return known.id
     raise NotFound(f"no run of {workflow!r} waits to be gone on with: leave --resume out to start one")
 
@@ -155,7 +157,7 @@ def state(shell: Shell, run_id: RunArgument, at: AtOption = None) -> Answer:
     """
     one = _known(shell, run_id)
     found = one.state(as_of(at))
-    shown = one.redacted(dict(found))
+    shown = shell.open().run(run_id=run_id).redacted(dict(found))
     rows = ((f"{key}.{name}", value) for key, entry in shown.items() for name, value in _fields(entry))
 
     def human() -> Human:
@@ -177,7 +179,7 @@ def _cut(value: Any) -> str:
 def _known(shell: Shell, run_id: str) -> Run:
     """A run that is there, as whoever acts sees it."""
     if all(one.id != run_id or one.status is None for one in shell.open().runs()):
-        raise NotFound(f"there is no run {run_id!r} with a state: `commonplace runs` lists the runs")
+        raise NotFound(no_run(run_id))
     return shell.acting().run(run_id=run_id)
 
 

@@ -62,12 +62,16 @@ class Shell:
         self.json = as_json
         self.warnings: list[str] = []
         self._open = ExitStack()
+        self._books: dict[str, Book] = {}
 
     def open(self, url: str | None = None, *, name: str | None = None, create: bool = False) -> Book:
         """A book that stays open until the answer is printed. Raises BookNotFound that says how to make it."""
         url = url or self.url
+        if url in self._books:
+            return self._books[url]
         try:
-            return self._open.enter_context(open_book(url, name=name, create=create))
+            book = self._open.enter_context(open_book(url, name=name, create=create))
+            return self._books.setdefault(url, book)
         except BookNotFound:
             place = "" if url == DEFAULT_BOOK else f" --book {shlex.quote(public(url))}"
             raise BookNotFound(

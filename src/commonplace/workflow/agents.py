@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -16,10 +17,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from ..access.redact import NOTHING, SHORTEST_LINE, Redactor
+from ..access.rights import check_actor
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound
+from ..state.requests import Written
 from ..state.run import Run, Turn, plain_text
 from .model import Agent, Workflow
 
@@ -60,8 +66,11 @@ class Task(Turn):
         iteration: int = 0,
         inputs: Mapping[str, Any] | None = None,
         answer: str | None = None,
+        hide: Redactor = NOTHING,
     ) -> None:
-        super().__init__(Run(run._ledger, run.id, agent), agent)  # as the agent, not as whoever runs it
+        # As the agent, not as whoever runs it.
+        super().__init__(Run(run._ledger, run.id, check_actor(agent)), agent)
+        self._hide = hide
         self.attempt = attempt
         self.iteration = iteration
         self.inputs = dict(inputs or {})
@@ -70,6 +79,9 @@ class Task(Turn):
         self.process: subprocess.Popen[bytes] | None = None
         self.ended = threading.Event()
         self.interrupted = False
+
+    def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
+        return super()._change(type, self._hide(payload), **more)
 
     @property
     def item(self) -> Any:
@@ -111,13 +123,14 @@ def find_agent(
 
 
 def imported(named: str, folder: Path) -> AgentFunction:
-    """`module:function`, the module looked for in the workflow's folder first."""
+    """`module:function`, the module looked for in the workflow's folder first: there it is this workflow's own,
+    also when another workflow has one of the same name."""
     module, _, name = named.partition(":")
     place = str(folder.resolve())
     if place not in sys.path:
-        sys.path.insert(0, place)
+        sys.path.insert(0, place)  # for what the module itself imports
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = _from_file(module, folder.resolve()) or importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
@@ -126,6 +139,25 @@ def imported(named: str, folder: Path) -> AgentFunction:
         raise BadInput(f"{named!r} is not a function")
     function: AgentFunction = found
     return function
+
+
+def _from_file(module: str, folder: Path) -> ModuleType | None:
+    path = folder.joinpath(*module.split(".")).with_suffix(".py")
+    if not path.is_file() or not path.resolve().is_relative_to(folder):
+        return None
+    unique = f"commonplace_workflow_{sha256(str(path).encode()).hexdigest()[:16]}"
+    if unique not in sys.modules:
+        spec = importlib.util.spec_from_file_location(unique, path)
+        assert spec is not None
+        assert spec.loader is not None
+        made = importlib.util.module_from_spec(spec)
+        sys.modules[unique] = made
+        try:
+            spec.loader.exec_module(made)
+        except BaseException:
+            del sys.modules[unique]
+            raise
+    return sys.modules[unique]
 
 
 def as_command(command: list[str], folder: Path) -> AgentFunction:
@@ -240,7 +272,8 @@ def secret_environment(workflow: Workflow) -> list[str]:
     for name, about in (env if isinstance(env, dict) else {}).items():
         if isinstance(about, dict) and about.get("sensitive"):
             names.append(name)
-    return [os.environ[name] for name in names if isinstance(name, str) and os.environ.get(name)]
+    found = [os.environ.get(name, "") for name in names if isinstance(name, str)]
+    return [one for one in found if len(one) >= SHORTEST_LINE]  # a shorter one would stand in anything
 
 
 def answer_within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -15,6 +16,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from msgspec.structs import replace
 
+from ..access.rights import RESERVED_ACTORS
 from ..errors import shown
 from ..state.policy import RESERVED
 from .expressions import check_expression
@@ -24,6 +26,27 @@ NAMESPACES = {"web", "http", "file", "shell", "terminal", "agent", "memory", "ar
 NAMESPACES |= {"numpy", "matplot", "pandas", "doc", "sklearn"}
 FLAGS = ("x-awp-shareable", "x-awp-sensitive", "x-awp-required")
 NEVER_RETRIED = {"validation_error", "auth_error"}
+
+KNOWN = {"model", "initial", "auto_inject", "required_fields", "persistence", "enabled", "path", "format"}
+KNOWN |= {"interval", "limits", "max_state_size_mb", "max_field_size_mb", "max_fields", "sharing", "strategy"}
+KNOWN |= {"rules", "from", "to", "fields", "from_agent", "to_agents", "never_share", "sensitive_fields"}
+KNOWN |= {"validation", "engine", "graph", "execution", "degradation", "id", "agent", "depends_on"}
+KNOWN |= {"share_output", "share_input", "on_failure", "timeout", "retry", "max_attempts", "backoff", "base"}
+KNOWN |= {
+    "retryable",
+    "loop",
+    "type",
+    "max_iterations",
+    "condition",
+    "prompt_field",
+    "input_channel",
+    "fan_out",
+}
+KNOWN |= {"source", "variable", "max_parallel", "fan_in", "target_field", "subworkflow", "mode", "fallback"}
+KNOWN |= {"timeout_per_agent", "timeout_total", "timeout_idle", "on_error", "error_handling", "max_retries"}
+KNOWN |= {"on_final_failure", "max_concurrent", "cached_results", "max_staleness", "when", "expr"}
+KNOWN |= {"inherited_state_keys", "forbidden_inheritance_keys", "delegation_loop", "max_depth"}
+"""Keys that have a meaning somewhere in a workflow's graph and state."""
 
 Problems = Iterator[Problem]
 
@@ -94,6 +117,29 @@ def _fields(agent: Agent | None) -> dict[str, Any]:
 
 def _nodes(workflow: Workflow) -> Iterator[tuple[str, Node]]:
     return ((f"orchestration.graph[{index}]", node) for index, node in enumerate(workflow.nodes))
+
+
+def _misspelt(workflow: Workflow) -> Problems:
+    """Keys that nobody reads and that look like ones that somebody does: a protection that is simply off."""
+    sections = {name: mapping(workflow.kept.get(name)) for name in ("state", "orchestration")}
+    sections |= {path: node.kept for path, node in _nodes(workflow)}
+    for path, kept in sections.items():
+        for place, key in _keys(kept, path):
+            meant = get_close_matches(key, KNOWN - {key}, 1, 0.8) if key not in KNOWN else []
+            if meant:
+                yield _warning("", place, f"nobody reads {key!r}; did you mean {meant[0]!r}?")
+
+
+def _keys(kept: object, path: str) -> Iterator[tuple[str, str]]:
+    for key, inner in mapping(kept).items():
+        yield f"{path}.{key}", key
+        yield from _keys(inner, f"{path}.{key}")
+
+
+def _reserved_names(workflow: Workflow) -> Problems:
+    for path, node in _nodes(workflow):
+        if node.id in (*RESERVED_ACTORS, "person"):
+            yield _error("R12", f"{path}.id", f"{node.id!r} is the book's own name; write another one")
 
 
 def _unique_ids(workflow: Workflow) -> Problems:
@@ -290,4 +336,16 @@ def _namespaces(agent: Agent) -> Problems:
                 yield _error("R10", f"tools.{section}{place}", message)
 
 
-RULES = (_unique_ids, _acyclic, _references, _retries, _start, _sharing, _access, _audit, _conditions)
+RULES = (
+    _misspelt,
+    _reserved_names,
+    _unique_ids,
+    _acyclic,
+    _references,
+    _retries,
+    _start,
+    _sharing,
+    _access,
+    _audit,
+    _conditions,
+)

@@ -8,6 +8,7 @@ come, and goes on; a node that had not ended is done again, one that had is not.
 from __future__ import annotations
 
 import queue
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.redact import Redactor
+from ..access.rights import OWNER
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound, RunFailed
 from ..state.cells import State
 from ..state.contract import violations
@@ -282,7 +284,7 @@ class Runner:
         left = self.ends - time.monotonic()
         if left <= 0:
             raise AgentFailed("the run's time is over", "timeout")
-        task = Task(self.run, node.id, attempt=attempt, **more)
+        task = Task(self.run, node.id, attempt=attempt, hide=self.hide, **more)
         timeout = min(node.timeout or self.workflow.execution.timeout_per_agent, left)
         self.live.add(task)
         try:
@@ -363,8 +365,8 @@ class Runner:
         """What the same node of the same workflow put out in an earlier run, if that is fresh enough."""
         oldest = time.time() - max_staleness
         for known in reversed(self.book.runs()):
-            if known.workflow != self.workflow.name or known.id == self.run.id:
-                continue
+            if known.workflow != self.workflow.name or known.id == self.run.id or known.by != OWNER:
+                continue  # another workflow's, or somebody else's who may have put in what they liked
             earlier = Run(self.book._ledger, known.id)
             step = earlier.steps().get(node)
             if step is None or step["status"] != FINISHED or step["reason"] in STANDS_IN.values():
@@ -428,7 +430,9 @@ class Runner:
         """One instance an item, each on its own; what has ended before is not done again."""
         fan = node.fan_out
         assert fan is not None
-        items = evaluate(fan.source, self._state())
+        seen = Turn(self.run, node.id).state  # what the node may see, not what the runtime knows
+        items = evaluate(fan.source, seen)
+        sources = seen.sources(*(key for key in seen if re.search(rf"\b{re.escape(key)}\b", fan.source)))
         if not isinstance(items, list):
             raise AgentFailed(f"fan_out.source {fan.source!r} is not a list", "validation_error")
         known = self.run.steps()
@@ -444,21 +448,23 @@ class Runner:
                 raise AgentFailed(
                     str(ContractViolation(name, broken)), "validation_error", "ContractViolation"
                 )
-            position = self.run.step(name, FINISHED, attempt=attempt, result=output, of=node.id)
+            position = self.run.step(
+                name, FINISHED, attempt=attempt, result=output, of=node.id, sources=sources
+            )
             self.tell(News(self.run.id, name, FINISHED))
             return output, position
 
         with ThreadPoolExecutor(max(1, fan.max_parallel), thread_name_prefix="commonplace-fan") as pool:
             waiting = [pool.submit(instance, number) for number in range(len(items))]
             ended = [one.result() for one in waiting]
-        outputs, sources = [output for output, _ in ended], tuple(position for _, position in ended)
+        outputs, parts = [output for output, _ in ended], tuple(position for _, position in ended)
         how = node.fan_in
         strategy, target = ("merge", "results") if how is None else (how.strategy, how.target_field)
         output = {target: gathered(strategy, outputs)}
         stated = [one["confidence"] for one in outputs if isinstance(one.get("confidence"), int | float)]
         if stated and target != "confidence":
             output["confidence"] = min(stated)
-        self._finish(node, output, attempt, contract=False, sources=sources)
+        self._finish(node, output, attempt, contract=False, sources=parts)
 
     def _do_subworkflow(self, node: Node, attempt: int) -> None:
         """A workflow of its own, in a run of its own, one level deeper: all of it, or nothing of it."""
@@ -550,6 +556,17 @@ def run_workflow(
     tell: Tell = lambda _news: None,
 ) -> Outcome:
     """Run a workflow to its end, or go on with the run of this id. Raises RunFailed if it does not end well."""
+    known = {node.agent for node in workflow.nodes} | {one.fallback for one in workflow.degradation}
+    known |= {agent for inner in workflow.subworkflows.values() for agent in inner.agents}
+    if agents is not None and not isinstance(agents, Mapping):
+        raise BadInput("agents is a mapping of agents to functions: give {'writer': write}")
+    unknown = sorted(str(name) for name in (agents or {}) if name not in known)
+    if unknown:
+        raise BadInput(
+            f"{', '.join(unknown)} is no agent of {workflow.name!r}: its agents are {', '.join(sorted(known - {''}))}"
+        )
+    for id in sorted(known & workflow.agents.keys()):  # before anything begins
+        find_agent(workflow.agents[id], Path(workflow.folder), agents or {})
     run = book.run(workflow, run_id, initial)
     outcome = Runner(book, workflow, run, agents or {}, ask, tell).execute()
     if outcome.status != "completed":

@@ -57,7 +57,9 @@ def read_yaml(path: Path, max_bytes: int = 1_000_000) -> object:
                 raise BadInput(f"{path.name} is not a file: put the document there")
             data = file.read(max_bytes + 1)
     except OSError as error:
-        raise BadInput(f"{path.name} cannot be read: {error.strerror}") from error
+        raise BadInput(
+            f"{path.name} cannot be read ({error.strerror}): it belongs into {path.parent}"
+        ) from error
     if (size := max(status.st_size, len(data))) > max_bytes:
         raise TooLarge(f"{path.name} has {size:,} bytes; at most {max_bytes:,} are read")
     try:
