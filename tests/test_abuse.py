@@ -453,11 +453,13 @@ def test_a_cqrs_run_begins_with_its_start_values(book: Book, tmp_path: Path) -> 
 
 
 @pytest.mark.spec("7.6")
-def test_cached_results_grow_old_and_nothing_stands_in_for_a_stand_in(book: Book, tmp_path: Path) -> None:
+def test_cached_results_grow_old_and_nothing_stands_in_for_a_stand_in(
+    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def bad(_task: Task) -> None:
         raise RuntimeError("no")
 
-    cached = flow(tmp_path, node("a"), degradation=(Degradation("a", "cached_results", max_staleness=0.5),))
+    cached = flow(tmp_path, node("a"), degradation=(Degradation("a", "cached_results", max_staleness=60),))
     assert quick(book, cached, answers(a={"n": 1})).status == "completed"
     assert quick(book, cached, {"a": bad}).status == "completed"
     time.sleep(0.6)
@@ -659,8 +661,8 @@ def test_redaction_is_no_oracle_for_whoever_may_guess(book: Book) -> None:
     mallory.record("agent.spoke", run_id="r", payload={"guesses": [str(one) for one in range(4700, 4720)]})
     (seen,) = mallory.events(actor="mallory")
     assert "4711" in seen.payload["guesses"]
-    assert "4711" not in json.dumps([event.as_dict() for event in book.redacted(book.events())])
-    assert "4711" not in json.dumps([event.as_dict() for event in book.as_actor("ada").events()])
+    for events in (book.redacted(book.events()), book.as_actor("ada").events()):
+        assert "4711" not in json.dumps([event.payload for event in events])  # hashes may hold any digits
     with pytest.raises(commonplace.Denied):
         book.as_actor("ada").run(run_id="r").redacted("4711")
 

@@ -16,6 +16,7 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
+from commonplace.workflow.runner import Runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
 
@@ -122,6 +123,21 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(TapeDisk, "fail", lambda self: None if self.tape.failed == "sync" else fail(self))
         monkeypatch.setattr("faults.durability.LOCAL", ("files",))
         assert "was acknowledged and is lost" in found("failing", 200, tmp_path)
+
+    def test_runner_notices_that_finished_agents_are_run_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.runs.DURABLE", ("sqlite",))
+        ready = Runner._ready
+
+        def forgetful(self: Runner, running: Any) -> Any:
+            if not hasattr(self, "forgot"):
+                vars(self)["forgot"] = True
+                self.steps.clear()
+            return ready(self, running)
+
+        monkeypatch.setattr(Runner, "_ready", forgetful)
+        assert "ran again" in found("runner", 6, tmp_path)
 
     def test_torn_notices_that_the_loss_is_kept_quiet(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
