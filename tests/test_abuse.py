@@ -78,7 +78,11 @@ def test_a_run_is_nobodys_business_but_its_agents(book: Book) -> None:
         nosy.run(run_id="r")
     with pytest.raises(commonplace.NotFound):
         nosy.diff("r", "r@1")
-    assert [event.payload["act"] for event in book.events(kinds=["access.denied"])] == ["run", "run"]
+    with pytest.raises(commonplace.NotFound):
+        nosy.run(run_id="never was", create=False)
+    assert [event.payload["act"] for event in book.events(kinds=["access.denied"])] == ["run"] * 3
+    with pytest.raises(commonplace.NotFound, match="lists the runs"):
+        book.run(run_id="never was", create=False)
     ben = book.as_actor("ben")
     for guess in (4711, 4712):  # no oracle: right and wrong guesses get the same answer
         with pytest.raises(commonplace.Conflict, match="leave initial out"):

@@ -315,3 +315,33 @@ def test_a_planted_secret_is_in_no_output_of_any_command(
         shown += str(list(book.audit()))
     assert secret not in shown
     assert json.dumps(secret)[1:-1] not in shown
+
+
+@pytest.mark.spec("7.2")
+def test_what_an_agent_prints_does_not_spoil_the_answer(cli: Cli, folder: Path) -> None:
+    (folder / "loud.py").write_text(
+        "def work(task):\n    print('chatter')\n    return {'draft': 'x', 'confidence': 1}\n"
+    )
+    for name in ("researcher", "writer"):
+        path = folder / "agents" / name / "agent.awp.yaml"
+        agent = json.loads(path.read_text())
+        agent["runtime"] = {"callable": "loud:work"}
+        agent["output"]["contract"]["draft"] = {"type": "string"}
+        path.write_text(json.dumps(agent))
+    cli("init")
+    ran = cli("run", folder, "--json")
+    assert ran.json["status"] == "completed"
+    assert "chatter" in ran.err
+
+
+@pytest.mark.spec("4.3")
+def test_a_stranger_learns_nothing_from_status_runs_or_what_is_missing(cli: Cli, folder: Path) -> None:
+    cli("init")
+    cli("run", folder, "--run", "r1")
+    cli("record", "agent.thought", '{"text": "PRIVATE"}', "--as", "ada")
+    shown = cli("status", "--json", "--as", "stranger").json
+    assert (shown["hash"], "PRIVATE" in json.dumps(shown)) == (None, False)
+    assert "PRIVATE" in json.dumps(cli("status", "--json").json)
+    told = [cli("state", name, "--as", "stranger").err.replace(name, "RUN") for name in ("r1", "nope")]
+    assert told[0] == told[1]
+    assert [event["kind"] for event in cli("log", "--json").json][-2:] == ["access.denied"] * 2

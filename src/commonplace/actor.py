@@ -222,10 +222,11 @@ class Actor:
         workflow: str | Path | Workflow | None = None,
         run_id: str | None = None,
         initial: Mapping[str, Any] | None = None,
+        create: bool = True,
     ) -> Run:
         """As `Book.run`, as this actor: its state is what the actor may see of it."""
         if self._looking is None:
-            return self._book._run(self.name, workflow, run_id, initial)
+            return self._book._run(self.name, workflow, run_id, initial, create)
         if run_id is None or workflow is not None or initial is not None:
             self._acts("run")
         run = self._book._known_run(self.name, str(run_id))

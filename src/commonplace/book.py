@@ -353,13 +353,15 @@ class Book:
         workflow: str | Path | Workflow | None = None,
         run_id: str | None = None,
         initial: Mapping[str, Any] | None = None,
+        create: bool = True,
     ) -> Run:
-        """A run with a state: a new one, or with the id of one that is there, that one, to go on with.
+        """A run with a state: a new one, or with the id of one that is there, that one, to go on with
+        (`create=False`: only that, else NotFound).
 
         `workflow` is a folder with a workflow.awp.yaml, whose rules then hold; without one every agent may
         take part and sees everything. `initial` are values to start with.
         """
-        return self._run(OWNER, workflow, run_id, initial)
+        return self._run(OWNER, workflow, run_id, initial, create)
 
     def execute(
         self,
@@ -413,7 +415,10 @@ class Book:
         workflow: str | Path | Workflow | None,
         run_id: str | None,
         initial: Mapping[str, Any] | None,
+        create: bool,
     ) -> Run:
+        if not create:
+            return self._known_run(by, "" if run_id is None else run_id)
         id = new_event_id() if run_id is None else check_name("run_id", run_id)
         plan = _plan(workflow)
         policy = Policy() if plan is None else replace(plan.policy, max_depth=plan.max_depth)
@@ -450,10 +455,12 @@ class Book:
             _check_same_start(self.events(run_id=run.id, kinds=(OPENED,)), given, run.id)
 
     def _about(self, run_id: str, viewer: str) -> About:
+        check_name("run_id", run_id)
         with self.snapshot() as snapshot:
-            known = about(snapshot, check_name("run_id", run_id))
-        if not takes_part(known, viewer):
-            self.submit("access.deny", Denial(viewer, "run", run_id, run_id))
+            known = about(snapshot, run_id) if snapshot.get("state.runs", run_id) is not None else None
+        if known is None or not takes_part(known, viewer):
+            if viewer != OWNER:  # in both cases, so that not even the book's length tells which it was
+                self.submit("access.deny", Denial(viewer, "run", run_id, run_id))
             raise NotFound(no_run(run_id))
         return known
 
