@@ -16,7 +16,16 @@ import commonplace
 from commonplace import Blob, Book
 from commonplace.state.policy import AgentPolicy, Limits, Persistence, Policy
 from commonplace.workflow.agents import AgentFailed, Task
-from commonplace.workflow.model import Agent, Degradation, Execution, FanOut, Loop, Memory, Node
+from commonplace.workflow.model import (
+    Agent,
+    Degradation,
+    Execution,
+    FanOut,
+    Loop,
+    Memory,
+    Node,
+    Retry,
+)
 from commonplace.workflow.runner import Runner
 from tests.test_runner import answers, flow, node, quick
 from tests.test_state import known, open_run
@@ -542,6 +551,53 @@ def test_ctrl_c_waits_for_nobody_and_leaves_the_run_open(book: Book, tmp_path: P
     assert type(ended[0]).__name__ == "Interrupted"
     assert run.status == "running"
     assert quick(book, workflow, answers(a={}, b={}), run_id="r").status == "completed"
+
+
+def test_an_adaptive_run_narrows_and_starts_nothing_beyond_its_width(book: Book, tmp_path: Path) -> None:
+    inside, most, lock = [0], [0], threading.Lock()
+
+    def agent(task: Task) -> dict[str, Any]:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.002)
+        with lock:
+            inside[0] -= 1
+        if task.agent.startswith("bad"):
+            raise RuntimeError("no")
+        return {}
+
+    names = [f"{'bad' if n % 3 == 2 else 'ok'}{n}" for n in range(15)]
+    nodes = [node(name, on_failure="continue") for name in names]
+    execution = Execution(mode="adaptive", max_concurrent=4)
+    done = quick(book, flow(tmp_path, *nodes, execution=execution), dict.fromkeys(names, agent))
+    assert most[0] <= 4
+    assert sorted(set(done.steps.values())) == ["failed", "finished"]
+
+
+def test_an_interrupted_runner_does_not_wait_for_its_backoff(book: Book, tmp_path: Path) -> None:
+    def agent(_task: Task) -> None:
+        raise AgentFailed("busy", "rate_limit")
+
+    slow = Retry(max_attempts=3, backoff="linear", base=60)
+    workflow = flow(tmp_path, node("a", retry=slow))
+    runner = Runner(book, workflow, book.run(workflow, "r"), {"a": agent})
+    ended: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            runner.execute()
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=execute)
+    thread.start()
+    while book.run(run_id="r").steps().get("a", {}).get("status") != "retrying":
+        time.sleep(0.01)
+    runner.interrupted.set()
+    thread.join(20)
+    assert type(ended[0]).__name__ == "Interrupted"
+    assert book.run(run_id="r").status == "running"
 
 
 def test_a_runner_that_lost_its_lease_stops(book: Book, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,7 @@ from .agents import (
     AgentFailed,
     AgentFunction,
     Ask,
+    Interrupted,
     Task,
     answer_within,
     as_failure,
@@ -89,7 +91,7 @@ class Runner:
         agents: Mapping[str, AgentFunction | str | list[str]],
         ask: Ask | None = None,
         tell: Tell = lambda _news: None,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], object] | None = None,
     ) -> None:
         self.book = book
         self.workflow = workflow
@@ -97,7 +99,8 @@ class Runner:
         self.given = agents
         self.ask = ask
         self.tell = tell
-        self.pause = pause
+        self.interrupted = threading.Event()
+        self.pause = pause or self.interrupted.wait
         self.folder = Path(workflow.folder)
         self.ends = time.monotonic() + workflow.execution.timeout_total
         self.hide = Redactor(secrets=secret_environment(workflow))
@@ -161,7 +164,7 @@ class Runner:
         with ThreadPoolExecutor(width.most, thread_name_prefix="commonplace-node") as pool:
             try:
                 while True:
-                    for node in self._ready(running)[: width.now - len(running)]:
+                    for node in self._ready(running)[: max(0, width.now - len(running))]:
                         if stopped is None and trouble is None:
                             running[node.id] = pool.submit(self._attempts, node)
                             running[node.id].add_done_callback(partial(_put, done, node.id))
@@ -177,6 +180,7 @@ class Runner:
                         why = why or f"it took longer than {self.workflow.execution.timeout_total:g} s in all"
                     stopped = stopped or why
             except BaseException:  # Ctrl-C: nobody is waited for, and the run stays open to be gone on with
+                self.interrupted.set()
                 for task in list(self.live):
                     task.interrupt()
                 raise
@@ -259,6 +263,8 @@ class Runner:
                     return self._give_up(node, failure, attempt, on_failure)
                 self._fail(node, failure, attempt, RETRYING)
                 self.pause(min(wait_before(retry, attempt), max(0.0, self.ends - time.monotonic())))
+                if self.interrupted.is_set():
+                    raise Interrupted from None
                 attempt += 1
 
     def _once(self, node: Node, attempt: int) -> None:
@@ -338,9 +344,7 @@ class Runner:
 
     def _go_on_without(self, node: Node, attempt: int) -> None:
         """Its dependents get an empty entry."""
-        self._finish(
-            node, {}, attempt, contract=False, reason="it failed; what depends on it goes on without it"
-        )
+        self._finish(node, {}, attempt, contract=False, reason=STANDS_IN["nothing"])
 
     def _degrade(self, node: Node, how: Degradation, attempt: int) -> bool:
         """Whether something else could stand in for a node that has failed."""
