@@ -37,6 +37,7 @@ FOLDERS = {
     "access": CORE,
     "state": {*CORE, "access"},
     "workflow": {*CORE, "access", "state"},
+    "memory": {*CORE, "access", "state"},
 }
 ENGINE_MAY_IMPORT = {
     "errors",
