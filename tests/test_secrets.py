@@ -1,0 +1,36 @@
+"""Secrets in text: nearly all are found, and hardly anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from commonplace.access.secrets import find_secrets
+from tests.secret_shapes import harmless, secrets
+
+
+@pytest.mark.spec("2.7")
+@pytest.mark.parametrize("seed", range(5))
+def test_secrets_of_two_hundred_shapes_are_found(seed: int) -> None:
+    lines = secrets(seed)
+    missed = [line for line in lines if not find_secrets(line)]
+    assert len(lines) >= 200
+    assert len(missed) <= len(lines) * 0.01, missed
+
+
+@pytest.mark.spec("2.7")
+@pytest.mark.parametrize("seed", range(5))
+def test_harmless_lines_raise_no_alarm(seed: int) -> None:
+    lines = harmless(seed)
+    alarms = [(line, find_secrets(line)) for line in lines if find_secrets(line)]
+    assert len(lines) == 1000
+    assert len(alarms) <= 10, alarms[:12]
+
+
+def test_a_secret_is_told_with_its_place_and_kind() -> None:
+    text = 'login: ada, password: "hunter2hunter2", key ghp_' + "a1B2" * 9
+    found = find_secrets(text)
+    assert [(one.kind, text[one.start : one.end]) for one in found] == [
+        ("password", "hunter2hunter2"),
+        ("github", "ghp_" + "a1B2" * 9),
+    ]
+    assert find_secrets("") == []
