@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from commonplace.access.secrets import find_secrets
+import commonplace
+from commonplace.access.secrets import find_secrets, masked
 from tests.secret_shapes import harmless, secrets
 
 
@@ -34,3 +37,17 @@ def test_a_secret_is_told_with_its_place_and_kind() -> None:
         ("github", "ghp_" + "a1B2" * 9),
     ]
     assert find_secrets("") == []
+
+
+@pytest.mark.spec("2.7")
+def test_a_secret_that_can_be_recognised_is_in_no_error_whether_it_was_declared_or_not() -> None:
+    key = "ghp_" + "a1B2" * 9
+    with commonplace.open("memory:") as book:
+        run = book.run(run_id="r")
+        run.agent("ada").fail(ValueError(f"401 for {key}, password: hunter2hunter2"))
+        run.close("failed", f"401 for {key}")
+        shown = json.dumps([event.as_dict() for event in book.events()]) + json.dumps(run.state())
+    assert key not in shown
+    assert "hunter2" not in shown
+    assert "401 for [REDACTED]" in shown
+    assert masked("nothing to hide") == "nothing to hide"

@@ -6,12 +6,12 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from .access.commands import ACCESS, Denial, Grant, Relabel
@@ -68,8 +68,7 @@ At = int | datetime | None
 """As of when: a position, a time with a timezone, or None for now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """Where a book stands. `views` maps each view to the version of the fold that built it; `acknowledged` is
     the last position that this host remembers as durable, 0 where nobody remembers."""
 
@@ -83,8 +82,7 @@ class Status:
     facts: Facts
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(msgspec.Struct, frozen=True):
     """A run as the ledger knows it: its id, the position of its first event, and if it has a state, how it
     stands and what it belongs to."""
 

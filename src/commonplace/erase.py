@@ -7,7 +7,7 @@ happens alike when the erasure is decided here and when it arrives with a copy o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from .commit import PAGE, Overlay
 from .engines.contract import Record
@@ -20,8 +20,7 @@ MAX_NAMED = 2_000
 """How many events one tombstone names; more take several tombstones in the same commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Erasure:
+class Erasure(msgspec.Struct, frozen=True):
     """What an erase did, or with `dry_run` would do. `erased` lists the events asked for and all that was
     derived from them (events that name them as parents, and so on down); `already` were gone before."""
 
@@ -35,8 +34,7 @@ class Erasure:
         return self.position is not None or not self.erased
 
 
-@dataclass(frozen=True, slots=True)
-class EraseRequest:
+class EraseRequest(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
     actor: str
     reason: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -85,8 +84,7 @@ LEDGER = Capability(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(msgspec.Struct, frozen=True):
     """Whether the chain holds. `first_bad` is the first position at which it does not, and `problem` why. A
     problem without a position means: the chain holds, but an index or a view beside it is damaged."""
 
@@ -99,8 +97,7 @@ class Verification:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuilt(msgspec.Struct, frozen=True):
     """The views that were built anew, and how many events they were folded from."""
 
     views: tuple[str, ...]
@@ -403,8 +400,7 @@ def _fold_record(overlay: Overlay, record: Record, views: Collection[View], meta
     overlay.fold(event, [view for view in views if view.kinds is None or event.kind in view.kinds], meta)
 
 
-@dataclass(frozen=True, slots=True)
-class _Build:
+class _Build(msgspec.Struct, frozen=True):
     """Views being built in their next generation."""
 
     views: tuple[View, ...]

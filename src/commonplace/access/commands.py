@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ LIMITED: Key = ("",)
 check, so books that use no such rules pay one look for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """Say something about a subject; with `anew`, forget first what was said before."""
 
     by: str
@@ -32,16 +30,14 @@ class Grant:
     anew: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Relabel:
+class Relabel(msgspec.Struct, frozen=True):
     by: str
     id: str
     labels: dict[str, str]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(msgspec.Struct, frozen=True):
     """What was refused to whom, for the owner to read."""
 
     actor: str
@@ -50,8 +46,7 @@ class Denial:
     run_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """One actor asks what another one sees."""
 
     by: str

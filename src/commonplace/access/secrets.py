@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from .redact import TOKEN
 
 _B64 = r"[A-Za-z0-9+/_-]"
 
@@ -49,8 +52,7 @@ MAKERS = {
 }
 """What secrets of known makers and forms look like."""
 
-ASSIGNED = re.compile(
-    r"""(?ix)
+ASSIGNED = r"""(?ix)
     (?: \b | _ ) (?: pass(?:word|wd|phrase|code)? | pwd | secret(?:[_-]?(?:key|token))? | tok(?:en)?
       | (?: api | access | auth | app | client | master | private | signing | encryption | service | session
           | account | consumer | webhook | refresh | id | deploy ) [_\s-]? (?: key | secret | token | password )
@@ -58,10 +60,8 @@ ASSIGNED = re.compile(
     ["']? \s* (?: := | => | [:=] | \bis\b ) \s*
     (?P<quote> ["'`]? ) (?P<value> [^\s"'`,;<>]{4,} ) (?P=quote)
     """
-)
 
-PLACEHOLDER = re.compile(
-    r"""(?ix)
+PLACEHOLDER = r"""(?ix)
     ^ (?: \$ .* | % .* % | \{ .* | \[ .* | \( .* | < .* | \* + | x{3,} | \. {2,} .*
       | (?: your | my | the | some | example | sample | dummy | fake | placeholder | redacted | change ) [\w-]* $
       | none | null | true | false | undefined | required | optional | string | str | int | bool | bytes | missing
@@ -69,11 +69,9 @@ PLACEHOLDER = re.compile(
       | os\. .* | env .* | process\. .* | getenv .* | settings\. .* | config .* | self\. .* | request\. .* | args .*
       | get .* | field .* | secretstr .* | vault: .* | op:// .* | ref\+ .* | \w+ \( .* | \w+ \. \w+ \( .* ) $
     """
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(NamedTuple):
     """Where in a text a secret stands, and what kind it seems to be."""
 
     start: int
@@ -81,7 +79,10 @@ class Secret:
     kind: str
 
 
-_KNOWN = {kind: re.compile(pattern) for kind, pattern in MAKERS.items()}
+@cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Compiled when they are first needed: importing the library stays quick."""
+    return {kind: re.compile(pattern) for kind, pattern in MAKERS.items()}
 
 
 def find_secrets(text: str) -> list[Secret]:
@@ -93,11 +94,20 @@ def find_secrets(text: str) -> list[Secret]:
     return found
 
 
+def masked(text: str) -> str:
+    """A text with every secret in it taken out."""
+    parts, end = [], 0
+    for one in find_secrets(text):
+        parts += [text[end : one.start], TOKEN]
+        end = one.end
+    return "".join([*parts, text[end:]])
+
+
 def _all(text: str) -> Iterator[Secret]:
-    for kind, pattern in _KNOWN.items():
+    for kind, pattern in _patterns().items():
         for match in pattern.finditer(text):
             yield Secret(match.start(), match.end(), kind)
-    for match in ASSIGNED.finditer(text):
+    for match in re.finditer(ASSIGNED, text):
         if _looks_secret(match["value"], bool(match["quote"])):
             yield Secret(match.start("value"), match.end("value"), "password")
 
@@ -105,7 +115,7 @@ def _all(text: str) -> Iterator[Secret]:
 def _looks_secret(value: str, quoted: bool) -> bool:
     """Whether what is assigned can be the secret itself: no placeholder, no name, no plain word of prose."""
     value = value.rstrip(".!?)")
-    if len(value) < 4 or PLACEHOLDER.match(value):
+    if len(value) < 4 or re.match(PLACEHOLDER, value):
         return False
     kinds = sum(bool(re.search(one, value)) for one in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w]"))
     if quoted:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ..access.rights import OWNER
 from .cells import Fork
@@ -22,24 +23,22 @@ BUILDING = ("append", "increment")
 """Types of changes that build on what a field holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """Open a run. With `fork`, it begins as that run was then."""
 
     run: str
     by: str
-    policy: Policy = field(default_factory=Policy)
-    start: Start = field(default_factory=Start)
-    given: Mapping[str, Any] = field(default_factory=dict)
-    workflow: Mapping[str, str] = field(default_factory=dict)
+    policy: Policy = Policy()
+    start: Start = Start()
+    given: Mapping[str, Any] = {}
+    workflow: Mapping[str, str] = {}
     parent: str | None = None
     fork: Fork | None = None
     sources: tuple[int, ...] = ()
     """The positions of the events that `given` comes from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """A node of the graph has come somewhere. `error` is kept in the state's `_errors`, without secrets."""
 
     run: str
@@ -49,7 +48,7 @@ class Step:
     iteration: int = 0
     reason: str = ""
     error: Mapping[str, Any] | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = {}
     """What whoever resumes must know: the outputs of finished instances of a fan-out, say."""
     of: str = ""
     """The node that this is an instance of, if it is one."""
@@ -58,8 +57,7 @@ class Step:
     by: str = OWNER
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """Write to an agent's own entry. `seen`: the position as of which its writer had read."""
 
     run: str
@@ -77,25 +75,22 @@ class Change:
     """The positions of the events whose content it carries on: it is erased with them."""
     secret: tuple[str, ...] = ()
     """Names of fields that must not be shown, besides those that the run's policy names."""
-    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    blobs: Mapping[str, bytes] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     run: str
     status: str
     reason: str = ""
     by: str = OWNER
 
 
-@dataclass(frozen=True, slots=True)
-class Reopen:
+class Reopen(msgspec.Struct, frozen=True):
     run: str
     by: str = OWNER
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(msgspec.Struct, frozen=True):
     """Bring what a fork has written back into the run it came from. `prefer`: which side wins where both
     have written, fork or target; None: that is a Conflict."""
 
@@ -104,8 +99,7 @@ class Merge:
     prefer: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """What a write did. `position` is also the new version of every field in `fields`; `redacted` are those
     that logs and pages will not show."""
 
@@ -116,8 +110,7 @@ class Written:
     outcome: str = "stored"
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """What a merge did: the cells taken over, as agent.field, and what both sides had written."""
 
     into: str

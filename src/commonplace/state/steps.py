@@ -6,6 +6,7 @@ from typing import Any
 
 from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME
+from ..access.secrets import masked
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied
 from ..events import check_name, iso
@@ -57,7 +58,7 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
         "status": request.status,
         "attempt": request.attempt,
         "iteration": request.iteration,
-        "reason": (hide(request.reason) if hide is not None else "")[:LONGEST],
+        "reason": masked(hide(request.reason) if hide is not None else "")[:LONGEST],
         "result": dict(request.result),
         "of": request.of,
         "model": known.policy.model,
@@ -71,7 +72,7 @@ def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, 
     """One more entry of `_errors`, short enough not to need a place within the limits; answers its position."""
     told: dict[str, Any] = {}
     for name, one in list(error.items())[:MOST_FIELDS]:
-        told[name[:100]] = one if isinstance(one, int | float | None) else str(one)[:LONGEST]
+        told[name[:100]] = one if isinstance(one, int | float | None) else masked(str(one))[:LONGEST]
     told |= {"agent": request.node, "at": iso(overlay.now)}
     payload = {"agent": "", "type": "append", "payload": {"_errors": told}, "fields": 0, "size": 0}
     payload |= {"model": known.policy.model}
@@ -93,7 +94,7 @@ def decide_close(overlay: Overlay, request: Close) -> int | Denied:
     if sums(overlay, request.run).status == request.status:
         return overlay.position
     check_open(overlay, request.run)
-    reason = redactor_of(overlay, request.run)(request.reason)[:LONGEST]
+    reason = masked(redactor_of(overlay, request.run)(request.reason))[:LONGEST]
     payload = {"status": request.status, "reason": reason}
     failed = [
         step["position"] for _, step in overlay.scan("state.steps", request.run) if step["status"] == FAILED

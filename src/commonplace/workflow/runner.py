@@ -21,6 +21,7 @@ import msgspec
 
 from ..access.redact import Redactor
 from ..access.rights import OWNER
+from ..access.secrets import masked
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound, RunFailed
 from ..state.cells import State
 from ..state.contract import violations
@@ -322,7 +323,7 @@ class Runner:
     def _fail(self, node: Node, failure: AgentFailed, attempt: int, status: str = FAILED) -> None:
         """Record a failure, without the secrets that its message may hold."""
         self.lead.check()
-        told = self.run.redacted(self.hide(str(failure)))
+        told = masked(self.run.redacted(self.hide(str(failure))))
         error = {"type": failure.type, "reason": failure.reason, "message": told, "attempt": attempt}
         iteration = self._iteration(node)
         self.run.step(node.id, status, attempt=attempt, iteration=iteration, reason=told, error=error)
