@@ -124,6 +124,8 @@ def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
 
 def test_the_public_names_are_sorted_complete_and_documented() -> None:
     assert commonplace.__all__ == sorted(commonplace.__all__)
+    assert sorted(" ".join(commonplace._HOMES.values()).split()) == commonplace.__all__
+    assert set(commonplace.__all__) <= set(dir(commonplace))
     for name in commonplace.__all__:
         assert getattr(commonplace, name).__doc__ or issubclass(
             getattr(commonplace, name), errors.CommonplaceError
@@ -169,6 +171,7 @@ def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
         "asyncio",
         "ctypes",
         "jsonschema",
+        "msgspec",
         "yaml",
         "pytest",
     ):

@@ -11,43 +11,47 @@ rebuilt, dated and explained.
             print(event.position, event.actor, event.payload)
 """
 
-from .access.rights import Rights
-from .actor import Actor
-from .book import Book, RunInfo, Status, open
-from .engines.contract import Facts, PurgeReport
-from .erase import Erasure
-from .errors import (
-    BadInput,
-    BeforeHorizon,
-    BookClosed,
-    BookNotFound,
-    BookTooNew,
-    Busy,
-    CommonplaceError,
-    Conflict,
-    ContractViolation,
-    Corrupt,
-    Denied,
-    EngineUnavailable,
-    Erased,
-    ForkedBook,
-    MissingExtra,
-    NotABook,
-    NotFound,
-    OutcomeUnknown,
-    OwnedKind,
-    RunFailed,
-    StorageFailed,
-    TooLarge,
-    UnknownEngine,
-)
-from .events import Blob, Event
-from .ledger import Rebuilt, Verification
-from .state.cells import State
-from .state.diff import Difference
-from .state.requests import Merged, Written
-from .state.run import Run, Turn
-from .views import Capability, Kind, View
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .access.rights import Rights
+    from .actor import Actor
+    from .book import Book, RunInfo, Status, open
+    from .engines.contract import Facts, PurgeReport
+    from .erase import Erasure
+    from .errors import (
+        BadInput,
+        BeforeHorizon,
+        BookClosed,
+        BookNotFound,
+        BookTooNew,
+        Busy,
+        CommonplaceError,
+        Conflict,
+        ContractViolation,
+        Corrupt,
+        Denied,
+        EngineUnavailable,
+        Erased,
+        ForkedBook,
+        MissingExtra,
+        NotABook,
+        NotFound,
+        OutcomeUnknown,
+        OwnedKind,
+        RunFailed,
+        StorageFailed,
+        TooLarge,
+        UnknownEngine,
+    )
+    from .events import Blob, Event
+    from .ledger import Rebuilt, Verification
+    from .state.cells import State
+    from .state.diff import Difference
+    from .state.requests import Merged, Written
+    from .state.run import Run, Turn
+    from .views import Capability, Kind, View
 
 __version__ = "0.1.0"
 
@@ -98,3 +102,36 @@ __all__ = [
     "Written",
     "open",
 ]
+
+_HOMES = {
+    "access.rights": "Rights",
+    "actor": "Actor",
+    "book": "Book RunInfo Status open",
+    "engines.contract": "Facts PurgeReport",
+    "erase": "Erasure",
+    "errors": "BadInput BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
+    "ContractViolation Corrupt Denied EngineUnavailable Erased ForkedBook MissingExtra NotABook "
+    "NotFound OutcomeUnknown OwnedKind RunFailed StorageFailed TooLarge UnknownEngine",
+    "events": "Blob Event",
+    "ledger": "Rebuilt Verification",
+    "state.cells": "State",
+    "state.diff": "Difference",
+    "state.requests": "Merged Written",
+    "state.run": "Run Turn",
+    "views": "Capability Kind View",
+}
+"""Where each public name lives. A module is loaded when one of its names is first asked for, so that importing
+the library costs next to nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names.split():
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
