@@ -58,7 +58,7 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
         "status": request.status,
         "attempt": request.attempt,
         "iteration": request.iteration,
-        "reason": masked(hide(request.reason) if hide is not None else "")[:LONGEST],
+        "reason": _cut(hide(request.reason)) if hide is not None else "",
         "result": dict(request.result),
         "of": request.of,
         "model": known.policy.model,
@@ -72,7 +72,7 @@ def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, 
     """One more entry of `_errors`, short enough not to need a place within the limits; answers its position."""
     told: dict[str, Any] = {}
     for name, one in list(error.items())[:MOST_FIELDS]:
-        told[name[:100]] = one if isinstance(one, int | float | None) else masked(str(one))[:LONGEST]
+        told[name[:100]] = one if isinstance(one, int | float | None) else _cut(str(one))
     told |= {"agent": request.node, "at": iso(overlay.now)}
     payload = {"agent": "", "type": "append", "payload": {"_errors": told}, "fields": 0, "size": 0}
     payload |= {"model": known.policy.model}
@@ -82,6 +82,12 @@ def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, 
         payload["values"] = {"_errors": reduced("append", None if last is None else last.value, told)}
         sources = () if last is None else last.sources
     return emit(overlay, CHANGED, request.run, RUNTIME, payload, sources=sources).position
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, without what looks like a secret. The book's lock is held meanwhile, so no more of
+    it is searched than could be kept."""
+    return masked(text[: 2 * LONGEST])[:LONGEST]
 
 
 def decide_close(overlay: Overlay, request: Close) -> int | Denied:
@@ -94,7 +100,7 @@ def decide_close(overlay: Overlay, request: Close) -> int | Denied:
     if sums(overlay, request.run).status == request.status:
         return overlay.position
     check_open(overlay, request.run)
-    reason = masked(redactor_of(overlay, request.run)(request.reason))[:LONGEST]
+    reason = _cut(redactor_of(overlay, request.run)(request.reason)) if request.reason else ""
     payload = {"status": request.status, "reason": reason}
     failed = [
         step["position"] for _, step in overlay.scan("state.steps", request.run) if step["status"] == FAILED
