@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..commit import Lens
 from ..errors import TooLarge
 from .cells import DONE, About, Sums, cells, size_of
-from .policy import MB, RESERVED, Limits
+from .policy import MB, RESERVED_KEYS, Limits
 
 
 def check_limits(limits: Limits, totals: Sums, sizes: Mapping[str, int]) -> None:
@@ -46,7 +46,7 @@ def counted(lens: Lens, run: str, known: About) -> Sums:
     found = {
         (agent, field): one
         for (agent, field), one in cells(lens, run, known.fork).items()
-        if field != DONE and (agent or field not in RESERVED)
+        if field != DONE and (agent or field not in RESERVED_KEYS)
     }
     keys = {agent or field for agent, field in found}
     return Sums(sum(size_of(one.value) for one in found.values()), len(keys))

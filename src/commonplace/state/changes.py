@@ -13,7 +13,7 @@ from .accounts import grown
 from .cells import About, Cell, Sums, about, entry_of, last_written, reduced, size_of
 from .contract import CONFIDENCE, FILLED_IN, violations
 from .emitting import emit, labels_for, secret_in, secret_names
-from .policy import RESERVED, Policy
+from .policy import RESERVED_KEYS, Policy
 from .redaction import redactor_of
 from .requests import BUILDING, CHANGED, VIOLATED, Change, Written
 from .sharing import reserved
@@ -63,9 +63,7 @@ def _may_not_write(overlay: Overlay, policy: Policy, request: Change) -> Denied 
         return refuse(overlay, Denial(request.by, "state.write", agent, request.run), told)
     if forbidden:
         names = ", ".join(forbidden)
-        told = (
-            f"{agent!r} may not write {names} (R13): the runtime fills {', '.join(RESERVED)}. Use other names"
-        )
+        told = f"{agent!r} may not write {names} (R13): the runtime fills {', '.join(RESERVED_KEYS)}. Use other names"
         return refuse(overlay, Denial(agent, "state.write", names, request.run), told)
     return None
 

@@ -12,7 +12,7 @@ from ..events import canonical
 from .cells import DONE, About, Cell, Cells, about, cells, own_cells, sums
 from .changes import outcome, record_change
 from .emitting import emit
-from .policy import RESERVED
+from .policy import RESERVED_KEYS
 from .redaction import redactor_of
 from .requests import FINISHED, MERGED, STEPPED, Change, Merge, Merged
 from .steps import not_yours
@@ -41,7 +41,9 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
     theirs = {
         place: one
         for place, one in own_cells(overlay, request.fork).items()
-        if place[1] not in (*RESERVED, DONE) and one.version > since and not _same(one, target.get(place))
+        if place[1] not in (*RESERVED_KEYS, DONE)
+        and one.version > since
+        and not _same(one, target.get(place))
     }
     clash = sorted(place for place in theirs if not _same(target.get(place), base.get(place)))
     conflicts = _told(overlay, request, fork.run, clash, base, theirs, target)

@@ -14,7 +14,7 @@ Model = Literal["shared_dict", "event_sourced", "cqrs"]
 Strategy = Literal["full", "selective", "isolated"]
 Strictness = Literal["strict", "warn", "none"]
 
-RESERVED = ("_meta", "_errors", "_trace", "_workflow")
+RESERVED_KEYS = ("_meta", "_errors", "_trace", "_workflow")
 """Keys that the runtime fills; an agent's write to one is refused (R13)."""
 
 MB = 1024 * 1024

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from .cells import DONE, Cell, Cells
-from .policy import RESERVED, Policy
+from .policy import RESERVED_KEYS, Policy
 
 ALL = "*"
 
@@ -71,4 +71,4 @@ def without(value: Any, hidden: Collection[str]) -> Any:
 
 
 def reserved(fields: Collection[str]) -> list[str]:
-    return [field for field in fields if field in RESERVED]
+    return [field for field in fields if field in RESERVED_KEYS]

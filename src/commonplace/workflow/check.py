@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..access.rights import RESERVED_ACTORS
 from ..errors import shown
-from ..state.policy import RESERVED
+from ..state.policy import RESERVED_KEYS
 from .expressions import check_expression
 from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Node, Problem, Workflow
 
@@ -201,7 +201,7 @@ def _start(workflow: Workflow) -> Problems:
     named += [(f"state.auto_inject.{name}", name) for name in start.auto_inject]
     required = [(f"state.required_fields[{index}]", name) for index, name in enumerate(start.required_fields)]
     for path, name in named + required:
-        if name in RESERVED:
+        if name in RESERVED_KEYS:
             yield _error("R13", path, f"{name} is the runtime's own key; give the field another name")
         elif name in answered and name not in given:
             message = "is an agent's answer, not there at the start; take it out, or give it in initial"
@@ -286,7 +286,7 @@ def _contract(agent: Agent, strict: bool) -> Problems:
         return
     if reason := _bad_schema(agent.contract):
         yield _error("R9", path, reason)
-    for name in RESERVED:
+    for name in RESERVED_KEYS:
         if name in _fields(agent):
             message = f"{name} is the runtime's own key; give the field another name"
             yield _error("R13", f"{path}.properties.{name}", message)

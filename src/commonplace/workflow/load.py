@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from ..access.rights import TIERS, Permission
 from ..errors import BadInput, shown
 from ..state.policy import AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
 from . import model
 from .check import ancestors, bad_pattern, check, mapping, parts
-from .model import AGENT_FILE, TIERS, WORKFLOW_FILE, BadWorkflow, Node, Permission, Problem, Workflow
+from .model import AGENT_FILE, WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
 from .yaml import Notes, Reader, Texts, kind_of, read_yaml
 
 MAX_NODES = 1_000

@@ -6,14 +6,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..access.rights import Permission
 from ..errors import BadInput
 from ..state.policy import Persistence, Policy, Start
 
 WORKFLOW_FILE = "workflow.awp.yaml"
 AGENT_FILE = "agent.awp.yaml"
-TIERS = ("long_term", "working", "episodic", "semantic")
 
-Permission = Literal["none", "read", "read_write"]
 OnFailure = Literal["stop", "continue", "retry", "skip"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import BadInput
 from ..events import canonical
 from ..state.cells import State
-from ..state.policy import RESERVED
+from ..state.policy import RESERVED_KEYS
 from ..state.run import Run
 from ..state.sharing import hidden_fields, without
 from .model import Node
@@ -30,7 +30,7 @@ def passed_down(node: Node, seen: State) -> Carried:
     sources: tuple[int, ...] = ()
     for producer, fields in node.share_input.items():
         entry = seen if not producer else seen.get(producer, {})
-        named = [field for field in (entry if "*" in fields else fields) if field not in RESERVED]
+        named = [field for field in (entry if "*" in fields else fields) if field not in RESERVED_KEYS]
         chosen = {field: entry[field] for field in named if field in entry}
         twice = sorted(passed.keys() & chosen.keys())
         if twice:
