@@ -7,7 +7,8 @@ now, and takes out what nobody should read. What it may not see is as if it were
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .workflow.model import Workflow
 
 
+PAGE = 200
+
+
 class Sight:
     """What one actor may see of the ledger as of one moment."""
 
@@ -41,28 +45,30 @@ class Sight:
         self, events: Iterable[Event], at: int | None, parent: Callable[[str], Event | None]
     ) -> Iterator[Event]:
         """Those of the events that the actor may see, without secrets and without the ids of what it may not
-        see. `parent` finds an event by its id."""
-        with self._open(None) as snapshot:
-            now = rights_of(snapshot, self.actor)
-        then = now
-        if at is not None:
-            with self._open(at) as snapshot:
-                then = rights_of(snapshot, self.actor)
+        see. `parent` finds an event by its id. A page is judged at a time, each under the rights in force then."""
+        source = iter(events)
+        while page := list(islice(source, PAGE)):
+            yield from self._page(page, at, parent)
 
-        def sees(event: Event) -> bool:
-            return self._allowed(event, then, at) and (at is None or self._allowed(event, now, None))
+    def _page(self, page: list[Event], at: int | None, parent: Callable[[str], Event | None]) -> list[Event]:
+        with self._open(None) as now, nullcontext(now) if at is None else self._open(at) as then:
+            lenses = [now] if at is None else [then, now]
+            judges = [(lens, rights_of(lens, self.actor)) for lens in lenses]
 
-        for event in events:
-            if sees(event):
+            def sees(event: Event) -> bool:
+                return all(self._allowed(event, rights, lens) for lens, rights in judges)
+
+            shown = []
+            for event in filter(sees, page):
                 known = [(id, parent(id)) for id in event.parents]
-                shown = tuple(id for id, one in known if one is not None and sees(one))
-                yield replace(self._without_secrets(event), parents=shown)
+                kept = tuple(id for id, one in known if one is not None and sees(one))
+                shown.append((event, kept))
+        return [replace(self._without_secrets(event), parents=kept) for event, kept in shown]
 
-    def _allowed(self, event: Event, rights: Rights, at: int | None) -> bool:
+    def _allowed(self, event: Event, rights: Rights, lens: Snapshot) -> bool:
         if not may_see(rights, event, {}):  # the labels can only take away
             return False
-        with self._open(at) as snapshot:
-            return may_see(rights, event, {**event.labels, **(snapshot.get("labels", event.id) or {})})
+        return may_see(rights, event, {**event.labels, **(lens.get("labels", event.id) or {})})
 
     def _without_secrets(self, event: Event) -> Event:
         """As a log may show it. In what the actor has said itself no secret of others is looked for: else it
