@@ -85,10 +85,10 @@ DROP_ROW = "DELETE FROM rows WHERE space = ? AND key = ? AND position = ?"
 # many versions costs no more than any other. CROSS JOIN keeps SQLite from turning the two around.
 SCAN = """
 WITH RECURSIVE keys (key) AS (
-    SELECT min(key) FROM rows WHERE space = :space AND key >= :start AND (:end IS NULL OR key < :end)
+    SELECT min(key) FROM rows WHERE space = :space AND key >= :start AND key < :end
     UNION ALL
     SELECT (SELECT min(r.key) FROM rows r WHERE r.space = :space AND r.key > keys.key
-            AND (:end IS NULL OR r.key < :end))
+            AND r.key < :end)
     FROM keys WHERE keys.key IS NOT NULL
 )
 SELECT r.key, r.position, r.value FROM keys CROSS JOIN rows r ON r.space = :space AND r.key = keys.key
@@ -98,7 +98,7 @@ WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 # The same from the end.
 SCAN_BACK = """
 WITH RECURSIVE keys (key) AS (
-    SELECT max(key) FROM rows WHERE space = :space AND key >= :start AND (:end IS NULL OR key < :end)
+    SELECT max(key) FROM rows WHERE space = :space AND key >= :start AND key < :end
     UNION ALL
     SELECT (SELECT max(r.key) FROM rows r WHERE r.space = :space AND r.key < keys.key AND r.key >= :start)
     FROM keys WHERE keys.key IS NOT NULL
@@ -110,7 +110,7 @@ WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 # Every version in a range of keys.
 VERSIONS = """
 SELECT space, key, position, value FROM rows
-WHERE space = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3) ORDER BY key, position
+WHERE space = ?1 AND key >= ?2 AND key < ?3 ORDER BY key, position
 """
 # Spaces whose name starts with a prefix, compared letter by letter.
 SPACES = "SELECT DISTINCT space FROM rows WHERE substr(space, 1, length(?1)) = ?1"
@@ -158,6 +158,23 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
     return Corrupt(f"{path} did not behave like a book ({error}): run `commonplace doctor`")
 
 
+def to_the_end(query: str) -> str:
+    """The same without an end to the range. One query for both could not use the index for its end, and would
+    read on to the last key of the space."""
+    for bound in (" AND r.key < :end", " AND key < :end", " AND key < ?3"):
+        query = query.replace(bound, "")
+    return query
+
+
+SCANS = {
+    (False, True): SCAN,
+    (True, True): SCAN_BACK,
+    (False, False): to_the_end(SCAN),
+    (True, False): to_the_end(SCAN_BACK),
+}
+"""By whether it goes backwards, and whether it has an end."""
+
+
 class SqliteReads(Reads):
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
@@ -201,13 +218,15 @@ class SqliteReads(Reads):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        bounds = {"space": space, "start": start, "end": end, "at": LAST if at is None else at}
-        found = self._all(SCAN_BACK if reverse else SCAN, {**bounds, "limit": -1 if limit is None else limit})
+        bounds = {"space": space, "start": start, "at": LAST if at is None else at}
+        bounds |= {"limit": -1 if limit is None else limit, **({} if end is None else {"end": end})}
+        found = self._all(SCANS[reverse, end is not None], bounds)
         return [Row(space, key, position, value) for key, position, value in found]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         try:
-            for found in self._connection.execute(VERSIONS, (space, start, end)):
+            query, bounds = (VERSIONS, (space, start, end)) if end else (to_the_end(VERSIONS), (space, start))
+            for found in self._connection.execute(query, bounds):
                 yield Row(*found)
         except apsw.Error as error:
             raise translate(error, self._path) from error
@@ -404,6 +423,9 @@ class SqliteStore(LocalStore):
             tx.apply(WriteSet())
         return changed
 
+    def files(self) -> list[Path]:
+        return [Path(f"{self.path}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
+
     def purge(self) -> PurgeReport:
         """Rewrite the file without its free space, then empty the log. Erased bytes are overwritten when
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
@@ -482,7 +504,7 @@ class SqliteEngine(Engine):
     def __init__(self, path: Path, durability: str = "full") -> None:
         if durability not in ("full", "process"):
             raise BadInput(f"durability {durability!r} is not known: use 'full' or 'process'")
-        self.path = path
+        self.path = self.beside = path
         self._synchronous = "FULL" if durability == "full" else "NORMAL"
 
     def open(self, book: str, create: bool) -> Store:
