@@ -1,0 +1,151 @@
+"""Other tools' memories, read as plain data: folders of markdown, and exports of mem0 and of MCP's memory server.
+
+Nothing is lost silently: whatever a file holds is part of an `Incoming`, or `Skipped` with the reason. Nothing
+outside the path that was given is read, nothing in a file is executed or followed, and the same files give the
+same answer: paths in order, then lines.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import BadInput, TooLarge
+from .foreign_exports import read_export
+from .foreign_items import Incoming, Read, Skipped
+from .foreign_markdown import Page, read_page, weave
+
+__all__ = ["FORMATS", "Incoming", "Read", "Skipped", "read_foreign"]
+
+FORMATS = {
+    "markdown": "MEMORY.md, CLAUDE.md, AGENTS.md and the like (.md): a note for each bullet and paragraph",
+    "front-matter": "notes with front matter or [[links]] (.md; Basic Memory, Obsidian): a note for each file",
+    "mem0": "what mem0's get_all() answers, as JSON or one memory a line (.json, .jsonl)",
+    "server-memory": "the file of MCP's memory server, or its read_graph answer (.jsonl, .json)",
+}
+
+MAX_NOTE = 1_000_000
+MAX_EXPORT = 16_000_000
+MAX_FILES = 20_000
+MARKDOWN = {".md", ".markdown", ".mdc"}
+EXPORTS = {".json", ".jsonl", ".ndjson"}
+
+
+def read_foreign(path: Path) -> Read:
+    """Read a folder with all that is below it, or one file; each file's format is found out by its content.
+
+    Skipped in a folder: hidden files and folders, links (what they lead to is read where it is, if it is inside),
+    and files that are too large, binary, not UTF-8 or of another kind. Raises BadInput, which lists the formats,
+    when not one file is of a format that is known here.
+    """
+    root = Path(os.path.realpath(path))
+    formats: set[str] = set()
+    skipped: list[Skipped] = []
+    read: dict[str, list[Incoming]] = {}
+    pages: list[Page] = []
+    for name, file, reason in _files(root):
+        why = reason
+        if not why:
+            try:
+                text = _text(file, MAX_NOTE if file.suffix.lower() in MARKDOWN else MAX_EXPORT)
+            except BadInput as error:
+                why = str(error)
+        if why:
+            skipped.append(Skipped(name, why))
+        elif file.suffix.lower() in MARKDOWN:
+            pages.append(read_page(name, text))
+            read[name] = []
+            formats.add(pages[-1].format)
+            skipped += pages[-1].skipped
+        else:
+            format, read[name], more = read_export(name, text)
+            formats |= {format} if format else set()
+            skipped += more
+    if not formats:
+        raise BadInput(_unknown(path, skipped))
+    read |= weave(pages)
+    return Read(
+        ", ".join(sorted(formats)), tuple(one for items in read.values() for one in items), tuple(skipped)
+    )
+
+
+def _files(root: Path) -> Iterator[tuple[str, Path, str]]:
+    """Every file below, in order: its name, its path, and why it is not read if it is not."""
+    try:
+        todo = [""] if not root.is_dir() else _inside(root, "")
+    except OSError as error:
+        raise BadInput(f"{root.name} cannot be read ({error.strerror})") from error
+    seen = 0
+    while todo:
+        name = todo.pop()
+        file = root / name if name else root
+        shown = os.fsencode(name or root.name).decode("utf-8", "backslashreplace")
+        why = ""
+        try:
+            mode = file.lstat().st_mode
+            hidden = bool(name) and file.name.startswith(".")
+            if stat.S_ISDIR(mode) and not hidden:
+                todo += _inside(root, f"{name}/")
+                continue
+            if stat.S_ISDIR(mode):
+                shown, why = f"{shown}/", "a hidden folder; give its path to read it"
+            elif stat.S_ISLNK(mode):
+                inside = Path(os.path.realpath(file)).is_relative_to(root)
+                why = "a link inside the folder" if inside else "a link that leaves the folder"
+                why += "; links are not followed"
+            elif hidden:
+                why = "a hidden file; give its path to read it"
+            elif not stat.S_ISREG(mode):
+                why = "not a file"
+            elif file.suffix.lower() not in MARKDOWN | EXPORTS:
+                why = "neither markdown nor JSON"
+        except OSError as error:
+            why = f"cannot be read ({error.strerror})"
+        seen += 1
+        if seen > MAX_FILES:
+            yield (
+                shown,
+                file,
+                f"more than {MAX_FILES:,} files: this one and all that come after it are not read",
+            )
+            return
+        yield shown, file, why
+
+
+def _inside(root: Path, folder: str) -> list[str]:
+    """What is in a folder, last first, because it is taken from the end."""
+    return [
+        f"{folder}{name}" for name in sorted((one.name for one in (root / folder).iterdir()), reverse=True)
+    ]
+
+
+def _text(file: Path, limit: int) -> str:
+    """The text of a file; raises BadInput with the reason when it has none to give."""
+
+    def without_waiting(path: str, flags: int) -> int:
+        """Neither a pipe nor a link that took the file's place a moment ago is opened."""
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+
+    try:
+        with open(file, "rb", opener=without_waiting) as opened:
+            size = os.fstat(opened.fileno()).st_size
+            data = opened.read(limit + 1)
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})") from error
+    if len(data) > limit:
+        raise TooLarge(f"{size:,} bytes; at most {limit:,} are read")
+    if b"\0" in data:
+        raise BadInput("binary (it holds a NUL byte)")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"not UTF-8 (line {line}); save it as UTF-8") from error
+
+
+def _unknown(path: Path, skipped: list[Skipped]) -> str:
+    why = "; ".join(f"{one.source}: {one.why}" for one in skipped[:3]) or "the folder is empty"
+    known = "\n".join(f"  {name}: {about}" for name, about in FORMATS.items())
+    return f"nothing in {path} can be read as memories ({why}). The formats that are known:\n{known}"
