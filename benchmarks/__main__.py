@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import appends, holders, servers, start, state
+from . import appends, holders, memory, servers, start, state
 from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
@@ -29,6 +29,8 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "growth": appends.growth,
     "state": state.beside_langgraph,
     "states": state.growth,
+    "memory": memory.beside_mem0,
+    "memories": memory.growth,
 }
 
 

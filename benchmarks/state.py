@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import commonplace
 
@@ -20,7 +21,7 @@ def checkpointer(path: Path) -> tuple[Action, Action, Callable[[], None]]:
     connection = sqlite3.connect(path, check_same_thread=False)
     saver = SqliteSaver(connection)
     saver.setup()
-    thread = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     last = [thread]
 
     def put(i: int) -> None:

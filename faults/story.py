@@ -14,12 +14,14 @@ from hashlib import sha256
 from typing import Any
 
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
+from commonplace.memory.requests import Patch, Shown
+from commonplace.memory.upkeep import Shelve
 from commonplace.state.policy import Policy
 from commonplace.state.requests import Open
 
 Entry = tuple[str, Any]
 BLOBS = [f"blob {n} ".encode() * 100 * n for n in range(1, 5)]
-OURS = ("event", "fault", "access", "state", "run")
+OURS = ("event", "fault", "access", "state", "run", "memory")
 """First words of kinds that the story does not keep account of."""
 STEPS = ("record", "batch", "blob", "child", "again", "erase", "rebuild", "purge")
 WEIGHTS = (50, 14, 10, 8, 6, 8, 2, 2)
@@ -123,6 +125,28 @@ def use_everything(book: Book) -> None:
         fork.agent("ben").finish({"n": 3})
         fork.merge()
         run.catch_up()
+    remember_everything(book)
+
+
+def remember_everything(book: Book) -> None:
+    """Touch every view of durable memory."""
+    book.configure_memory(retention_days=7)
+    book.core("tools", name="Tools")
+    ada = book.as_actor("ada")
+    kept = ada.remember("The lift stops at the fourth floor.", tags=["house"], shared=True)
+    ada.remember("The lift stops at the fourth floor.", run_id="again")
+    ada.remember(key="floors", value=4)
+    ada.remember(key="floors", value=5)
+    ada.revise(str(kept.item_id), text="The lift stops at the fifth floor.")
+    book.submit("memory.patch", Patch("ada", str(kept.item_id), {"title": "lift"}, key="an edit"))
+    gone = ada.remember("This will be forgotten soon, by everybody who reads it.")
+    ada.forget(str(gone.item_id), confirm="FORGET", erase=True)
+    book.submit("memory.shown", Shown("ada", "r", (str(kept.item_id),)))
+    ada.log("a long day")
+    ada.link(str(kept.item_id), "related", str(ada.remember("The stairs are steep.").item_id))
+    book.submit("memory.shelve", Shelve("owner", "day", ("2020-01-01",)))
+    ada.session_note("the lift", "it stops")
+    ada.gate("the lift", "PLAN", "GO")
 
 
 class Truth:

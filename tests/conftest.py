@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,9 @@ from commonplace.engines.memory import MemoryEngine
 from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
 from tests.shells import Cli, Ran
+
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="commonplace-cache-")
+"""Indexes of books on servers lie in the user's cache; tests have one of their own."""
 
 ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
 

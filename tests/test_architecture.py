@@ -29,15 +29,20 @@ MAY_IMPORT = {
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
     "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
-    "actor": {"errors", "events", "commit", "access", "state", "transfer"},
+    "scan": {"errors"},
+    "tools": {"errors", "access", "memory", "recall", "state"},
+    "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer"},
 }
 CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract"}
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,
-    "state": {*CORE, "access"},
-    "workflow": {*CORE, "access", "state"},
-    "memory": {*CORE, "access", "state"},
+    "index": {"errors", "events", "keys", "labels"},
+    "mirror": {"errors", "events"},
+    "memory": {*CORE, "access", "erase"},
+    "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
+    "state": {*CORE, "access", "memory", "recall"},
+    "workflow": {*CORE, "access", "memory", "recall", "state"},
 }
 ENGINE_MAY_IMPORT = {
     "errors",
@@ -106,6 +111,8 @@ def test_surfaces_only_translate() -> None:
         "errors",
         "events",
         "ledger",
+        "memory",
+        "memory.items",
         "state.cells",
         "transfer",
         "workflow.load",
@@ -117,7 +124,7 @@ def test_surfaces_only_translate() -> None:
 
 
 def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
-    above = {"__init__", "book", "aio", "demo"}
+    above = {"__init__", "book", "aio", "demo", "mirroring"}
     core = {path.stem for path in SOURCE.glob("*.py")} - above
     assert core == {module for module in MAY_IMPORT if "." not in module}
 
@@ -181,7 +188,7 @@ def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
 @pytest.mark.spec("L5")
 def test_no_except_hides_a_failure() -> None:
     """A broad except either raises again, or stands on the short list of places that hand the error on."""
-    hands_it_on = {"commit.py": 1, "agents.py": 2}
+    hands_it_on = {"commit.py": 1, "agents.py": 2, "tools.py": 1}
     for path in SOURCE.rglob("*.py"):
         quiet = 0
         for node in ast.walk(ast.parse(path.read_text())):
@@ -198,6 +205,8 @@ def test_no_stub_is_left() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
         for word in ("NotImplementedError", "TODO", "FIXME", "XXX"):
+            if (word, path.name) == ("TODO", "exclusions.py"):
+                continue  # a word that it looks for
             assert word not in text, f"{word} in {path.name}"
 
 

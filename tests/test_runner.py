@@ -457,8 +457,11 @@ def test_a_subworkflow_is_a_run_within_the_run_all_or_nothing(book: Book, tmp_pa
     given = next(
         event for event in book.events(run_id="r", kinds=["state.changed"]) if event.actor == "first"
     )
-    gone = book.erase(given.id, dry_run=True).erased
-    assert [book.event(id).run_id for id in gone] == ["r", "r/sub"]  # the child was started with it
+    gone = [book.event(id) for id in book.erase(given.id, dry_run=True).erased]
+    assert [one.run_id for one in gone if one.kind != "memory.logged"] == [
+        "r",
+        "r/sub",
+    ]  # the child started with it
     flat = msgspec.structs.replace(outer, max_depth=0)
     refused = quick(book, flat, agents)
     assert "R31" in refused.errors[0]["message"]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ForkedBook,
         MissingExtra,
         NotABook,
+        NotEnabled,
         NotFound,
         OutcomeUnknown,
         OwnedKind,
@@ -82,6 +83,7 @@ __all__ = [
     "Merged",
     "MissingExtra",
     "NotABook",
+    "NotEnabled",
     "NotFound",
     "OutcomeUnknown",
     "OwnedKind",
@@ -110,7 +112,7 @@ _HOMES = {
     "engines.contract": "Facts PurgeReport",
     "erase": "Erasure",
     "errors": "BadInput BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
-    "ContractViolation Corrupt Denied EngineUnavailable Erased ForkedBook MissingExtra NotABook "
+    "ContractViolation Corrupt Denied EngineUnavailable Erased ForkedBook MissingExtra NotABook NotEnabled "
     "NotFound OutcomeUnknown OwnedKind RunFailed StorageFailed TooLarge UnknownEngine",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",

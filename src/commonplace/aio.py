@@ -21,6 +21,7 @@ from .actor import Actor
 from .book import At, Book
 from .errors import BookClosed, CommonplaceError
 from .events import Draft, Event, draft_from, new_id
+from .mirroring import BookMirror
 from .state.run import Run, Turn
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def lifted(
 
 def _awaitable(aio: AsyncBook, answer: Any) -> Any:
     """Actors, runs and turns answer with awaitable verbs, too; anything else stays what it is."""
-    return Lifted(aio, answer) if isinstance(answer, Actor | Run | Turn) else answer
+    return Lifted(aio, answer) if isinstance(answer, Actor | Run | Turn | BookMirror) else answer
 
 
 class Lifted:
@@ -57,7 +58,7 @@ class Lifted:
     plain data (an id, a name) is there at once; properties that read the book are awaited as verbs: call
     `await me.state()`."""
 
-    def __init__(self, aio: AsyncBook, of: Actor | Run | Turn) -> None:
+    def __init__(self, aio: AsyncBook, of: Actor | Run | Turn | BookMirror) -> None:
         self._aio = aio
         self._of = of
 
@@ -144,6 +145,51 @@ class AsyncBook:
     execute = lifted(Book.execute)
     diff = lifted(Book.diff)
     merge = lifted(Book.merge)
+    remember = lifted(Book.remember)
+    resolve = lifted(Book.resolve)
+    revise: Callable[..., Awaitable[Any]] = lifted(Book.revise)
+    share = lifted(Book.share)
+    unshare = lifted(Book.unshare)
+    verify_item = lifted(Book.verify_item)
+    archive = lifted(Book.archive)
+    restore = lifted(Book.restore)
+    link = lifted(Book.link)
+    item = lifted(Book.item)
+    items = lifted(Book.items)
+    long_term = lifted(Book.long_term)
+    disputes = lifted(Book.disputes)
+    forget = lifted(Book.forget)
+    tombstones = lifted(Book.tombstones)
+    curate = lifted(Book.curate)
+    adopt = lifted(Book.adopt)
+    export_items = lifted(Book.export_items)
+    gc = lifted(Book.gc)
+    unarchive = lifted(Book.unarchive)
+    memory_settings = lifted(Book.memory_settings)
+    configure_memory: Callable[..., Awaitable[Any]] = lifted(Book.configure_memory)
+    core: Callable[..., Awaitable[Any]] = lifted(Book.core)
+    cores = lifted(Book.cores)
+    proposals = lifted(Book.proposals)
+    traverse = lifted(Book.traverse)
+    log = lifted(Book.log)
+    days = lifted(Book.days)
+    day = lifted(Book.day)
+    notes = lifted(Book.notes)
+    write_notes = lifted(Book.write_notes)
+    session_note = lifted(Book.session_note)
+    session = lifted(Book.session)
+    clear_session = lifted(Book.clear_session)
+    task_note = lifted(Book.task_note)
+    task_papers = lifted(Book.task_papers)
+    gate: Callable[..., Awaitable[Any]] = lifted(Book.gate)
+    gates = lifted(Book.gates)
+    papers = lifted(Book.papers)
+    paper = lifted(Book.paper)
+    repository_fact: Callable[..., Awaitable[Any]] = lifted(Book.repository_fact)
+    search = lifted(Book.search)
+    reindex = lifted(Book.reindex)
+    look_for = lifted(Book.look_for)
+    mirror: Callable[..., Awaitable[Any]] = lifted(Book.mirror)
     as_actor: Callable[..., Awaitable[Any]] = lifted(Book.as_actor)
     run: Callable[..., Awaitable[Any]] = lifted(Book.run)
     fork: Callable[..., Awaitable[Any]] = lifted(Book.fork)

@@ -36,6 +36,9 @@ from .events import (
 )
 from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
+from .memory.capability import MEMORY
+from .recall.indexing import Indexing, place_for
+from .recall.verbs import Recalling
 from .state.capability import STATE
 from .state.cells import About, about, no_run, run_at, sums
 from .state.diff import Difference, differences
@@ -50,17 +53,22 @@ from .views import Capability, Registry
 if TYPE_CHECKING:
     from .access.audit import Entry
     from .aio import AsyncBook
+    from .mirroring import BookMirror
+    from .scan import Trace
     from .transfer import Imported
     from .workflow.agents import AgentFunction, Ask
     from .workflow.model import Workflow
     from .workflow.runner import Outcome, Tell
 
-BUILT_IN = (LEDGER, ACCESS, STATE)
+BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY)
 """The capabilities that every book has."""
 
 log = logging.getLogger("commonplace")
 
 T = TypeVar("T")
+
+SHORTEST = 4
+"""Bytes of a text that can be looked for in raw files."""
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -102,13 +110,16 @@ def open(
     create: bool = True,
     durability: str = "full",
     capabilities: Sequence[Capability] = (),
+    mirror: str | Path | bool | None = None,
 ) -> Book:
     """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
 
     `url` is a path (SQLite), `memory:`, `file:FOLDER`, `postgresql://…`, `redis://…` or `unix://SOCKET`. A
     server holds many books, told apart by `name` or `?book=NAME`. `durability="process"` is SQLite's faster
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
-    your own; a book that holds them opens only with them.
+    your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
+    markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
+    in now, and it is written when the book is closed.
     """
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
@@ -121,10 +132,16 @@ def open(
         store.close()
         engine.close()
         raise
-    return Book(engine, ledger)
+    opened = Book(engine, ledger)
+    try:
+        opened._use_mirror(mirror)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
-class Book:
+class Book(Recalling):
     """One ledger with its views. Safe to share between threads; open it anew in a child process.
 
     Every write answers when it is durable, as far as `facts` promise. Every read takes `at=`.
@@ -135,6 +152,10 @@ class Book:
         self._ledger = ledger
         self._closed = False
         self._aio: AsyncBook | None = None
+        self._mirror: BookMirror | None = None
+        ledger.erased = self._erased
+        place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
+        ledger.indexing = Indexing(ledger, place, Sight(OWNER, self.snapshot).redacted)
         self._say_what_it_cannot_promise()
 
     # writing
@@ -194,7 +215,9 @@ class Book:
         every read. The chain still verifies. Call `purge` to clear the store's own files too."""
         wanted = tuple(check_name("id", id) for id in ([ids] if isinstance(ids, str) else _each("ids", ids)))
         check_text("reason", reason)
-        erasure: Erasure = self._ledger.submit("erase", EraseRequest(wanted, actor, reason, dry_run))
+        erasure: Erasure = self._ledger.submit("memory.erase", EraseRequest(wanted, actor, reason, dry_run))
+        if erasure.position is not None:
+            self._ledger.erased(erasure.erased)
         return erasure
 
     def submit(self, command: str, request: Any) -> Any:
@@ -204,7 +227,35 @@ class Book:
 
     def purge(self) -> PurgeReport:
         """Remove what was erased from the store's own files; report what they may still hold, and why."""
-        return self._ledger.store.purge()
+        report = self._ledger.store.purge()
+        done, remaining = list(report.done), list(report.remaining)
+        if self._ledger.indexing.exists:
+            clean = self._ledger.indexing.purge()
+            told = "rewrote the index" if clean else "somebody reads the index: close it and purge again"
+            (done if clean else remaining).append(told)
+        return PurgeReport(tuple(done), tuple(remaining))
+
+    def look_for(self, texts: str | Sequence[str]) -> list[Trace]:
+        """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they
+        were erased and purged. Another process looks. Raises BadInput if nobody can look, because a server does
+        not tell where its files are."""
+        from .scan import look_for
+
+        wanted = [check_text("a text", one) for one in ([texts] if isinstance(texts, str) else texts)]
+        if any(len(one.encode()) < SHORTEST for one in wanted):
+            raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
+        return look_for(wanted, self._raw_files())
+
+    def _raw_files(self) -> list[Path]:
+        files = self._ledger.store.files()
+        if not files:
+            raise BadInput(
+                f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
+            )
+        index = self._ledger.indexing.place
+        if index is not None:
+            files += [Path(f"{index}{ending}") for ending in ("", "-wal", "-shm")]
+        return files + ([] if self._mirror is None else self._mirror.files())
 
     # reading
 
@@ -492,6 +543,44 @@ class Book:
         found = differences(*states)
         return redacted_differences(found, hide) if redacted else found
 
+    # the markdown beside it
+
+    def mirror(self, folder: str | Path | None = None, person: str | None = None) -> BookMirror:
+        """The book's memory as markdown files that people edit: `.sync()` takes in their edits and writes what
+        changed, `.watch(…)` goes on doing so. `folder` is where the book is, unless you say otherwise, and
+        `person` who edits."""
+        from .mirroring import BookMirror
+
+        where = Path(folder) if folder is not None else self._engine.beside and self._engine.beside.parent
+        if where is None:
+            raise BadInput(
+                "this book is not in a folder of this host: say in which one its markdown shall lie"
+            )
+        return BookMirror(self, where, person)
+
+    def _use_mirror(self, asked: str | Path | bool | None) -> None:
+        from .mirroring import shows
+
+        beside = self._engine.beside
+        if asked is None:
+            asked = beside is not None and shows(beside.parent) == self.id
+        if asked is not False:
+            self._mirror = self.mirror(None if asked is True else asked)
+            self._sync_mirror()
+
+    def _sync_mirror(self) -> None:
+        if self._mirror is not None:
+            report = self._mirror.sync()
+            for path, why in report.refused:
+                log.warning("%s was left alone: %s", path, why)
+
+    def _erased(self, ids: Collection[str]) -> None:
+        """What was erased is gone from the index and the markdown at once."""
+        if self._ledger.indexing.exists:
+            self._ledger.indexing.catch_up()
+        if self._mirror is not None:
+            self._mirror.erase(ids)
+
     # upkeep
 
     def verify(self, progress: Progress | None = None) -> Verification:
@@ -499,7 +588,10 @@ class Book:
         return self._ledger.verify(progress)
 
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
-        """Fold every view from the ledger again, beside the ones in use, and switch at once."""
+        """Fold every view from the ledger again, beside the ones in use, and switch at once. Hand edits in the
+        markdown are taken in first."""
+        self._sync_mirror()
+        self._ledger.indexing.throw_away()
         return self._ledger.rebuild(progress=progress)
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
@@ -573,7 +665,14 @@ class Book:
         """Let everything go: watchers end, later calls raise BookClosed. Safe to call twice."""
         if self._closed:
             return
+        try:
+            self._sync_mirror()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         self._closed = True
+        self._ledger.indexing.close()
         self._ledger.store.close()
         self._engine.close()
         if self._aio is not None:

@@ -78,7 +78,24 @@ class Lens(ABC):
         self, view: str, *prefix: str | int, limit: int | None = None, reverse: bool = False
     ) -> list[tuple[Key, Any]]:
         """The rows whose key begins with these parts, in key order."""
-        rows = self._rows(self.meta.space(self.registry.view(view)), *below(prefix), limit, reverse)
+        return self._scanned(view, *below(prefix), limit, reverse)
+
+    def between(
+        self,
+        view: str,
+        prefix: Key,
+        first: str | int,
+        last: str | int,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[Key, Any]]:
+        """The same for rows whose next part lies between two values, both included."""
+        return self._scanned(view, below((*prefix, first))[0], below((*prefix, last))[1], limit, reverse)
+
+    def _scanned(
+        self, view: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
+    ) -> list[tuple[Key, Any]]:
+        rows = self._rows(self.meta.space(self.registry.view(view)), start, end, limit, reverse)
         values = [read_row(row) for row in rows]  # first: a damaged key could not be unpacked
         return [(unpack(row.key), value) for row, value in zip(rows, values, strict=True)]
 

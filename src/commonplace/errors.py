@@ -18,6 +18,7 @@
     ├── BookClosed           503  used after close
     │   └── ForkedBook       503  used in a child process after fork
     ├── MissingExtra         503  an optional dependency is not installed
+    ├── NotEnabled           503  switched off in the files or settings
     ├── EngineUnavailable    503  the store cannot be reached, or refused
     │   └── StorageFailed    507  a write or fsync failed (disk full, I/O error)
     ├── Busy                 503  the book's lock was not free in time
@@ -167,6 +168,11 @@ class ForkedBook(BookClosed):
 
 class MissingExtra(CommonplaceError, ImportError):
     code = "missing_extra"
+    status = 503
+
+
+class NotEnabled(CommonplaceError):
+    code = "not_enabled"
     status = 503
 
 

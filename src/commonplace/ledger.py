@@ -110,6 +110,10 @@ class Ledger:
     def __init__(self, store: Store, registry: Registry, name: str) -> None:
         self.store = store
         self.registry = registry
+        self.indexing: Any = None
+        """How what this ledger says is found; whoever opens a book says how."""
+        self.erased: Callable[[Collection[str]], None] = lambda _ids: None
+        """Told which events were erased, once they are."""
         self._known = (b"", Meta(book="", name=name, created_at=0))
         self._committer = Committer(store, registry, self.meta_of)
         self._open(name)

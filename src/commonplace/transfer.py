@@ -584,3 +584,14 @@ def _same_or_conflict(known: Record, header: Header, body: bytes) -> None:
             f"event {header.id!r} of the source is already here, at position {here.position}, with other content: "
             "take the source into a book of its own"
         )
+
+
+def is_export(path: Path) -> bool:
+    """Whether a path is to be read as an export of a book; also when there is nothing at it."""
+    if path.is_dir():
+        return False
+    try:
+        with path.open("rb") as file:
+            return b'"commonplace"' in file.read(200)
+    except OSError:
+        return True  # whoever reads it says what is wrong

@@ -37,6 +37,14 @@ class Relabel(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Audience(msgspec.Struct, frozen=True):
+    """Let the whole team see events of memory, or nobody but their author."""
+
+    by: str
+    ids: tuple[str, ...]
+    team: bool
+
+
 class Denial(msgspec.Struct, frozen=True):
     """What was refused to whom, for the owner to read."""
 
@@ -99,6 +107,13 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
     return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
 
 
+def decide_audience(overlay: Overlay, request: Audience) -> Event:
+    """For the capability whose events these are: it has checked the right to."""
+    changes = {id: {"audience": "team" if request.team else "self"} for id in request.ids}
+    payload = {"id": request.ids[0], "changes": changes, "reason": ""}
+    return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
+
+
 def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[str, dict[str, str]]:
     """The new labels of what was derived from an event, and so on down, where these make them stricter."""
     found: dict[str, dict[str, str]] = {}
@@ -129,6 +144,20 @@ def need(overlay: Overlay, actor: str, act: str, what: str) -> Denied | None:
         overlay,
         Denial(actor, act, what),
         f"{actor!r} may not {ACTS[act]}: the owner can allow it with book.grant({actor!r}, acts=[{act!r}])",
+    )
+
+
+def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | None = None) -> Denied | None:
+    """The refusal, already recorded, if the actor may not read or write this tier of memory."""
+    permission = rights_of(overlay, actor).tier(tier)
+    if permission == "read_write" or (permission == "read" and not write):
+        return None
+    act = "write to" if write else "read"
+    return refuse(
+        overlay,
+        Denial(actor, f"memory.{'write' if write else 'read'}", tier, run),
+        f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. The owner can change that "
+        f"with book.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})",
     )
 
 

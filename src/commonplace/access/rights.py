@@ -28,6 +28,9 @@ RUNTIME = "runtime"
 
 RESERVED_ACTORS = (OWNER, RUNTIME)
 
+MEMORY = "memory."
+"""How the kinds of durable memory begin. Only their own commands record them."""
+
 EVERYBODY = "*"
 TIERS = ("long_term", "working", "episodic", "semantic")
 PERMISSIONS = ("none", "read", "read_write")
@@ -36,6 +39,7 @@ ACTS = {
     "grant": "change the rights of others",
     "relabel": "lower a label",
     "see_as": "ask what another actor sees",
+    "keep_memory": "keep the team's memory: write cores, settle disputes, change what others remember",
 }
 """Rights to do something out of the ordinary, by name. Nobody but the owner has them unless a role or a rule
 says so."""
@@ -45,9 +49,9 @@ ROLES: dict[str, frozenset[str]] = {
     "developer": frozenset(),
     "qa": frozenset(),
     "researcher": frozenset(),
-    "librarian": frozenset(),
+    "librarian": frozenset({"keep_memory"}),
     "analyst": frozenset({"see_as"}),
-    "person": frozenset({"relabel", "see_as"}),
+    "person": frozenset({"relabel", "see_as", "keep_memory"}),
 }
 """The roles, and which acts each of them brings."""
 
@@ -165,12 +169,24 @@ def may_see(rights: Rights, event: Event, labels: Labels) -> bool:
 
     Its own, always. Of others: the public kinds and those it was given to see, up to its ceiling.
     """
-    if rights.owner or event.actor == rights.actor:
+    return may_see_of(rights, event.actor, event.kind, labels)
+
+
+def may_see_of(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
+    """The same for whatever has an author, a kind and labels: an event, or an item of memory."""
+    if rights.owner or author == rights.actor:
         return True
-    if event.kind not in PUBLIC_KINDS and not _matches(event.kind, rights.sees):
+    if kind not in PUBLIC_KINDS and not _shared(kind, labels) and not _matches(kind, rights.sees):
         return False
     sensitivity = labels.get("sensitivity", "public")
     return strictness("sensitivity", sensitivity) <= strictness("sensitivity", rights.ceiling)
+
+
+def _shared(kind: str, labels: Labels) -> bool:
+    """Memory is its author's own unless it is the team's, or says that it is public."""
+    return kind.startswith(MEMORY) and (
+        labels.get("audience") == "team" or labels.get("sensitivity") == "public"
+    )
 
 
 def _matches(kind: str, patterns: Iterable[str]) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ..errors import BadInput, MissingExtra, UnknownEngine, shown
-from ..events import check_name
 from .contract import Engine
 
 DEFAULT_BOOK = "default"
@@ -34,7 +33,7 @@ def locate(url: str | Path, name: str | None = None, durability: str = "full") -
     if not text or "\0" in text or not _is_text(text):
         raise UnknownEngine(f"{text!a} names no book: give {FORMS}")
     if name is not None:
-        check_name("the book's name", name)
+        _check_name(name)
     scheme, colon, rest = text.partition(":")
     if isinstance(url, Path) or not colon or len(scheme) == 1 or "/" in scheme or "." in scheme:
         return _sqlite(text, durability), name or Path(text).stem
@@ -54,6 +53,12 @@ def locate(url: str | Path, name: str | None = None, durability: str = "full") -
     if scheme in SERVERS:
         return _server(text, scheme, name)
     raise UnknownEngine(f"{scheme!r} is no engine that commonplace knows: give {FORMS}")
+
+
+def _check_name(name: str) -> str:
+    from ..events import check_name  # events know the contract of engines, so not before
+
+    return check_name("the book's name", name)
 
 
 def _is_text(text: str) -> bool:
@@ -76,7 +81,7 @@ def _server(url: str, scheme: str, name: str | None) -> tuple[Engine, str]:
     named = [value for key, value in fields if key == "book"]
     if name is not None and named and named != [name]:
         raise BadInput(f"the URL says book={named[0]!r} and the call says {name!r}: give one of them")
-    book = check_name("the book's name", name or (named[0] if named else DEFAULT_BOOK))
+    book = _check_name(name or (named[0] if named else DEFAULT_BOOK))
     rest = urlencode([field for field in fields if field[0] != "book"], quote_via=quote)
     bare = f"{bare}?{rest}" if rest else bare
     module, engine = SERVERS[scheme]

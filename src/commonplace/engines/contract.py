@@ -209,6 +209,10 @@ class Store(ABC):
 
     facts: Facts
 
+    def files(self) -> list[Path]:
+        """The files and folders on this host that hold the book's raw bytes, as far as anybody can say."""
+        return []
+
     @abstractmethod
     def read(self, at_least: int = 0, timeout: float = 30.0) -> AbstractContextManager[Reads]:
         """A snapshot that shows at least position `at_least`; a lagging replica waits for it up to
@@ -275,6 +279,9 @@ class Store(ABC):
 
 class Engine(ABC):
     """One place that can hold books."""
+
+    beside: Path | None = None
+    """The file or folder that a book is, on this host: what is derived from it may lie beside it."""
 
     @abstractmethod
     def open(self, book: str, create: bool) -> Store:

@@ -223,6 +223,9 @@ class FilesStore(LocalStore):
         with self.begin():
             return self._data.rows.trim(space, horizon)
 
+    def files(self) -> list[Path]:
+        return [self.folder]
+
     def purge(self) -> PurgeReport:
         with self.begin():
             done = ["erased content left the ledger file when it was erased"]
@@ -557,7 +560,7 @@ class FilesEngine(Engine):
     """One folder that holds one book."""
 
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
-        self.folder = folder
+        self.folder = self.beside = folder
         self._disk = disk or Disk()
 
     def open(self, book: str, create: bool) -> Store:

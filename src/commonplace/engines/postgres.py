@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, LiteralString
 
 import psycopg
@@ -617,6 +618,15 @@ class PostgresStore(Store):
             key, position, count = found or (key, position, 0)
             dropped += count
         return dropped
+
+    def files(self) -> list[Path]:
+        """The server's folder, if it tells and lies on this host."""
+        try:
+            with self._connect() as conn:
+                found = conn.execute("SHOW data_directory").fetchone()
+        except psycopg.Error:
+            return []  # a role that may not know it
+        return [Path(found[0])] if found and Path(found[0]).is_dir() else []
 
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's

@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import redis
@@ -689,6 +690,12 @@ class RedisStore(Store):
             low, gone = self.server.run(lua.TRIM, self.keys, low, high, _eight(horizon + 1), len(part))
             dropped += gone
         return dropped
+
+    def files(self) -> list[Path]:
+        """The server's folder, if it tells and lies on this host."""
+        (told,) = self.server.ask(("CONFIG", "GET", "dir"))
+        folder = _setting(told)
+        return [Path(folder)] if folder and Path(folder).is_dir() else []
 
     def purge(self) -> PurgeReport:
         """Has the server write its append-only file and its snapshot anew. Both hold every book there, and

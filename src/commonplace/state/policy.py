@@ -34,6 +34,18 @@ class Rule(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
 
 
+class AgentMemory(msgspec.Struct, frozen=True):
+    """What an agent's file says of its memory: whether it has any, what its prompt begins with and how many
+    characters of it, whether its results are logged, whether it may search, and in which tiers."""
+
+    enabled: bool = True
+    inject: bool = True
+    max_chars: int = 2000
+    log: bool = True
+    search: bool = True
+    tiers: tuple[str, ...] = ("long_term", "working", "episodic")
+
+
 class AgentPolicy(msgspec.Struct, frozen=True):
     """One agent's part in a run. `contract` is a JSON Schema of its output, or None.
 
@@ -46,6 +58,7 @@ class AgentPolicy(msgspec.Struct, frozen=True):
     depends_on: tuple[str, ...] = ()
     not_shareable: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
+    memory: AgentMemory = AgentMemory()
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
 from ..events import check_name, check_text, encode_payload, new_id
+from ..recall.verbs import Recalling
 from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
 from .opening import takes_part
 from .policy import Persistence, Policy, Start
@@ -71,10 +72,14 @@ class Run:
         """From now on this handle only reads."""
         self._refusal = why
 
-    def _submit(self, command: str, request: Any) -> Any:
+    def refuse_if_looking(self, act: str) -> None:
+        """Raises Denied, and records it, if this handle only reads."""
         if self._refusal:
-            self._ledger.submit("access.deny", Denial(self.viewer, command, "", self.id))
+            self._ledger.submit("access.deny", Denial(self.viewer, act, "", self.id))
             raise Denied(self._refusal)
+
+    def _submit(self, command: str, request: Any) -> Any:
+        self.refuse_if_looking(command)
         return self._ledger.submit(command, request)
 
     # reading
@@ -285,12 +290,31 @@ class Run:
         return f"<Run {self.id!r} as {self.viewer}>"
 
 
-class Turn:
-    """One agent at work in a run: it reads what it may see and writes its own entry."""
+class Turn(Recalling):
+    """One agent at work in a run: it reads what it may see, writes its own entry, and remembers."""
 
     def __init__(self, run: Run, agent: str) -> None:
         self.run = run
         self.agent = agent
+
+    @property
+    def _ledger(self) -> Ledger:  # type: ignore[override]
+        return self.run._ledger
+
+    @property
+    def _memory_actor(self) -> str:
+        return self.agent
+
+    @property
+    def _memory_run(self) -> str | None:
+        return self.run.id
+
+    def _memory_acts(self, act: str) -> None:
+        self.run.refuse_if_looking(act)
+
+    def _memory_tiers(self) -> Collection[str]:
+        own = self.run.policy.agent(self.agent).memory
+        return [tier for tier in super()._memory_tiers() if tier in own.tiers]
 
     @property
     def state(self) -> State:

@@ -10,10 +10,15 @@ from ..access.secrets import masked
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied
 from ..events import check_name, iso
-from .cells import About, Sums, about, last_written, reduced, sums
-from .emitting import emit, labels_for, secret_names
+from ..memory.daily import Log, decide_log, result_lines
+from .cells import DONE, About, Sums, about, cells, last_written, reduced, sums
+from .emitting import emit, labels_for, secret_names, sources_at
 from .redaction import redactor_of
-from .requests import CHANGED, CLOSED, ENDINGS, FAILED, STATUSES, STEPPED, Close, Reopen, Step
+from .requests import CHANGED, CLOSED, ENDINGS, FAILED, FINISHED, STATUSES, STEPPED, Close, Reopen, Step
+from .sharing import visible
+
+NOBODY = ""
+"""A viewer that is no agent: it sees what every agent may see."""
 
 LONGEST, MOST_FIELDS = 2_000, 8
 """Characters that are kept of each field of an error, and how many fields."""
@@ -65,7 +70,33 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
     }
     if secret:
         payload["secret"] = secret
-    return emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret), sources).position
+    position = emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret), sources).position
+    if request.status == FINISHED and not request.of and known.policy.agent(request.node).memory.log:
+        _log_result(overlay, known, request)
+    return position
+
+
+def _log_result(overlay: Overlay, known: About, request: Step) -> None:
+    """The day's log says what an agent brought about, as far as everybody may know it (3.1)."""
+    own = {
+        place: one
+        for place, one in cells(overlay, request.run, known.fork, request.node).items()
+        if place[1] != DONE
+    }
+    shared = visible(known.policy, NOBODY, own, (request.node,))
+    secret = known.policy.secret_fields
+    told = {field: one for (_, field), one in shared.items() if field not in secret}
+    hide = redactor_of(overlay, request.run)
+    output = {name: hide(one.value) for name, one in told.items()}
+    confidence = output.get("confidence")
+    about = request.node if confidence is None else f"{request.node} (confidence: {confidence})"
+    parents = tuple(
+        one.id for one in sources_at(overlay, (at for cell in told.values() for at in cell.sources))
+    )
+    text = masked(result_lines(output))
+    overlay.run(
+        "memory", decide_log, Log(request.node, text, request.run, about, parents=parents, checked=False)
+    )
 
 
 def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, Any]) -> int:

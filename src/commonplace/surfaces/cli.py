@@ -14,7 +14,7 @@ import typer
 from ..erase import Erasure
 from ..errors import BadInput, BookNotFound, CommonplaceError
 from ..events import Event, decode
-from ..transfer import Imported
+from ..transfer import Imported, is_export
 from . import health
 from .draw import Human, lines, log_lines, table
 from .health import public
@@ -217,11 +217,22 @@ def _labels(pairs: Iterable[str]) -> dict[str, str]:
 
 
 @command
-def verify(shell: Shell) -> Answer:
+def verify(
+    shell: Shell,
+    erased: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT", help="Look for this text in the raw files instead; - reads texts from stdin."
+        ),
+    ] = None,
+) -> Answer:
     """Check every event against the hash chain.
 
-    Exit code 1 if the chain is broken; the first bad position is named.
+    Exit code 1 if the chain is broken; the first bad position is named. With --erased, another process looks for a
+    text that should be gone, in the raw files of the book, its index and its markdown: exit code 1 if it is there.
     """
+    if erased:
+        return _verify_erased(shell, erased)
     book = shell.open()
     with shell.progress("verifying") as progress:
         found = book.verify(progress)
@@ -230,6 +241,20 @@ def verify(shell: Shell) -> Answer:
         where = "" if found.first_bad is None else f"the chain is broken at position {found.first_bad}: "
         said = f"{where}{found.problem}"
     return Answer(found, lines(said), code=0 if found.ok else 1)
+
+
+def _verify_erased(shell: Shell, typed: list[str]) -> Answer:
+    texts = [
+        text for one in typed for text in (sys.stdin.read().splitlines() if one == "-" else [one]) if text
+    ]
+    if not texts:
+        raise typer.BadParameter("there is no text to look for")
+    found = shell.owned().look_for(texts)
+    told = [f"text {one.text + 1} of {len(texts)} is still in {one.path}" for one in found]
+    data = {"ok": not found, "texts": len(texts), "found": found}
+    return Answer(
+        data, lines(*(told or [f"none of {len(texts)} texts is anywhere in the raw files"])), code=bool(found)
+    )
 
 
 @command
@@ -266,16 +291,39 @@ def export(
 @command
 def import_(
     shell: Shell,
-    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="What export has written.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="PATH", help="What export has written, or the memory of another tool.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what there is in another tool's memory.")
+    ] = False,
 ) -> Answer:
-    """Take in the events of an export.
+    """Take in the events of an export, or the memory of another tool.
 
-    Into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the
-    events are recorded anew, with their origin named.
+    Of an export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise
+    the events are recorded anew, with their origin named. Of another tool: a folder of markdown notes, a MEMORY.md,
+    CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what.
     """
+    if not is_export(file):
+        return _adopted(shell, file, dry_run)
     book = shell.owned()
     with shell.progress("importing") as progress:
         return _taken(book.import_(file, progress=progress))
+
+
+def _adopted(shell: Shell, path: Path, dry_run: bool) -> Answer:
+    actor = shell.acting()
+    with shell.progress("importing") as progress:
+        adopted = actor.adopt(path, dry_run=dry_run, progress=progress)
+
+    def human() -> Human:
+        rows = ((one.source, one.kind, one.outcome, one.id or "", one.reason[:160]) for one in adopted.became)
+        yield from table(rows, "source", "kind", "became", "id", "why")
+        yield from lines(*(f"left out {one.source}: {one.why}" for one in adopted.skipped))
+        told = ", ".join(f"{count} {outcome}" for outcome, count in adopted.counts.items()) or "nothing"
+        yield from lines(f"{adopted.format}: {told}; {len(adopted.skipped)} left out, {adopted.links} links")
+
+    return Answer({**msgspec.to_builtins(adopted), "counts": adopted.counts}, human())
 
 
 @command
@@ -408,7 +456,8 @@ def demo(shell: Shell) -> Answer:
     return Answer(report, failed, code=0 if story.ok else 1)
 
 
-from . import runs as _runs  # noqa: E402, F401  its commands stand after these
+from . import memory as _memory  # noqa: E402, F401  its commands stand after these
+from . import runs as _runs  # noqa: E402, F401
 
 if __name__ == "__main__":
     main()

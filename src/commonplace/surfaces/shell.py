@@ -55,8 +55,11 @@ class Answer:
 class Shell:
     """Where the book is, who acts, and how to answer."""
 
-    def __init__(self, given: str | None, actor: str | None, as_json: bool) -> None:
+    def __init__(
+        self, given: str | None, actor: str | None, as_json: bool, mirror: str | None = None
+    ) -> None:
         self.given = given
+        self.mirror = mirror
         self.url = given or os.environ.get("COMMONPLACE_BOOK") or DEFAULT_BOOK
         self.actor = actor or OWNER
         self.json = as_json
@@ -64,19 +67,27 @@ class Shell:
         self._open = ExitStack()
         self._books: dict[str, Book] = {}
 
-    def open(self, url: str | None = None, *, name: str | None = None, create: bool = False) -> Book:
-        """A book that stays open until the answer is printed. Raises BookNotFound that says how to make it."""
+    def open(
+        self, url: str | None = None, *, name: str | None = None, create: bool = False, mirrored: bool = True
+    ) -> Book:
+        """A book that stays open until the answer is printed; its markdown is taken in and written with it, unless
+        `mirrored` is false. Raises BookNotFound that says how to make it."""
         url = url or self.url
         if url in self._books:
             return self._books[url]
         try:
-            book = self._open.enter_context(open_book(url, name=name, create=create))
+            book = self._open.enter_context(
+                open_book(url, name=name, create=create, mirror=self._mirror_of(url) if mirrored else False)
+            )
             return self._books.setdefault(url, book)
         except BookNotFound:
             place = "" if url == DEFAULT_BOOK else f" --book {shlex.quote(public(url))}"
             raise BookNotFound(
                 f"there is no book at {public(url)}: create it with `commonplace init{place}`"
             ) from None
+
+    def _mirror_of(self, url: str) -> str | None:
+        return self.mirror if url == self.url else None
 
     def acting(self) -> Book | Actor:
         """The book as whoever acts sees it: the owner all of it, anybody else under their rights."""
@@ -219,6 +230,14 @@ AsOption = Annotated[
     str | None,
     typer.Option("--as", metavar="ACTOR", help=f"Who acts, and under whose rights.  [default: {OWNER}]"),
 ]
+MirrorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror",
+        metavar="DIR",
+        help="Where the book's memory lies as markdown.  [default: beside a local book]",
+    ),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; an error is one on stderr.")
 ]
@@ -235,6 +254,7 @@ def before(
     context: typer.Context,
     book: BookOption = None,
     as_: AsOption = None,
+    mirror: MirrorOption = None,
     as_json: JsonOption = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
@@ -242,18 +262,39 @@ def before(
 ) -> None:
     """One memory for a team of AI agents: an append-only ledger, and views of it.
 
-    --book, --as and --json may stand before the command or after it. Exit code 1 means refused, with the
+    --book, --as, --mirror and --json may stand before the command or after it. Exit code 1 means refused, with the
     reason on stderr; 2 means wrong usage.
     """
-    context.obj = (book, as_, as_json)
+    context.obj = (book, as_, as_json, mirror)
 
 
-def command(function: Callable[..., Answer]) -> Callable[..., Answer]:
+Command = Callable[..., Answer]
+
+
+def group(name: str, about: str) -> Callable[[Command], Command]:
+    """A command of commands: what makes functions into commands below it."""
+    below = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.add_typer(below, name=name, help=about)
+    return lambda function: _command(function, below)
+
+
+def command(function: Command) -> Command:
     """Make a function of a Shell and its own options into a command that has the common options too."""
+    return _command(function, app)
 
-    def run(context: typer.Context, book: str | None, as_: str | None, as_json: bool, **given: Any) -> None:
-        first = context.obj
-        code = Shell(book or first[0], as_ or first[1], as_json or first[2]).run(function, given)
+
+def _command(function: Command, into: typer.Typer) -> Command:
+    def run(
+        context: typer.Context,
+        book: str | None,
+        as_: str | None,
+        as_json: bool,
+        mirror: str | None,
+        **given: Any,
+    ) -> None:
+        first = context.find_root().obj
+        shell = Shell(book or first[0], as_ or first[1], as_json or first[2], mirror or first[3])
+        code = shell.run(function, given)
         if code:
             raise typer.Exit(code)
 
@@ -263,7 +304,8 @@ def command(function: Callable[..., Answer]) -> Callable[..., Answer]:
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {name: one.annotation for name, one in typed.parameters.items()}
     vars(run)["__signature__"] = typed
-    app.command(function.__name__.rstrip("_"))(run)
+    name = function.__name__.rstrip("_").rpartition("__")[2].replace("_", "-")
+    into.command(name)(run)
     return function
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..access.rights import TIERS, Permission
 from ..errors import BadInput, shown
-from ..state.policy import AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
+from ..state.policy import AgentMemory, AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
 from . import model
 from .check import ancestors, bad_pattern, check, mapping, parts
 from .model import AGENT_FILE, WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
@@ -137,6 +137,7 @@ def _workflow(root: Reader, agents: _Agents) -> Workflow:
         orchestration.tell("graph", "write at least one node: {id: …, agent: …}")
     max_depth, delegation = _delegation((root, orchestration, root.mapping("settings")))
     persistence = state.mapping("persistence", short="enabled")
+    memory = _memory(root.mapping("memory", short="enabled"))
     workflow = Workflow(
         awp=root.read("awp", VERSION, "", "R1"),
         name=about.read("name", NAME, "", "R2"),
@@ -145,10 +146,10 @@ def _workflow(root: Reader, agents: _Agents) -> Workflow:
         nodes=nodes,
         execution=_execution(orchestration.mapping("execution"), settings),
         degradation=tuple(_degradation(one, agents) for one in orchestration.items("degradation")),
-        policy=_policy(root, state, nodes, agents.by_id),
+        policy=_policy(root, state, nodes, agents.by_id, memory),
         start=state.struct(Start),
         persistence=persistence.struct(Persistence, path=persistence.folder("path", Persistence().path)),
-        memory=_memory(root.mapping("memory", short="enabled")),
+        memory=memory,
         agents=agents.by_id,
         max_depth=max_depth,
     )
@@ -253,7 +254,13 @@ def _delegation(places: tuple[Reader, ...]) -> tuple[int, dict[str, Any]]:
     return depth, rest
 
 
-def _policy(root: Reader, state: Reader, nodes: tuple[Node, ...], agents: dict[str, model.Agent]) -> Policy:
+def _policy(
+    root: Reader,
+    state: Reader,
+    nodes: tuple[Node, ...],
+    agents: dict[str, model.Agent],
+    memory: model.Memory,
+) -> Policy:
     sharing = state.mapping("sharing")
     if sharing.given and sharing.peek("strategy") is None:
         sharing.tell("strategy", "write full, selective or isolated", "R16")
@@ -268,7 +275,8 @@ def _policy(root: Reader, state: Reader, nodes: tuple[Node, ...], agents: dict[s
         patterns=patterns_in(root),
         limits=state.read("limits", Limits, Limits()),
         max_depth=Policy().max_depth,
-        agents={node.id: _agent_policy(node, agents.get(node.agent), above) for node in nodes} or None,
+        agents={node.id: _agent_policy(node, agents.get(node.agent), above, memory) for node in nodes}
+        or None,
     )
 
 
@@ -280,7 +288,9 @@ def _rule(r: Reader) -> Rule:
     return Rule(source, tuple(id for id in to if id not in ("*", "all")), fields)
 
 
-def _agent_policy(node: Node, agent: model.Agent | None, above: dict[str, Texts]) -> AgentPolicy:
+def _agent_policy(
+    node: Node, agent: model.Agent | None, above: dict[str, Texts], memory: model.Memory
+) -> AgentPolicy:
     contract = agent.contract if agent else None
     return AgentPolicy(
         contract=contract,
@@ -289,6 +299,20 @@ def _agent_policy(node: Node, agent: model.Agent | None, above: dict[str, Texts]
         depends_on=above.get(node.id, ()),
         not_shareable=_flagged(contract, "x-awp-shareable", False),
         sensitive=_flagged(contract, "x-awp-sensitive", True),
+        memory=AgentMemory() if agent is None else _memory_policy(agent.memory, memory),
+    )
+
+
+def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
+    """What holds for one agent: its own file within the workflow's."""
+    on = {name for name, tier in all.tiers.items() if tier.enabled}
+    return AgentMemory(
+        enabled=own.enabled and all.enabled,
+        inject=own.long_term_inject and "long_term" in on,
+        max_chars=own.long_term_max_tokens,
+        log=own.daily_log_enabled and own.daily_log_auto_write and "working" in on,
+        search=own.search_enabled and all.search_enabled,
+        tiers=tuple(tier for tier in own.tiers if tier in on),
     )
 
 

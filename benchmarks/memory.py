@@ -1,0 +1,115 @@
+"""Durable memory: what remembering costs as a book grows, and beside mem0 with the same stub embedder."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import commonplace
+
+from .measure import Figure, by_turns, folder, median, memory_disk, microseconds
+
+WORDS = [
+    "harbour", "engine", "invoice", "river", "copper", "lantern", "garden", "signal", "orchard", "ledger", "window",
+    "meadow", "compass", "kettle", "timber", "marble", "saddle", "anchor", "thimble", "walnut", "bridge", "candle",
+    "pebble", "ribbon", "barrel", "hammer", "feather", "basket", "mirror", "needle", "pocket", "velvet", "cinder",
+]  # fmt: skip
+DIMENSIONS = 64
+
+
+def sentence(rng: random.Random) -> str:
+    return f"{' '.join(rng.sample(WORDS, 9))} and {rng.randrange(10**6)}"
+
+
+def growth(scale: float) -> Iterator[Figure]:
+    """The same remember with 1,000 and with 100,000 items before it, near-duplicates looked for each time; then
+    the same for one that is found by a search."""
+    most, rng = max(3_000, int(100_000 * scale)), random.Random(7)
+    with folder(memory_disk()) as where, commonplace.open(where / "ours.db", durability="process") as book:
+        ada = book.as_actor("ada")
+
+        def remember(_: int) -> None:
+            kept = ada.remember(sentence(rng))
+            assert kept.outcome == "stored", kept
+
+        def fill(upto: int) -> None:
+            while len(taken) < upto:
+                taken.append(1)
+                remember(0)
+
+        taken: list[int] = []
+        fill(1_000)
+        small = median(microseconds(remember, 0, 300))
+        book.reindex()
+        fill(most)
+        large = median(microseconds(remember, 0, 300))
+        told = f"remember, 1k → {most // 1000}k items"
+        yield Figure(told, small, large, "µs", large / small, "<= 1.5", large / small <= 1.5)
+
+
+def stub(dimensions: int) -> Any:
+    """An embedder that costs next to nothing, so that the stores are compared and not the models."""
+
+    class Stub:
+        def embed(self, text: str, _action: str | None = None, **_: Any) -> list[float]:
+            rng = random.Random(text)
+            return [rng.random() for _ in range(dimensions)]
+
+        def embed_batch(self, texts: list[str], _action: str | None = None, **_: Any) -> list[list[float]]:
+            return [self.embed(text) for text in texts]
+
+    return Stub()
+
+
+def theirs(where: Path) -> Any:
+    """mem0 as it comes, on its usual vector store in a folder, with the stub in place of an embedder."""
+    os.environ.setdefault("OPENAI_API_KEY", "unused")
+    os.environ["MEM0_TELEMETRY"] = "False"
+    os.environ["MEM0_DIR"] = str(where / "mem0")
+    from mem0 import Memory  # type: ignore[import-not-found,unused-ignore]
+
+    store = {"path": str(where / "qdrant"), "embedding_model_dims": DIMENSIONS, "on_disk": True}
+    memory = Memory.from_config(
+        {
+            "vector_store": {"provider": "qdrant", "config": store},
+            "history_db_path": str(where / "history.db"),
+        }
+    )
+    memory.embedding_model = stub(DIMENSIONS)
+    return memory
+
+
+def beside_mem0(scale: float) -> Iterator[Figure]:
+    if find_spec("mem0") is None:
+        print("mem0 is not installed, so it is left out: pip install 'commonplace[bench]'")
+        return
+    rng, count = random.Random(7), max(20, int(200 * scale))
+    with folder(None) as where, commonplace.open(where / "ours.db") as book:
+        ada, mem0 = book.as_actor("ada"), theirs(where)
+
+        def ours(_: int) -> None:
+            ada.remember(sentence(rng))
+
+        def ours_found(_: int) -> None:
+            ada.remember(sentence(rng))
+            book.reindex()
+
+        def add(_: int) -> None:
+            mem0.add(sentence(rng), user_id="ada", infer=False)
+
+        for n in range(max(50, int(1_000 * scale))):
+            ours(n)
+            add(n)
+        book.reindex()
+        times = {
+            name: median(one)
+            for name, one in by_turns({"theirs": add, "ours": ours, "found": ours_found}, count=count).items()
+        }
+    for told, name in (("durable", "ours"), ("durable and in the index", "found")):
+        ratio = times["theirs"] / times[name]
+        what = f"remember, {told}, beside mem0 add(infer=False)"
+        yield Figure(what, times["theirs"], times[name], "µs", ratio, ">= 10 × its speed", ratio >= 10)

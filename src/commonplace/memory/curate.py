@@ -1,0 +1,84 @@
+"""Curation without a model: what recurs in the daily logs is taken into long-term memory, with its lines cited."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..events import from_us
+from .similar import FLAGGED, jaccard, tokens
+
+if TYPE_CHECKING:
+    from .verbs import Remembering
+
+_BULLET = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+(?:\*\*[^*]+\*\*: )?")
+FEWEST_WORDS = 3
+ENOUGH = 2
+"""In how many different runs or on how many different days something must have been said."""
+
+
+class Line(NamedTuple):
+    text: str
+    event: str
+    cited: str
+    origin: str
+
+
+class Candidate(NamedTuple):
+    """Something that recurs, and where it was said."""
+
+    text: str
+    lines: tuple[Line, ...]
+
+
+def candidates(lines: list[Line]) -> list[Candidate]:
+    """What was said, in nearly the same words, in different runs or on different days."""
+    groups: list[list[Line]] = []
+    words: list[frozenset[str]] = []
+    for line in lines:
+        mine = tokens(line.text)
+        if len(mine) < FEWEST_WORDS:
+            continue
+        for group, theirs in zip(groups, words, strict=True):
+            if jaccard(mine, theirs) >= FLAGGED:
+                group.append(line)
+                break
+        else:
+            groups.append([line])
+            words.append(mine)
+    return [
+        Candidate(group[0].text, tuple(group))
+        for group in groups
+        if len({line.origin for line in group}) >= ENOUGH
+    ]
+
+
+def curated(me: Remembering, days: int, dry_run: bool) -> dict[str, Any]:
+    """Look through the last days, and keep what recurs. Answers what became of each, and why."""
+    first = f"{datetime.now(UTC) - timedelta(days=days - 1):%Y-%m-%d}"
+    lines = []
+    for day in me.days():
+        if day < first:
+            continue
+        for entry in me.day(day):
+            for number, text in enumerate(entry.text.splitlines(), 1):
+                said = _BULLET.sub("", text).strip()
+                run = f", run {entry.run}" if entry.run else ""
+                where = (
+                    f"memory/{day}.md ({from_us(entry.time_us):%H:%M:%S} {entry.agent}{run}, line {number})"
+                )
+                lines.append(Line(said, entry.id, where, entry.run or day))
+    found = []
+    for one in candidates(lines):
+        cited = list(dict.fromkeys(line.cited for line in one.lines))
+        told: dict[str, Any] = {"text": one.text, "citations": cited, "outcome": "proposed"}
+        if not dry_run:
+            parents = list(dict.fromkeys(line.event for line in one.lines))
+            kept = me.remember(
+                one.text, shared=True, citations=cited, reason="it recurs in the daily logs", parents=parents,
+                provenance={"source_kind": "system", "channel": "curate"},
+            )  # fmt: skip
+            told |= {"outcome": kept.outcome, "reason": kept.reason, "id": kept.item_id}
+        found.append(told)
+    return {"days": days, "lines": len(lines), "found": found}

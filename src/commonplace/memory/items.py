@@ -1,0 +1,433 @@
+"""What an item of durable memory is: its kinds, its fields, the words it is made of.
+
+    fact        key, value                 something that holds, under a name
+    note        body                       something worth knowing
+    procedure   body                       how something is done
+    episode     occurred_at, summary       something that happened
+
+An item's id is the id of the event that created it, so everything that is known of events (labels, lineage,
+erasure) holds for items, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from math import ceil
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ..access.secrets import masked
+from ..errors import BadInput, TooLarge, shown
+from ..events import canonical, check_name, check_text
+from .similar import FLAGGED, tokens
+
+Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten"]
+
+CATEGORIES = ("user", "feedback", "project", "reference")
+SOURCES = ("user", "operator", "tool", "system", "import")
+ENTRY_TYPES = ("lesson", "pattern", "gotcha", "decision", "example", "reference", "convention")
+RELATIONS = ("related", "supersedes", "depends_on")
+PROVENANCE = ("source_kind", "channel", "thread", "session", "message", "tool_call", "refs", "metadata")
+
+MAX_TEXT = 100_000
+MAX_TAGS = 64
+MAX_LINKS = 256
+
+
+class Shape(NamedTuple):
+    """The fields that a kind of item needs, and those that it may have besides what every item may have."""
+
+    needs: tuple[str, ...]
+    may: tuple[str, ...]
+    text: str
+    """The field that `remember("…")` fills."""
+
+
+SHAPES = {
+    "fact": Shape(("key", "value"), ("observed_us", "confidence", "citations", "reason"), "value"),
+    "note": Shape(("body",), ("title", "citations", "reason", "confidence"), "body"),
+    "procedure": Shape(("body",), ("title", "confidence", "citations", "reason"), "body"),
+    "episode": Shape(("occurred_us", "summary"), ("title",), "summary"),
+}
+COMMON = (
+    "category",
+    "tags",
+    "links",
+    "provenance",
+    "valid_from_us",
+    "valid_until_us",
+    "core",
+    "type",
+    "scope",
+)
+CONTENT = frozenset(
+    {
+        "key",
+        "value",
+        "title",
+        "body",
+        "summary",
+        "tags",
+        "links",
+        "provenance",
+        "citations",
+        "reason",
+        "category",
+    }
+)
+"""Fields that hold what somebody said. An erasure takes them; the others are marks that stay."""
+
+
+class Corroboration(msgspec.Struct, frozen=True):
+    """Somebody else said the same, from an origin of their own, without having been shown it."""
+
+    actor: str
+    position: int
+    run: str | None = None
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Why an item waits for somebody's choice: what it is too near to, and how."""
+
+    why: Literal["near_duplicate", "dispute", "proposal"]
+    items: tuple[str, ...] = ()
+    score: float = 1.0
+    comparison: str = ""
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One item as of one moment."""
+
+    id: str
+    kind: str
+    agent: str
+    """Whose it is."""
+    status: Status = "live"
+    shared: bool = False
+    """Whether the whole team may see it."""
+    sensitivity: str = "private"
+    trust: str = "normal"
+    category: str | None = None
+    key: str | None = None
+    value: Any = None
+    title: str | None = None
+    body: str | None = None
+    summary: str | None = None
+    occurred_us: int | None = None
+    observed_us: int | None = None
+    confidence: float | None = None
+    tags: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Relation and the item at its other end."""
+    provenance: dict[str, Any] = {}
+    citations: tuple[str, ...] = ()
+    reason: str = ""
+    supersedes: tuple[str, ...] = ()
+    superseded_by: str | None = None
+    valid_from_us: int | None = None
+    valid_until_us: int | None = None
+    core: str | None = None
+    type: str | None = None
+    scope: str = ""
+    """"" for what agents remember; "repository" for facts of the repository, which are only ever superseded."""
+    verified_by: str | None = None
+    verified_us: int | None = None
+    corroborated: tuple[Corroboration, ...] = ()
+    disputed: tuple[str, ...] = ()
+    """Items that say otherwise, until somebody settles it."""
+    held: Held | None = None
+    secrets: tuple[str, ...] = ()
+    """What kinds of secrets its text holds; they are shown to nobody."""
+    retells: tuple[str, ...] = ()
+    """The episodes that this note stands for."""
+    run: str | None = None
+    recorded_us: int = 0
+    updated_us: int = 0
+    position: int = 0
+    """Where it changed last."""
+
+    @property
+    def text(self) -> str:
+        """What it says, without its secrets: key and value, or title and text."""
+        return joined(*subject_and_fact(self.as_content()))
+
+    def as_content(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("kind", "key", "value", "title", "body", "summary")}
+
+    @property
+    def current(self) -> bool:
+        return self.status == "live"
+
+    def valid(self, at_us: int) -> bool:
+        """Whether it holds at a time, as far as somebody said from when and until when it does."""
+        begun = self.valid_from_us is None or self.valid_from_us <= at_us
+        return begun and (self.valid_until_us is None or at_us < self.valid_until_us)
+
+
+def joined(subject: str, fact: str) -> str:
+    return f"{subject}: {fact}" if subject else fact
+
+
+def value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def subject_and_fact(content: Mapping[str, Any]) -> tuple[str, str]:
+    """What an item is about, and what it says of it."""
+    kind = content["kind"]
+    if kind == "fact":
+        return content.get("key") or "", value_text(content.get("value"))
+    return content.get("title") or "", content.get(SHAPES[kind].text) or ""
+
+
+def from_row(row: Mapping[str, Any]) -> Item:
+    return msgspec.convert(row, Item)
+
+
+def unmasked_fields(item: Item) -> Iterable[str]:
+    return (name for name in ("value", "title", "body", "summary", "key", "reason") if getattr(item, name))
+
+
+def without_secrets(item: Item) -> Item:
+    """The item as anybody may be shown it."""
+    if not item.secrets:
+        return item
+    hidden = {name: mask(getattr(item, name)) for name in unmasked_fields(item)}
+    return msgspec.structs.replace(item, **hidden, citations=tuple(masked(one) for one in item.citations))
+
+
+def mask(value: Any) -> Any:
+    """A value of any shape with every secret in its texts taken out."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {masked(name): mask(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask(one) for one in value]
+    return value
+
+
+# what alike items share
+
+
+def words_of(content: Mapping[str, Any]) -> frozenset[str]:
+    return tokens(joined(*subject_and_fact(content)).replace("|", " "))
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """The same for items that say the same, however they are spaced or capitalised."""
+    subject, fact = subject_and_fact(content)
+    plain = [content["kind"], *(" ".join(one.casefold().split()) for one in (subject, fact))]
+    return sha256(canonical(plain)).hexdigest()[:32]
+
+
+_COMMONEST = """
+    a an and are as at be been but by can do does for from had has have he her his i if in into is it its may me
+    must my no not of on or our she should so some than that the their them then there they this to up use used
+    uses was we were what when where which who will with would you your
+"""
+COMMONEST = frozenset(_COMMONEST.split())
+MOST_MARKS = 12
+"""Marks of a long text: two texts that are alike share nearly all their words, so these few are enough."""
+
+SKETCHED = 64
+"""Words of a text by which it is compared before it is read."""
+
+
+class Mark(NamedTuple):
+    """A word under which an item is found by items that are alike, how many words the item has, and as which of
+    its rarest words this one counts."""
+
+    word: str
+    size: int
+    place: int
+
+
+def marks(words: frozenset[str]) -> list[Mark]:
+    """The words under which alike items meet. Of two sets of words that are at least 0.85 alike, the first
+    few in a fixed order must share one; the order puts words first that few texts have."""
+    ordered = sorted(words, key=_rarity)
+    few = len(words) - ceil(FLAGGED * len(words)) + 1
+    chosen = ordered[: min(few, MOST_MARKS)]
+    return [Mark(word[:60], len(words), place) for place, word in enumerate(chosen, 1)]
+
+
+def alike_places(mark: Mark) -> list[tuple[int, int]]:
+    """Where an alike item can have the same mark: among how many words, and as which of its rarest at the most.
+    What lies behind the two places must be enough for all the words that the two must share."""
+    found = []
+    for size in range(ceil(FLAGGED * mark.size), int(mark.size / FLAGGED) + 1):
+        shared = ceil(FLAGGED / (1 + FLAGGED) * (mark.size + size) - 1e-9)
+        if mark.size - mark.place + 1 >= shared and size >= shared:
+            found.append((size, min(size - shared + 1, MOST_MARKS)))
+    return found
+
+
+def sketch(words: frozenset[str]) -> str:
+    """A few short hashes that stand for a set of words."""
+    return "".join(sorted(_hash(word) for word in words)[:SKETCHED])
+
+
+@lru_cache(20_000)
+def _hash(word: str) -> str:
+    return sha256(word.encode()).hexdigest()[:5]
+
+
+def sketched_alike(one: str, other: str) -> bool:
+    """Whether two sketches are so alike that their texts are worth comparing."""
+    a = {one[at : at + 5] for at in range(0, len(one), 5)}
+    b = {other[at : at + 5] for at in range(0, len(other), 5)}
+    return len(a & b) >= WORTH * len(a | b)
+
+
+WORTH = 0.75
+"""Below what must be found, because a sketch of a long text is only a sample of it."""
+
+
+def _rarity(word: str) -> tuple[bool, bool, int, str]:
+    return (word in COMMONEST, not any(one.isdigit() for one in word), -len(word), word)
+
+
+# checking what a caller gives
+
+
+def checked(kind: object, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of an item from what a caller gave, with empty fields left out. Raises BadInput."""
+    if kind not in SHAPES:
+        raise BadInput(f"there is no kind of item {shown(kind)}: the kinds are {', '.join(SHAPES)}")
+    shape = SHAPES[str(kind)]
+    allowed = (*shape.needs, *shape.may, *COMMON)
+    stray = sorted(name for name in given if name not in allowed)
+    if stray:
+        raise BadInput(f"a {kind} has no {', '.join(map(plain_name, stray))}: {_fields_of(str(kind))}")
+    missing = [name for name in shape.needs if name not in given]
+    if missing:
+        raise BadInput(f"a {kind} needs {' and '.join(map(plain_name, missing))}: {_fields_of(str(kind))}")
+    content = {"kind": str(kind), **{name: CHECKS[name](name, value) for name, value in given.items()}}
+    begins, ends = content.get("valid_from_us"), content.get("valid_until_us")
+    if begins is not None and ends is not None and begins >= ends:
+        raise BadInput("valid_until lies before valid_from: give the time from which it holds, then the end")
+    return {
+        name: value for name, value in content.items() if value not in (None, (), [], {}) or name == "value"
+    }
+
+
+def plain_name(field: str) -> str:
+    return field.removesuffix("_us") + ("_at" if field in ("occurred_us", "observed_us") else "")
+
+
+def _fields_of(kind: str) -> str:
+    shape = SHAPES[kind]
+    return f"it needs {', '.join(map(plain_name, shape.needs))} and may have {', '.join(map(plain_name, shape.may))}"
+
+
+def _text(field: str, value: Any) -> str:
+    text = check_text(field, value)
+    if not text.strip():
+        raise BadInput(f"{field} is empty: say something, or leave the item out")
+    if len(text) > MAX_TEXT:
+        raise TooLarge(
+            f"{field} has {len(text):,} characters and may have {MAX_TEXT:,}: keep it elsewhere, and refer to it"
+        )
+    return text
+
+
+def _line(field: str, value: Any) -> str:
+    return " ".join(_text(field, value).split())[:1000]
+
+
+def _optional_text(field: str, value: Any) -> str:
+    return check_text(field, value)[:MAX_TEXT]
+
+
+def _value(_field: str, value: Any) -> Any:
+    if len(canonical(value)) > MAX_TEXT:
+        raise TooLarge(f"a fact's value may have {MAX_TEXT:,} bytes: keep it elsewhere, and refer to it")
+    return value
+
+
+def _share(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadInput(f"{field} {shown(value)} is not a number from 0 to 1")
+    return float(value)
+
+
+def _one_of(*allowed: str) -> Any:
+    def check(field: str, value: Any) -> str:
+        if value not in allowed:
+            raise BadInput(f"there is no {field} {shown(value)}: it is one of {', '.join(allowed)}")
+        return str(value)
+
+    return check
+
+
+def _tags(field: str, value: Any) -> list[str]:
+    names = _strings(field, value)
+    found = sorted({name.strip() for name in names if name.strip()})
+    if len(found) > MAX_TAGS:
+        raise TooLarge(f"an item has at most {MAX_TAGS} tags")
+    return [check_name("a tag", name) for name in found]
+
+
+def _strings(field: str, value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
+        raise BadInput(f"{field} {shown(value)} is not a list of strings, such as ['infra']")
+    return [check_text(field, one) for one in value]
+
+
+def _links(field: str, value: Any) -> list[list[str]]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(one, list | tuple) and len(one) == 2 for one in value
+    ):
+        raise BadInput(
+            f"{field} is a list of pairs of a relation and an item's id, such as [('related', id)]"
+        )
+    if len(value) > MAX_LINKS:
+        raise TooLarge(f"an item has at most {MAX_LINKS} links")
+    found = {(check_name("a relation", one[0]), check_name("an item's id", one[1])) for one in value}
+    return [list(one) for one in sorted(found)]
+
+
+def _provenance(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{field} {shown(value)} is not a mapping: its fields are {', '.join(PROVENANCE)}")
+    stray = sorted(str(name) for name in value if name not in PROVENANCE)
+    if stray:
+        raise BadInput(f"provenance has no {', '.join(stray)}: its fields are {', '.join(PROVENANCE)}")
+    if value.get("source_kind") not in (None, *SOURCES):
+        raise BadInput(
+            f"there is no source_kind {shown(value['source_kind'])}: it is one of {', '.join(SOURCES)}"
+        )
+    return {str(name): one for name, one in value.items() if one not in (None, "", [], {})}
+
+
+def _moment(_field: str, value: Any) -> int:
+    assert isinstance(value, int)  # datetimes are turned into microseconds where they come in
+    return value
+
+
+CHECKS: dict[str, Any] = {
+    "key": lambda _, value: check_name("key", value),
+    "value": _value,
+    "body": _text,
+    "summary": _text,
+    "title": _line,
+    "category": _one_of(*CATEGORIES),
+    "confidence": _share,
+    "tags": _tags,
+    "links": _links,
+    "provenance": _provenance,
+    "citations": _strings,
+    "reason": _optional_text,
+    "occurred_us": _moment,
+    "observed_us": _moment,
+    "valid_from_us": _moment,
+    "valid_until_us": _moment,
+    "core": lambda _, value: check_name("a core", value),
+    "type": _one_of(*ENTRY_TYPES),
+    "scope": _one_of("repository"),
+}

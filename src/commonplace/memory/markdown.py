@@ -1,0 +1,120 @@
+"""Items as markdown that people read and edit, and back.
+
+- **db.port**: 5433                       a fact: its key, its value
+- **db port** — Postgres listens …        anything else: its title, if it has one, and its text
+  a second line of the same item
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import BadInput
+from ..events import from_us
+from .items import SHAPES, Item, value_text
+
+HEADINGS = {"fact": "Facts", "note": "Notes", "procedure": "Procedures", "episode": "Episodes"}
+
+_BULLET = re.compile(r"[-*+] ")
+_FACT = re.compile(r"\*\*(?P<key>[^*\n]+)\*\*: (?P<value>.*)", re.DOTALL)
+_TITLED = re.compile(r"\*\*(?P<title>[^*\n]+)\*\* — (?P<text>.*)", re.DOTALL)
+
+
+def block(item: Item) -> str:
+    """An item as one bullet."""
+    if item.kind == "fact":
+        text = f"**{_plain(item.key or '')}**: {value_text(item.value)}"
+    else:
+        said = getattr(item, SHAPES[item.kind].text) or ""
+        if item.kind == "episode" and item.occurred_us is not None:
+            said = f"{from_us(item.occurred_us):%Y-%m-%d}: {said}"
+        text = f"**{_plain(item.title)}** — {said}" if item.title else said
+    first, *rest = text.split("\n")
+    return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)])
+
+
+def _plain(title: str) -> str:
+    return title.replace("*", "∗").replace("\n", " ")
+
+
+def fields(text: str, kind: str | None = None) -> tuple[str, dict[str, Any]]:
+    """What somebody wrote as a bullet: the kind of item, and its fields. Without a kind, a key and value are a
+    fact and anything else is a note."""
+    said = _unindented(text)
+    if not said.strip():
+        raise BadInput("an item of memory cannot be empty: delete its line to have it forgotten")
+    found = _FACT.fullmatch(said)
+    if kind == "fact" or (kind is None and found is not None):
+        if found is None:
+            raise BadInput("a fact is written as - **key**: value")
+        return "fact", {"key": found["key"].strip(), "value": _value(found["value"].strip())}
+    kind = kind or "note"
+    titled = _TITLED.fullmatch(said)
+    plain: dict[str, Any] = {"title": titled["title"].strip()} if titled else {}
+    body = (titled["text"] if titled else said).strip("\n")
+    if kind == "episode":
+        body = re.sub(r"^\d{4}-\d{2}-\d{2}: ", "", body)
+    return kind, {**plain, SHAPES[kind].text: body}
+
+
+def bullets(text: str) -> list[str]:
+    """What somebody wrote, cut into items: each bullet is one, and so is each paragraph."""
+    parts: list[list[str]] = [[]]
+    blank = False
+    for line in text.strip("\n").split("\n"):
+        indented = line.startswith((" ", "\t"))
+        if parts[-1] and not indented and line.strip() and (blank or _BULLET.match(line)):
+            parts.append([])
+        parts[-1].append(line)
+        blank = not line.strip()
+    return ["\n".join(lines).strip("\n") for lines in parts]
+
+
+def _unindented(text: str) -> str:
+    """A bullet's text without its dash, and without the indent of what follows."""
+    first, *rest = text.strip("\n").split("\n")
+    first = re.sub(r"^\s*[-*+] ", "", first)
+    return "\n".join([first, *(line.removeprefix("  ") for line in rest)])
+
+
+def _value(text: str) -> Any:
+    """What was written after a key: JSON if it is, else the words themselves."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, float) and value - value != 0 else value
+
+
+def ordered(items: Iterable[Item]) -> list[Item]:
+    """Items in the order of a page: by kind, then as they were recorded."""
+    kinds = list(HEADINGS)
+    return sorted(items, key=lambda one: (kinds.index(one.kind), one.recorded_us, one.id))
+
+
+def size(item: Item) -> int:
+    return len(block(item).encode()) + 1
+
+
+def fitting(items: Iterable[Item], limit: int) -> tuple[list[Item], list[Item]]:
+    """The newest items that fit into so many bytes, and the others, which are older."""
+    newest = sorted(items, key=lambda one: (one.recorded_us, one.id), reverse=True)
+    left, shown, older = limit, list[Item](), list[Item]()
+    for one in newest:
+        left -= size(one)
+        (older if left < 0 else shown).append(one)
+    return ordered(shown), ordered(older)
+
+
+def document(title: str, items: Iterable[Item]) -> str:
+    """A page of items as text, each kind under its heading."""
+    parts, last = [f"# {title}"], ""
+    for one in ordered(items):
+        if one.kind != last:
+            parts.append(f"\n## {HEADINGS[one.kind]}\n")
+            last = one.kind
+        parts.append(block(one))
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,237 @@
+"""The verbs of what is written down along the way: daily logs, notes of sessions and tasks, gates, NOTES.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..access.commands import Denial
+from ..access.rights import OWNER, Rights, may_see_of, rights_of
+from ..access.secrets import find_secrets, masked
+from ..errors import BadInput, Denied, TooLarge, shown
+from ..events import Event, check_name, check_text
+from . import daily, papers, upkeep
+from .daily import Entry, Log
+from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
+from .requests import Kept
+
+if TYPE_CHECKING:
+    from ..book import At
+    from ..commit import Lens
+    from ..ledger import Ledger
+
+
+class Noting:
+    """What everybody can write down and read again, each under its own rights.
+
+    Whoever uses it says which ledger, who acts, in which run, and whether it only looks.
+    """
+
+    _ledger: Ledger
+
+    @property
+    def _memory_actor(self) -> str:
+        return OWNER
+
+    @property
+    def _memory_run(self) -> str | None:
+        return None
+
+    def _memory_acts(self, act: str) -> None:
+        """Refuse if whoever acts may only look."""
+
+    def _ask_memory(self, command: str, request: Any, act: str) -> Any:
+        self._memory_acts(act)
+        return self._ledger.submit(command, request)
+
+    def _may_read_tier(self, tier: str) -> None:
+        actor = self._memory_actor
+        with self._ledger.snapshot() as snapshot:
+            permission = rights_of(snapshot, actor).tier(tier)
+        if permission == "none":
+            self._ledger.submit("access.deny", Denial(actor, "memory.read", tier, self._memory_run))
+            raise Denied(f"{actor!r} may not read the {tier} tier of memory")
+
+    @contextmanager
+    def _seeing(self, at: At) -> Iterator[tuple[Lens, list[Rights]]]:
+        """The book as of `at`, and the rights that what is read there must pass: of then, and of now."""
+        actor = self._memory_actor
+        with self._ledger.snapshot() as now:
+            if at is None:
+                yield now, [rights_of(now, actor)]
+            else:
+                with self._ledger.snapshot(at) as then:
+                    yield then, [rights_of(then, actor), rights_of(now, actor)]
+
+    # daily logs
+
+    def log(self, text: str, *, id: str | None = None) -> Event:
+        """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely."""
+        text, secrets = _checked("text", text)
+        if id is not None:
+            check_name("id", id)
+        request = Log(
+            self._memory_actor,
+            text,
+            self._memory_run,
+            secrets=secrets,
+            sensitivity=_sensitivity(secrets),
+            id=id,
+        )
+        event: Event = self._ask_memory("memory.log", request, "log")
+        return event
+
+    def days(self, at: At = None, *, archived: bool = False) -> list[str]:
+        """The days that something was logged on; with `archived`, those that were put aside."""
+        self._may_read_tier("working")
+        with self._seeing(at) as (lens, _):
+            return [day for day in daily.days(lens) if upkeep.shelved(lens, "day", day) == archived]
+
+    def day(self, day: date | str, at: At = None) -> list[Entry]:
+        """What was logged on a day, in order."""
+        self._may_read_tier("working")
+        named = daily.check_day("day", day)
+        with self._seeing(at) as (lens, rights):
+            return [
+                _shown(one) for one in daily.entries(lens, named) if _may(rights, one.agent, one.sensitivity)
+            ]
+
+    # papers
+
+    def notes(self, at: At = None) -> str:
+        """NOTES.md: the active objective."""
+        return papers.rendered(NOTES, self.paper(NOTES, at))
+
+    def write_notes(self, text: str, *, seen: int | None = None) -> Event:
+        """Write NOTES.md anew. It holds the active objective only: what belongs elsewhere is refused, each with
+        its line."""
+        return self._note(NOTES, "set", text, seen=seen)
+
+    def session_note(self, task: str, text: str, section: str = "Worklog") -> Event:
+        """Add to the notes of a session, in one of five sections."""
+        if section not in SECTIONS:
+            raise BadInput(f"there is no section {shown(section)}: the sections are {', '.join(SECTIONS)}")
+        return self._note(session_path(task), "append", text, section)
+
+    def session(self, task: str, at: At = None) -> str:
+        """The notes of a session, as markdown; "" when there are none, or when they were cleared."""
+        path = session_path(task)
+        found = self.paper(path, at)
+        return papers.rendered(path, found) if found else ""
+
+    def clear_session(self, task: str) -> Event:
+        """End a session: its notes are gone for agents. The owner can still read them as of before."""
+        return self._note(session_path(task), "clear", "")
+
+    def task_note(self, task: str, paper: str, text: str, *, anew: bool = False) -> Event:
+        """Add to a paper in a task's folder (decisions, revisions, verified_items, a report), or write it anew."""
+        return self._note(task_path(task, paper), "set" if anew else "append", text)
+
+    def task_papers(self, task: str, at: At = None) -> dict[str, str]:
+        """The papers of a task's folder by their names."""
+        self._may_read_tier("working")
+        below = f"plans/artifacts/{papers.slug(task)}/"
+        with self._seeing(at) as (lens, _):
+            found = papers.papers(lens, below)
+        return {path.removeprefix(below): papers.rendered(path, self.paper(path, at)) for path in found}
+
+    def gate(self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any) -> Event:
+        """Record a gate that a task has come to: which, what was decided, and with phase, confidence, reason,
+        next_action, iteration_index, max_iterations and trace_id if they are known."""
+        known = (
+            "phase",
+            "confidence",
+            "reason",
+            "next_action",
+            "iteration_index",
+            "max_iterations",
+            "trace_id",
+        )
+        stray = sorted(name for name in more if name not in known)
+        if stray:
+            raise BadInput(f"a gate has no {', '.join(stray)}: it may have {', '.join(known)}")
+        event = checked_gate(self._memory_actor, {**more, "gate": gate, "decision": decision})
+        request = Gate(self._memory_actor, gates_path(task, id), event, self._memory_run)
+        recorded: Event = self._ask_memory("memory.gate", request, "gate")
+        return recorded
+
+    def gates(self, task: str, id: str | None = None, at: At = None) -> str:
+        """The gates of a task, one JSON object a line."""
+        path = gates_path(task, id)
+        return papers.rendered(path, self.paper(path, at))
+
+    def papers(self, at: At = None) -> list[str]:
+        """The paths of all papers that hold something."""
+        self._may_read_tier("working")
+        with self._seeing(at) as (lens, _):
+            return papers.papers(lens)
+
+    def paper(self, path: str, at: At = None) -> list[Line]:
+        """The entries of a paper by its path."""
+        self._may_read_tier("working")
+        check_name("a paper", path)
+        with self._seeing(at) as (lens, rights):
+            found = papers.lines(lens, path)
+            if path.startswith("memories/session/") and self._memory_actor != OWNER:
+                with (
+                    self._ledger.snapshot() as now
+                ):  # what was cleared since is not read as of before, either
+                    still = {one.id for one in papers.lines(now, path)}
+                found = [one for one in found if one.id in still]
+            return [_shown(one) for one in found if _may(rights, one.by, one.sensitivity)]
+
+    def _note(self, path: str, act: str, text: str, section: str = "", **more: Any) -> Event:
+        secrets: tuple[str, ...] = ()
+        if act != "clear":
+            text, secrets = _checked("text", text)
+        request = Note(
+            self._memory_actor, path, act, text, section, run=self._memory_run, secrets=secrets,
+            sensitivity=_sensitivity(secrets), **more,
+        )  # fmt: skip
+        event: Event = self._ask_memory("memory.note", request, "note")
+        return event
+
+    # facts of the repository
+
+    def repository_fact(
+        self, subject: str, fact: str, *, citations: Sequence[str], reason: str, category: str, **more: Any
+    ) -> Kept:
+        """Keep a fact about the repository that will matter beyond one plan: what it is about, one or two
+        sentences, where it can be seen (file:line), why it matters, and its category. It is never changed: a
+        new one supersedes it."""
+        from .facts import checked_fact
+
+        subject, fact, cited = checked_fact(subject, fact, citations, reason)
+        kept: Kept = self.remember(  # type: ignore[attr-defined]
+            key=subject, value=fact, citations=cited, reason=reason, category=category, scope="repository",
+            shared=True, **more,
+        )  # fmt: skip
+        return kept
+
+
+def _checked(field: str, text: str) -> tuple[str, tuple[str, ...]]:
+    """A text to write down, and what kinds of secrets it holds."""
+    if not check_text(field, text).strip():
+        raise BadInput(f"{field} is empty: say something")
+    if len(text) > papers.MAX_TEXT:
+        raise TooLarge(
+            f"{field} has {len(text):,} characters and may have {papers.MAX_TEXT:,}: write it in parts"
+        )
+    return text, tuple(sorted({one.kind for one in find_secrets(text)}))
+
+
+def _sensitivity(secrets: tuple[str, ...]) -> str:
+    return "sensitive" if secrets else "private"
+
+
+def _may(rights: list[Rights], author: str, sensitivity: str) -> bool:
+    labels = {"sensitivity": sensitivity, "audience": "team"}
+    return all(may_see_of(one, author, daily.LOGGED, labels) for one in rights)
+
+
+def _shown(one: Any) -> Any:
+    return replace(one, text=masked(one.text)) if one.secrets else one

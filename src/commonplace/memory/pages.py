@@ -1,0 +1,99 @@
+"""Which pages of markdown memory shows, and what stands on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..access.secrets import masked
+from ..commit import Lens
+from . import daily, papers, upkeep
+from .items import Item, without_secrets
+from .markdown import block, fitting, ordered
+from .papers import NOTES, file_name
+from .reading import MEMORY_MD, all_items, of_memory, settings_of
+
+ARCHIVE = "archive/MEMORY.md"
+AGENTS, CORES, REPOSITORY = "memories/agents/", "memories/cores/", "memories/repo/"
+TEMPLATE = "plans/templates/session-notes-template.md"
+
+HOW = "Change a line to change the item, delete it to have it forgotten, write a new one below to have it remembered."
+
+
+class Sheet(NamedTuple):
+    """One page: its path, its head, its blocks by id, and what a person may do there: edit, append or nothing."""
+
+    path: str
+    head: str
+    blocks: tuple[tuple[str, str], ...]
+    may: str = "edit"
+
+
+def source_of(item: Item) -> str:
+    """The page on which a person finds an item."""
+    if item.core is not None:
+        return f"{CORES}{file_name(item.core)}.md"
+    if item.scope == "repository":
+        return f"{REPOSITORY}{item.category or 'facts'}.md"
+    return MEMORY_MD if item.shared else f"{AGENTS}{file_name(item.agent)}.md"
+
+
+def sheets(lens: Lens) -> Iterator[Sheet]:
+    """Every page of a book, each always with the same bytes for the same ledger. Sensitive items are not shown:
+    files have no rights."""
+    settings = settings_of(lens)
+    live = [one for one in all_items(lens) if one.current and one.sensitivity != "sensitive"]
+    shown, older = fitting([one for one in live if of_memory(one)], settings.max_size_kb * 1024)
+    yield _items(MEMORY_MD, f"# Memory\n\nWhat the team knows. {HOW}", shown)
+    if older:
+        told = f"# Memory, archived\n\nOlder entries that no longer fit into {MEMORY_MD}. They can still be found."
+        yield _items(ARCHIVE, told, older)
+    rest: dict[str, list[Item]] = {}
+    for one in live:
+        if not of_memory(one):
+            rest.setdefault(source_of(one), []).append(one)
+    for path, found in sorted(rest.items()):
+        yield _items(path, f"# {_title(found[0])}\n\n{HOW}", found)
+    yield from _days(lens)
+    yield from _papers(lens)
+    yield Sheet(TEMPLATE, papers.template(), (), "nothing")
+
+
+def _title(item: Item) -> str:
+    if item.core is not None:
+        return f"Core: {item.core}"
+    if item.scope == "repository":
+        return f"Facts of the repository: {item.category or 'facts'}"
+    return f"What {item.agent} remembers"
+
+
+def _items(path: str, head: str, items: Iterable[Item]) -> Sheet:
+    return Sheet(path, head, tuple((one.id, block(without_secrets(one))) for one in ordered(items)))
+
+
+def _days(lens: Lens) -> Iterator[Sheet]:
+    for day in daily.days(lens):
+        found = [one for one in daily.entries(lens, day) if one.sensitivity != "sensitive"]
+        where = f"archive/{day[:7]}/{day}.md" if upkeep.shelved(lens, "day", day) else f"memory/{day}.md"
+        yield Sheet(where, f"# {day}", tuple((one.id, masked(one.markdown)) for one in found), "append")
+
+
+def _papers(lens: Lens) -> Iterator[Sheet]:
+    named = papers.papers(lens)
+    for path in named:
+        found = [one for one in papers.lines(lens, path) if one.sensitivity != "sensitive"]
+        task = path.split("/")[2] if path.startswith("plans/artifacts/") else ""
+        where = path
+        if task and upkeep.shelved(lens, "task", task):
+            where = f"archive/{path}"
+        if path == NOTES:
+            yield Sheet(NOTES, "", tuple((one.id, one.text.strip("\n")) for one in found))
+        elif path.endswith(".ndjson"):
+            yield Sheet(where, papers.rendered(path, found), (), "raw")
+        elif path.startswith("memories/session/"):
+            yield Sheet(where, papers.rendered(path, found).rstrip("\n"), (), "nothing")
+        else:
+            lines = tuple((one.id, masked(one.text.strip("\n"))) for one in found)
+            yield Sheet(where, f"# {papers.title_of(path)}", lines, "nothing")
+    if NOTES not in named:
+        yield Sheet(NOTES, "", ())

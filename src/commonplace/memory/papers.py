@@ -1,0 +1,283 @@
+"""Papers: the small documents of three lifetimes, in the places where people and agents look for them.
+
+    memories/session/<task>-notes.md          a session's notes, in five sections, cleared at its end
+    plans/artifacts/<task>/<paper>.md         what one task leaves: decisions, revisions, reports …
+    plans/artifacts/<task>/observability/…    its gates, one JSON object a line
+    NOTES.md                                  the active objective, and nothing else
+
+A paper is a list of entries, each an event. Writing one anew ends the entries before it; clearing ends them all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+import uuid
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from ..access.commands import need_tier
+from ..commit import Lens, Overlay
+from ..errors import BadInput, Conflict, Denied, NotFound, shown
+from ..events import Event, check_text, draft, iso
+from ..keys import Key
+from .notes import check_notes
+
+NOTED, GATED = "memory.noted", "memory.gated"
+
+NOTES = "NOTES.md"
+SECTIONS = ("Current State", "Files and Functions", "Errors & Corrections", "Key Results", "Worklog")
+GATES = ("PLAN", "PREFLECT", "PHASE_REVIEW", "HIGH_RISK_APPROVAL", "COMPLETION")
+DECISIONS = ("GO", "REPLAN", "ABSTAIN", "BLOCKED")
+MAX_TEXT = 100_000
+_PAPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Write to a paper: add an entry, write it anew, replace one entry, or clear it."""
+
+    by: str
+    path: str
+    act: str
+    text: str = ""
+    section: str = ""
+    entry: str = ""
+    run: str | None = None
+    sensitivity: str = "private"
+    secrets: tuple[str, ...] = ()
+    id: str | None = None
+    seen: int | None = None
+
+
+class Gate(msgspec.Struct, frozen=True):
+    by: str
+    path: str
+    event: Mapping[str, Any]
+    run: str | None = None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One entry of a paper."""
+
+    id: str
+    by: str
+    text: str
+    section: str = ""
+    position: int = 0
+    written_us: int = 0
+    sensitivity: str = "private"
+    secrets: tuple[str, ...] = ()
+
+
+def slug(title: str) -> str:
+    """A task's title as the name of its folder. Raises BadInput if nothing of it can be one."""
+    plain = (
+        unicodedata.normalize("NFKD", check_text("a task", title)).encode("ascii", "ignore").decode().lower()
+    )
+    found = "-".join(re.findall(r"[a-z0-9]+", plain))[:80].strip("-")
+    if not found:
+        raise BadInput(
+            f"task {shown(title)} has no letters or digits to name a folder by: give it a title that has"
+        )
+    return found
+
+
+def file_name(name: str) -> str:
+    """A file's name that no other name has: the name itself where it can be one."""
+    plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:60]
+    return plain if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}".strip("-")
+
+
+def session_path(task: str) -> str:
+    return f"memories/session/{slug(task)}-notes.md"
+
+
+def task_path(task: str, paper: str) -> str:
+    name = paper if paper.endswith(".md") else f"{paper}.md"
+    if not _PAPER.fullmatch(name) or ".." in name:
+        raise BadInput(
+            f"{shown(paper)} is not the name of a paper: use letters, digits, . _ -, such as decisions"
+        )
+    return f"plans/artifacts/{slug(task)}/{name}"
+
+
+def gates_path(task: str, id: str | None) -> str:
+    named = slug(id or task)
+    return f"plans/artifacts/{slug(task)}/observability/{named}.ndjson"
+
+
+# deciding
+
+
+def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
+    refused = need_tier(overlay, request.by, "working", True, request.run)
+    if refused:
+        return refused
+    if request.path == NOTES and request.act == "set":
+        wrong = check_notes(request.text)
+        if wrong:
+            raise BadInput(f"{NOTES} holds the active objective only: " + "; ".join(map(str, wrong)))
+    if request.act == "replace" and not any(one.id == request.entry for one in lines(overlay, request.path)):
+        raise NotFound(f"there is no entry {request.entry!r} in {request.path}")
+    last = max((one.position for one in lines(overlay, request.path)), default=0)
+    if request.seen is not None and last > request.seen:
+        raise Conflict(
+            f"{request.path} was written at {last}, after you had read it at {request.seen}: read it again"
+        )
+    payload: dict[str, Any] = {"path": request.path, "act": request.act, "text": request.text}
+    more = {"section": request.section, "entry": request.entry, "secrets": list(request.secrets)}
+    payload |= {name: one for name, one in more.items() if one}
+    if request.entry:
+        payload["line"] = next(
+            one.position for one in lines(overlay, request.path) if one.id == request.entry
+        )
+    labels = {"sensitivity": request.sensitivity, "audience": "team"}
+    parents = [request.entry] if request.entry else []
+    return overlay.emit(
+        draft(
+            NOTED,
+            actor=request.by,
+            payload=payload,
+            run_id=request.run,
+            labels=labels,
+            parents=parents,
+            id=request.id,
+        )
+    )
+
+
+def decide_gate(overlay: Overlay, request: Gate) -> Event | Denied:
+    refused = need_tier(overlay, request.by, "working", True, request.run)
+    if refused:
+        return refused
+    now = iso(overlay.now)[:-4] + "Z"  # milliseconds
+    payload = {
+        "path": request.path,
+        "event": {"trace_id": request.event["trace_id"], "ts": now, **request.event},
+    }
+    labels = {"sensitivity": "private", "audience": "team"}
+    return overlay.emit(draft(GATED, actor=request.by, payload=payload, run_id=request.run, labels=labels))
+
+
+def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A gate's event from what a caller gave. Raises BadInput that lists what is allowed."""
+
+    def allowed(name: str, among: tuple[str, ...]) -> str:
+        if given.get(name) not in among:
+            raise BadInput(f"{name} {shown(given.get(name))} is not one of {', '.join(among)}")
+        return str(given[name])
+
+    def number(name: str, least: float, most: float, whole: bool) -> Any:
+        value = given.get(name)
+        fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if value is not None and not (fits and least <= value <= most):
+            raise BadInput(
+                f"{name} {shown(value)} is not a {'whole ' if whole else ''}number from {least:g} to {most:g}"
+            )
+        return value
+
+    payload = {
+        "decision": allowed("decision", DECISIONS),
+        "confidence": number("confidence", 0, 1, False),
+        "iteration_index": number("iteration_index", 1, 5, True),
+        "max_iterations": number("max_iterations", 1, 5, True),
+        "reason": check_text("reason", given.get("reason") or ""),
+        "next_action": check_text("next_action", given.get("next_action") or ""),
+    }
+    return {
+        "trace_id": str(given.get("trace_id") or uuid.uuid4()),
+        "agent": agent,
+        "phase": number("phase", 0, 10**6, True),
+        "event_type": allowed("gate", GATES),
+        "payload": {name: one for name, one in payload.items() if one not in (None, "")},
+    }
+
+
+# folding: a row for each entry, and one that says from where on they count
+
+WHOLE = 0
+
+
+def touched(event: Event) -> list[Key]:
+    payload = event.payload
+    if event.kind == GATED:
+        return [(payload["path"], event.position)]
+    match payload["act"]:
+        case "replace":
+            return [(payload["path"], payload["line"])]
+        case "clear":
+            return [(payload["path"], WHOLE)]
+        case "set":
+            return [(payload["path"], WHOLE), (payload["path"], event.position)]
+        case "gone":
+            return []
+        case _:
+            return [(payload["path"], event.position)]
+
+
+def fold(key: Key, before: Any, event: Event) -> Any:
+    payload = event.payload
+    if event.kind == GATED:
+        return {"id": event.id, "by": event.actor, "text": json.dumps(payload["event"], ensure_ascii=False)}
+    if key[1] == WHOLE:
+        return {"since": event.position + (payload["act"] == "clear")}
+    if payload["act"] == "replace" and before is None:
+        return None
+    row = {"id": event.id, "by": event.actor, "section": payload.get("section", ""), "text": payload["text"]}
+    row |= {"written_us": event.created_us, "changed": event.position, "secrets": payload.get("secrets", [])}
+    row["sensitivity"] = event.labels.get("sensitivity", "private")
+    return {**before, **row, "id": before["id"]} if payload["act"] == "replace" else row
+
+
+def lines(lens: Lens, path: str) -> list[Line]:
+    """The entries of a paper that count, in order."""
+    rows = lens.scan("memory.papers", path)
+    since = next((row["since"] for key, row in rows if key[1] == WHOLE), 0)
+    kept = [(key, row) for key, row in rows if key[1] != WHOLE and int(key[1]) >= since]
+    return [
+        msgspec.convert({"position": row.get("changed", key[1]), **row}, Line, strict=False)
+        for key, row in kept
+    ]
+
+
+def papers(lens: Lens, below: str = "") -> list[str]:
+    """The paths of all papers that hold something."""
+    named = dict.fromkeys(str(key[0]) for key, _ in lens.scan("memory.papers"))
+    return [path for path in named if path.startswith(below) and lines(lens, path)]
+
+
+# rendering
+
+
+def rendered(path: str, found: list[Line]) -> str:
+    """A paper as its file holds it."""
+    if path.endswith(".ndjson"):
+        return "".join(f"{one.text}\n" for one in found)
+    if path == NOTES:
+        return "".join(f"{one.text.rstrip()}\n" for one in found)
+    if path.startswith("memories/session/"):
+        parts = [f"# {title_of(path)}"]
+        for section in SECTIONS:
+            parts.append(f"## {section}")
+            parts += [_bullet(one) for one in found if (one.section or SECTIONS[-1]) == section]
+        return "\n\n".join(parts) + "\n"
+    return "\n\n".join([f"# {title_of(path)}", *(one.text.strip() for one in found)]) + "\n"
+
+
+def _bullet(line: Line) -> str:
+    first, *rest = line.text.strip().splitlines() or [""]
+    return "\n".join([f"- {first}", *(f"  {one}" for one in rest)])
+
+
+def title_of(path: str) -> str:
+    name = path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
+    return name[:1].upper() + name[1:]
+
+
+def template() -> str:
+    """The empty form of session notes."""
+    return "\n\n".join(["# Session notes", *(f"## {section}" for section in SECTIONS)]) + "\n"

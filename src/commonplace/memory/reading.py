@@ -1,0 +1,189 @@
+"""Reading items: one as of any moment, many by what they are, each only if its reader may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.rights import Rights, may_see_of
+from ..access.secrets import masked
+from ..commit import Lens
+from ..labels import FLOWING
+from .items import Item, from_row, subject_and_fact, without_secrets
+from .requests import CREATED, Tombstone
+from .similar import near_duplicate
+
+MEMORY_MD = "MEMORY.md"
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much durable memory may hold before it is consolidated; None: as much as there is."""
+
+    max_items: int | None = None
+    max_chars: int | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a book's durable memory is kept."""
+
+    max_size_kb: int = 100
+    """What MEMORY.md may have; older entries go to its archive."""
+    retention_days: int = 30
+    """How long daily logs are kept before they are archived."""
+    archive_days: int = 14
+    """How long finished work stays before it is archived."""
+    secrets: Literal["label", "mask", "reject"] = "label"
+    """What happens to a secret in what is remembered: it is kept and never shown, taken out, or refused."""
+    exclusions: bool = True
+    """Whether what can be read elsewhere (code, git) or will not last is refused."""
+    budget: Budget = Budget()
+    person: str = "person"
+    """Who edits the markdown by hand."""
+    episodic_entries: int = 100
+    semantic: bool = False
+
+
+def settings_of(lens: Lens) -> Settings:
+    row = lens.get("memory.settings", "")
+    return Settings() if row is None else msgspec.convert(row, Settings)
+
+
+def tier_of(item: Item) -> str:
+    return "episodic" if item.kind == "episode" else "long_term"
+
+
+def item_at(lens: Lens, id: str) -> Item | None:
+    """An item with the labels that hold for it by now, and its secrets."""
+    row = lens.get("memory.items", id)
+    return None if row is None else _labelled(lens, from_row(row))
+
+
+def _labelled(lens: Lens, item: Item) -> Item:
+    changed = lens.get("labels", item.id) or {}
+    labels = {name: changed[name] for name in FLOWING if name in changed}
+    return replace(item, **labels) if labels else item
+
+
+def all_items(lens: Lens) -> Iterator[Item]:
+    """Every item with the labels that hold for it by now."""
+    return (_labelled(lens, from_row(row)) for _, row in lens.scan("memory.items"))
+
+
+def labels_of(item: Item) -> dict[str, str]:
+    labels = {"sensitivity": item.sensitivity, "trust": item.trust}
+    return {**labels, "audience": "team"} if item.shared else labels
+
+
+def of_memory(item: Item) -> bool:
+    """Whether an item stands in MEMORY.md: the team's, of no core, and no fact of the repository."""
+    return item.shared and item.core is None and not item.scope and item.sensitivity != "sensitive"
+
+
+def may_read(rights: Rights, item: Item) -> bool:
+    """Whether an actor with these rights may see an item."""
+    if rights.tier(tier_of(item)) == "none":
+        return False
+    return may_see_of(rights, item.agent, CREATED, labels_of(item))
+
+
+class Judge:
+    """Whether a reader may see an item: by the rights and labels of then, and of now."""
+
+    def __init__(self, then: Lens, now: Lens, rights: Callable[[Lens], Rights]) -> None:
+        self._then, self._now = then, now
+        self._rights = [rights(then)] if then is now else [rights(then), rights(now)]
+
+    @property
+    def settings(self) -> Settings:
+        return settings_of(self._then)
+
+    def item(self, id: str) -> Item | None:
+        found = item_at(self._then, id)
+        return found if found is not None and self.allows(found) else None
+
+    def links(self, item: Item) -> list[tuple[str, str]]:
+        """Where an item's links lead and where links to it come from: relation and item, in a stable order."""
+        out = [*item.links, *(("supersedes", id) for id in item.supersedes)]
+        if item.superseded_by is not None:
+            out.append(("^supersedes", item.superseded_by))
+        for key, _ in self._then.scan("memory.links", item.id):
+            other = self.item(str(key[1]))
+            if other is not None:
+                out += [(f"^{relation}", other.id) for relation, to in other.links if to == item.id]
+        return sorted(set(out))
+
+    def shown(self, item: Item) -> Item:
+        """An item as its reader is shown it: without secrets, and with what it is too near to beside it."""
+        if item.held is not None and item.status == "held":
+            others = [self.item(id) for id in item.held.items]
+            item = replace(item, held=replace(item.held, comparison=compared(item.as_content(), others)))
+        return without_secrets(item)
+
+    def allows(self, item: Item) -> bool:
+        if not may_read(self._rights[0], item):
+            return False
+        if self._then is self._now:
+            return True
+        today = item_at(self._now, item.id)
+        return today is not None and may_read(self._rights[1], today)
+
+    def items(self) -> Iterator[Item]:
+        """Every item of the book that the reader may see, oldest first."""
+        return filter(self.allows, all_items(self._then))
+
+
+def chosen(
+    items: Iterable[Item],
+    *,
+    kind: str | None = None,
+    key: str | None = None,
+    tag: str | None = None,
+    agent: str | None = None,
+    core: str | None = None,
+    scope: str | None = None,
+    category: str | None = None,
+    provenance: dict[str, Any] | None = None,
+    status: str | None = "live",
+    valid_at: int | None = None,
+) -> Iterator[Item]:
+    """Those of the items that match everything that is given."""
+    for item in items:
+        wanted = (
+            (kind is None or item.kind == kind)
+            and (key is None or item.key == key)
+            and (tag is None or tag in item.tags)
+            and (agent is None or item.agent == agent)
+            and (core is None or item.core == core)
+            and (scope is None or item.scope == scope)
+            and (category is None or item.category == category)
+            and (status is None or item.status == status)
+            and (provenance is None or provenance.items() <= item.provenance.items())
+            and (valid_at is None or item.valid(valid_at))
+        )
+        if wanted:
+            yield item
+
+
+def words(content: Mapping[str, Any]) -> str:
+    """What an item says, short enough to be shown beside another one."""
+    subject, fact = subject_and_fact(content)
+    return masked(f"{subject} | {fact}"[:300])
+
+
+def compared(content: Mapping[str, Any], others: Iterable[Item | None]) -> str:
+    """What is new beside what is there, for whoever has to choose."""
+    told = [f"new:   {words(content)}"]
+    for one in others:
+        if one is not None:
+            likeness = near_duplicate(*subject_and_fact(content), *subject_and_fact(one.as_content()))
+            told += [f"known: {words(one.as_content())} ({one.id})", masked(str(likeness))]
+    return "\n".join(told)
+
+
+def tombstones(lens: Lens) -> list[Tombstone]:
+    rows = lens.scan("memory.tombstones")
+    found = [msgspec.convert({**row, "id": str(key[0])}, Tombstone) for key, row in rows]
+    return sorted(found, key=lambda one: (one.deleted_at, one.id))

@@ -1,0 +1,424 @@
+"""Remembering: what is judged, under the book's lock, before something becomes an item.
+
+In this order: the right to write; whether it belongs into durable memory at all; whether it only repeats what
+memory itself had said (an echo); whether it is known already; whether it is nearly so; whether it contradicts.
+Nothing is dropped without a word, and nothing is decided that somebody should choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.commands import need_tier
+from ..access.rights import Rights, rights_of
+from ..commit import Lens, Overlay
+from ..errors import BadInput, Conflict, Denied, Erased, NotFound
+from ..events import Draft, draft, from_us
+from .cores import core_of
+from .items import (
+    Corroboration,
+    Held,
+    Item,
+    alike_places,
+    fingerprint,
+    from_row,
+    marks,
+    sketch,
+    sketched_alike,
+    words_of,
+)
+from .reading import MEMORY_MD, compared, item_at, may_read, settings_of, words
+from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
+from .similar import FLAGGED, jaccard
+
+WAITS = {
+    "near_duplicate": "it is nearly the same as an item that is there: resolve it with skip, merge, or create and a "
+    "rationale",
+    "dispute": "it contradicts what is remembered under the same key: a person or librarian settles it",
+    "proposal": "it is a proposal: a librarian or person decides what a core holds",
+}
+"""Why an item is held, and what it waits for."""
+
+MOST_LINKED = 5
+"""Entries that a core links a new one to by itself."""
+
+SHORT = 24
+"""Words of a text that is short."""
+
+MOST_COMPARED = 32
+"""Items that are compared for each word; enough unless a word is everywhere."""
+
+
+class Case(NamedTuple):
+    """Something to remember, the book, and what its author may see in it."""
+
+    overlay: Overlay
+    request: Remember
+    rights: Rights
+
+    def comparable(self, id: str) -> Item | None:
+        """An item, if it stands in the same place and its author may know of it."""
+        found = item_at(self.overlay, id)
+        if found is None or found.status not in ("live", "held"):
+            return None
+        if found.core != self.request.content.get("core") or not may_read(self.rights, found):
+            return None
+        return found
+
+
+def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
+    refused = need_tier(overlay, request.by, "long_term", True, request.run)
+    if refused:
+        return refused
+    case = Case(overlay, request, rights_of(overlay, request.by))
+    if request.id is not None:
+        again = _again(overlay, request)
+        if again is not None:
+            return again
+    if request.excluded and not request.override:
+        return Kept(None, "rejected", request.excluded)
+    echo = request.echo_of or _echo_by_lineage(overlay, request)
+    if echo:
+        return _is_echo(echo)
+    twin = _twin(case)
+    if twin is not None and twin.id not in request.supersedes:
+        return _known_already(overlay, request, twin)
+    superseded = _superseded(case)
+    held = _held(case, superseded)
+    if isinstance(held, Kept):
+        return held
+    return _store(case, superseded, held)
+
+
+def _again(overlay: Overlay, request: Remember) -> Kept | None:
+    """What was answered when the same call was made before."""
+    record = overlay.record_of(request.id or "")
+    if record is None:
+        return None
+    if record.body is None:
+        raise Erased(f"item {request.id!r} was erased; remembering it again restores nothing. Use another id")
+    event = overlay.event(request.id or "")
+    assert event is not None
+    if event.kind != CREATED or event.actor != request.by or event.payload["item"] != dict(request.content):
+        raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
+    held = event.payload.get("held")
+    kept = None if held is None else msgspec.convert(held, Held)
+    return Kept(event.id, "flagged" if held else "stored", "as the first time", kept, position=event.position)
+
+
+def _echo_by_lineage(overlay: Overlay, request: Remember) -> str:
+    for parent in request.parents:
+        event = overlay.event(parent)
+        if event is None:
+            raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
+        if event.kind == RECALLED or event.kind.startswith("receipt."):
+            return event.id
+    return ""
+
+
+def _is_echo(of: str) -> Kept:
+    return Kept(
+        None,
+        "rejected",
+        f"an echo: memory itself showed this in the same run ({of}), so it is no new evidence. Say what is new",
+    )
+
+
+# what is there already
+
+
+def partitions(request: Remember) -> list[str]:
+    """Where items lie that its author may compare with: its own, and the team's."""
+    return ["", request.by] if request.by else [""]
+
+
+def _twin(case: Case) -> Item | None:
+    """The item that says exactly the same, in the eyes of the author."""
+    print_ = fingerprint(case.request.content)
+    for partition in partitions(case.request):
+        id = case.overlay.get("memory.exact", partition, print_)
+        known = None if id is None else case.comparable(id)
+        if known is not None:
+            return known
+    return None
+
+
+def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
+    if was_shown(overlay, request.by, request.run, twin.id):
+        return _is_echo(twin.id)
+    if not twin.current:
+        return Kept(
+            twin.id, "flagged", "the same is held already: resolve it", twin.held, position=twin.position
+        )
+    if not _origin_is_new(request, twin):
+        return Kept(
+            twin.id, "merged", "it is remembered already, from the same origin", position=twin.position
+        )
+    added = Corroboration(request.by, overlay.position + 1, request.run)
+    changes = {"corroborated": [*twin.corroborated, added]}
+    event = change(overlay, request.by, "corroborated", {twin.id: changes}, run=request.run)
+    return Kept(twin.id, "merged", "it is remembered already, and this corroborates it", position=event)
+
+
+def was_shown(lens: Lens, actor: str, run: str | None, id: str) -> bool:
+    """Whether something was shown to an actor, or to anybody in the same run."""
+    if run is not None:
+        return bool(lens.scan("memory.shown", run, id, limit=1))
+    return lens.get("memory.shown", "", id, actor) is not None
+
+
+def _origin_is_new(request: Remember, known: Item) -> bool:
+    """Whether this comes from elsewhere than what is known: another source, or failing one, somebody else in
+    another run."""
+    source, theirs = _source(request.content.get("provenance", {})), _source(known.provenance)
+    if source and theirs:
+        return source != theirs
+    origins = {(known.agent, known.run), *((one.actor, one.run) for one in known.corroborated)}
+    same_run = request.run is not None and any(run == request.run for _, run in origins)
+    return not same_run and all(actor != request.by for actor, _ in origins)
+
+
+def _source(provenance: dict[str, Any]) -> tuple[Any, ...]:
+    named = tuple(provenance.get(name) for name in ("channel", "thread", "message", "tool_call"))
+    return named if any(named) else ()
+
+
+def _superseded(case: Case) -> tuple[Item, ...]:
+    """The items that this one takes the place of."""
+    overlay, request, rights = case
+    found: dict[str, Item] = {}
+    if request.replaces:
+        found = {one.id: one for one in same_key(case) if one.agent == request.by}
+    for id in request.supersedes:
+        known = item_at(overlay, id)
+        if known is None or not may_read(rights, known):
+            raise NotFound(f"there is no item {id!r} to supersede")
+        if known.superseded_by is not None:
+            raise Conflict(
+                f"item {id!r} is superseded already, by {known.superseded_by!r}: supersede that one"
+            )
+        if known.agent != request.by and not known.shared and not rights.may("keep_memory"):
+            raise BadInput(
+                f"item {id!r} is not yours to supersede: remember your own, and let a person settle it"
+            )
+        found[id] = known
+    return tuple(found.values())
+
+
+def same_key(case: Case) -> list[Item]:
+    """Facts under the same key that stand, in the eyes of the author."""
+    key = case.request.content.get("key")
+    if key is None:
+        return []
+    found = []
+    for partition in partitions(case.request):
+        for _, id in case.overlay.scan("memory.keys", key, partition, limit=MOST_COMPARED, reverse=True):
+            known = case.comparable(id)
+            if known is not None and known.key == key and known.current:
+                found.append(known)
+    return found
+
+
+def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
+    """Why the item must wait for a choice, if it must; or why it cannot be kept at all."""
+    overlay, request, rights = case
+    core = request.content.get("core")
+    if core is not None:
+        settings = core_of(overlay, core)
+        needed, given = settings.config.min_confidence, request.content.get("confidence")
+        if given is not None and given < needed:
+            return Kept(
+                None, "rejected", f"its confidence is {given:g} and the core {core!r} asks for {needed:g}"
+            )
+    others = {one.id for one in superseded}
+    against = [one for one in same_key(case) if one.id not in others and _contradicts(request, one)]
+    if against:
+        return Held("dispute", tuple(one.id for one in against))
+    near = None if core is not None and not settings.config.auto_dedupe else _nearest(case, others)
+    if near is not None:
+        known, score = near
+        if was_shown(overlay, request.by, request.run, known.id):
+            return _is_echo(known.id)
+        return Held("near_duplicate", (known.id,), round(score, 4))
+    if core is not None and not rights.may("keep_memory"):
+        return Held("proposal")
+    return None
+
+
+def _contradicts(request: Remember, known: Item) -> bool:
+    """Another value under the same key, for a time that both speak of."""
+    mine = request.content
+    begins, ends = mine.get("valid_from_us"), mine.get("valid_until_us")
+    if known.valid_until_us is not None and begins is not None and begins >= known.valid_until_us:
+        return False
+    if known.valid_from_us is not None and ends is not None and ends <= known.valid_from_us:
+        return False
+    return bool(known.value != mine.get("value"))
+
+
+def _nearest(case: Case, others: set[str]) -> tuple[Item, float] | None:
+    """The item that is most alike, if one is alike enough to be held to be the same."""
+    mine = words_of(case.request.content)
+    best: tuple[float, str, Item] | None = None
+    for id in _worth_comparing(case, mine):
+        known = None if id in others else case.comparable(id)
+        if known is not None:
+            score = jaccard(mine, words_of(known.as_content()))
+            if score >= FLAGGED and (best is None or (score, known.id) > best[:2]):
+                best = (score, known.id, known)
+    return None if best is None else (best[2], best[0])
+
+
+def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
+    """The items that can be alike, by the words under which they are found and the sketches that stand there. Of
+    a short text every place is looked at by itself; of a long one all places of a word at once."""
+    overlay, own, found = case.overlay, sketch(mine), set[str]()
+    for partition in partitions(case.request):
+        for mark in marks(mine):
+            places = dict(alike_places(mark))
+            if len(mine) <= SHORT:
+                rows = [
+                    row
+                    for size, last in places.items()
+                    for row in overlay.between(
+                        "memory.alike",
+                        (partition, mark.word, size),
+                        1,
+                        last,
+                        limit=MOST_COMPARED,
+                        reverse=True,
+                    )
+                ]
+            elif places:
+                span = (min(places), max(places))
+                every = overlay.between(
+                    "memory.alike", (partition, mark.word), *span, limit=8 * MOST_COMPARED, reverse=True
+                )
+                rows = [row for row in every if int(row[0][3]) <= places.get(int(row[0][2]), 0)]
+            else:
+                rows = []
+            found |= {id for _, (id, sketched) in rows if sketched_alike(own, sketched)}
+    return found
+
+
+# storing
+
+
+def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
+    overlay, request, _ = case
+    content = dict(request.content)
+    related = _related(case)
+    if related:
+        content["links"] = [*content.get("links", ()), *related]
+    payload: dict[str, Any] = {"item": content}
+    if superseded:
+        payload["supersedes"] = [one.id for one in superseded]
+    if held is not None:
+        payload["held"] = msgspec.to_builtins(held)
+    if request.secrets:
+        payload["secrets"] = list(request.secrets)
+    if request.override:
+        payload["override"] = request.override
+    overflow = ""
+    if request.labels.get("audience") == "team" and held is None:
+        weight = len(words(content).encode()) - sum(map(weight_of, superseded))
+        overflow = _overflow(overlay, weight)
+        payload["weight"] = weight
+    event = overlay.emit(_draft(request, payload))
+    reason = "" if held is None else WAITS[held.why]
+    others = [] if held is None else [item_at(overlay, id) for id in held.items]
+    return Kept(
+        event.id,
+        "stored" if held is None else "flagged",
+        reason,
+        None if held is None else replace(held, comparison=compared(request.content, others)),
+        request.secrets,
+        tuple(one.id for one in superseded),
+        overflow,
+        event.position,
+    )
+
+
+def _related(case: Case) -> list[list[str]]:
+    """Entries of the same core with a tag in common, if the core links by itself."""
+    overlay, request, _ = case
+    core, found = request.content.get("core"), dict[str, None]()
+    if core is None or not core_of(overlay, core).config.auto_link:
+        return []
+    for tag in request.content.get("tags", ()):
+        for _, id in overlay.scan("memory.tags", tag, limit=MOST_COMPARED, reverse=True):
+            known = case.comparable(id)
+            if known is not None and known.current:
+                found[id] = None
+    linked = {to for _, to in request.content.get("links", ())}
+    return [["related", id] for id in list(found)[:MOST_LINKED] if id not in linked]
+
+
+def _draft(request: Remember, payload: dict[str, Any]) -> Draft:
+    return draft(
+        CREATED,
+        actor=request.by,
+        payload=payload,
+        run_id=request.run,
+        session_id=request.session,
+        turn=request.turn,
+        parents=request.parents,
+        labels=request.labels,
+        id=request.id,
+        occurred_at=None if request.occurred_us is None else from_us(request.occurred_us),
+    )
+
+
+def _overflow(overlay: Overlay, more: int) -> str:
+    limit = settings_of(overlay).max_size_kb * 1024
+    held = (overlay.get("memory.sums", "team") or {}).get("bytes", 0)
+    if held + more <= limit:
+        return ""
+    return (
+        f"{MEMORY_MD} has {limit // 1024} kB and is full: its oldest entries are in its archive now, where they "
+        "can still be found"
+    )
+
+
+def change(
+    overlay: Overlay,
+    by: str,
+    act: str,
+    changes: dict[str, dict[str, Any]],
+    *,
+    why: str = "",
+    run: str | None = None,
+    weight: int = 0,
+    key: str = "",
+    kind: str = UPDATED,
+    placed: Iterable[Item] = (),
+) -> int:
+    """Record a change of items; answers its position. It is derived from them, so it goes when they go, and
+    whoever may see them may see it. `placed` are those whose text or place is another one now."""
+    payload: dict[str, Any] = {"act": act, "changes": msgspec.to_builtins(changes)}
+    places = [[one.id, one.agent, one.shared, {**one.as_content(), "tags": list(one.tags)}] for one in placed]
+    given = {"why": why, "weight": weight, "key": key, "placed": places}
+    payload |= {name: value for name, value in given.items() if value}
+    rows = [overlay.get("memory.items", id) for id in changes]
+    team = all(row is not None and row.get("shared") for row in rows)
+    labels = {"sensitivity": "private", **({"audience": "team"} if team else {})}
+    one = draft(kind, actor=by, payload=payload, run_id=run, parents=list(changes), labels=labels)
+    return overlay.emit(one).position
+
+
+def weight_of(item: Item) -> int:
+    """What an item takes of MEMORY.md, in bytes."""
+    return len(words(item.as_content()).encode()) if item.shared and item.current else 0
+
+
+def known(overlay: Overlay, by: str, id: str) -> Item:
+    """An item that somebody may know of. Raises NotFound, alike for one that is not there."""
+    row = overlay.get("memory.items", id)
+    found = None if row is None else from_row(row)
+    if found is None or found.status == "forgotten" or not may_read(rights_of(overlay, by), found):
+        raise NotFound(f"there is no item {id!r} in this book")
+    return found

@@ -1,0 +1,133 @@
+"""What can be asked of durable memory, and what is answered. Plain data, so that it can wait in a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from .items import Held
+
+CREATED, UPDATED = "memory.item.created", "memory.item.updated"
+FORGOTTEN, DELETED, CONSOLIDATED = "memory.item.forgotten", "memory.item.deleted", "memory.item.consolidated"
+RECALLED, CONFIGURED = "memory.recalled", "memory.configured"
+
+Outcome = Literal["stored", "merged", "flagged", "rejected"]
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """Keep an item. What needs no look at the book (secrets, exclusions) was judged before."""
+
+    by: str
+    content: Mapping[str, Any]
+    labels: Mapping[str, str]
+    run: str | None = None
+    session: str | None = None
+    turn: int = 0
+    parents: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
+    replaces: bool = False
+    """Supersede whatever fact of the author's own has the same key."""
+    secrets: tuple[str, ...] = ()
+    excluded: str = ""
+    """Why it does not belong into durable memory; refused unless overridden."""
+    override: str = ""
+    echo_of: str = ""
+    """Something that was shown to the author, which this repeats."""
+    id: str | None = None
+    occurred_us: int | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What became of something to remember.
+
+    stored: it is a new item. merged: it was known already, and `item_id` is what it is known as. flagged: it is
+    held until somebody chooses (`resolve`), and `held` says why. rejected: nothing was kept.
+    """
+
+    item_id: str | None
+    outcome: Outcome
+    reason: str = ""
+    held: Held | None = None
+    redacted: tuple[str, ...] = ()
+    """What kinds of secrets were found: the item is sensitive now, and nobody is shown them."""
+    superseded: tuple[str, ...] = ()
+    overflow: str = ""
+    """What this write pushed out of MEMORY.md into its archive, if it is full."""
+    position: int | None = None
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """Change fields of an item that may be changed."""
+
+    by: str
+    id: str
+    content: Mapping[str, Any]
+    secrets: tuple[str, ...] = ()
+    act: str = "patched"
+    why: str = ""
+    seen: int | None = None
+    """The position as of which whoever changes it has read it."""
+    key: str = ""
+    """The same key again changes nothing: the edit was taken in before."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Change what an item counts as: shared, verified, archived, restored."""
+
+    by: str
+    ids: tuple[str, ...]
+    act: Literal["shared", "unshared", "verified", "archived", "restored", "linked"]
+    why: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+
+
+class Resolve(msgspec.Struct, frozen=True):
+    """Choose what becomes of an item that is held."""
+
+    by: str
+    id: str
+    choice: str
+    rationale: str = ""
+
+
+class Forget(msgspec.Struct, frozen=True):
+    by: str
+    ids: tuple[str, ...]
+    reason: str = ""
+    deleted_by: str = "user"
+    erase: bool = False
+    dry_run: bool = False
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What a forget did, or would do. `erased` are the events whose content is gone, those derived included."""
+
+    items: tuple[str, ...]
+    already: tuple[str, ...] = ()
+    erased: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    """Other items that were derived from these, and went with them."""
+    position: int | None = None
+    rederived: tuple[str, ...] = ()
+    """Notes that were told again from what is left."""
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """What stays of a forgotten item: no content."""
+
+    id: str
+    agent: str
+    deleted_at: str
+    deleted_by: str
+    reason: str
+    erased: bool = False
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Things that were shown to an actor in a run, so that they are known when they come back."""
+
+    actor: str
+    run: str | None
+    ids: tuple[str, ...]

@@ -1,0 +1,540 @@
+"""The verbs of durable memory, for whoever acts: the book's owner, an actor, an agent in its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import convert, json
+
+from ..access.rights import OWNER, rights_of
+from ..access.secrets import find_secrets
+from ..errors import BadInput, NotFound, shown
+from ..events import check_name, check_text, encode_payload, to_us
+from ..labels import SENSITIVITY, TRUST, strictness
+from . import daily, papers
+from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
+from .exclusions import excluded
+from .items import SHAPES, Item, checked, from_row, mask, value_text, words_of
+from .markdown import fitting
+from .noting import Noting
+from .reading import Judge, Settings, chosen, of_memory, settings_of, tombstones
+from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
+from .similar import FLAGGED, jaccard
+from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
+
+if TYPE_CHECKING:
+    from ..book import At
+    from ..commit import Lens
+    from .adopt import Adopted
+
+CONFIRMATION = "FORGET"
+MOST_SHOWN = 500
+"""How much of what a run was shown is compared with what it remembers."""
+
+TRUST_OF = {"tool": "low", "import": "low"}
+"""How far what comes from a source is trusted unless somebody says so."""
+
+
+class Remembering(Noting):
+    """What everybody can do with durable memory, each under its own rights."""
+
+    # keeping
+
+    def remember(
+        self,
+        text: str | None = None,
+        *,
+        kind: str | None = None,
+        key: str | None = None,
+        value: Any = ...,
+        title: str | None = None,
+        tags: Sequence[str] = (),
+        category: str | None = None,
+        confidence: float | None = None,
+        sensitivity: str | None = None,
+        trust: str | None = None,
+        shared: bool | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        citations: Sequence[str] = (),
+        reason: str | None = None,
+        links: Sequence[tuple[str, str]] = (),
+        supersedes: str | Sequence[str] | bool = (),
+        valid_from: datetime | None = None,
+        valid_until: datetime | None = None,
+        occurred_at: datetime | None = None,
+        observed_at: datetime | None = None,
+        core: str | None = None,
+        type: str | None = None,
+        scope: str | None = None,
+        parents: Sequence[str] = (),
+        override: str = "",
+        run_id: str | None = None,
+        session_id: str | None = None,
+        id: str | None = None,
+    ) -> Kept:
+        """Keep something for later: a note, a procedure or an episode as text, or a fact as key and value.
+
+        The answer says what became of it: stored, merged with what is known, flagged (held until somebody
+        chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
+        owner keeps is shared) or public. `supersedes` names the items it takes the place of; True: the author's
+        own fact under the same key. `override` is a reason to keep what would not be kept. With an `id` of
+        your own the call can be repeated safely.
+        """
+        kind = kind or ("note" if key is None else "fact")
+        given = _given(
+            key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
+            scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
+        )  # fmt: skip
+        for field, moment in (("valid_from", valid_from), ("valid_until", valid_until)):
+            if moment is not None:
+                given[f"{field}_us"] = to_us(field, moment)
+        for field, moment in (("occurred", occurred_at), ("observed", observed_at)):
+            if moment is not None and f"{field}_us" in (*_shape(kind).needs, *_shape(kind).may):
+                given[f"{field}_us"] = to_us(f"{field}_at", moment)
+        if value is not ...:
+            given["value"] = encode_payload({"value": value})[1]["value"]
+        if text is not None:
+            given[_shape(kind).text] = check_text("text", text)
+        content = encode_payload(checked(kind, given))[1]
+        run = self._memory_run if run_id is None else check_name("run_id", run_id)
+        with self._ledger.snapshot() as now:
+            settings = settings_of(now)
+            content, secrets, sensitivity = _without_risk(settings, content, sensitivity)
+            if secrets and settings.secrets == "reject":
+                return Kept(
+                    None,
+                    "rejected",
+                    f"it holds a secret ({', '.join(secrets)}): keep it in a vault",
+                    redacted=secrets,
+                )
+            labels = self._labels(now, content, sensitivity, trust, shared)
+            echo = self._echo(now, content, run)
+        replaced = () if isinstance(supersedes, bool) else supersedes
+        request = Remember(
+            by=self._memory_actor,
+            content=content,
+            labels=labels,
+            run=run,
+            session=session_id,
+            parents=tuple(check_name("a parent", one) for one in parents),
+            supersedes=tuple(check_name("an item", one) for one in _each(replaced)),
+            replaces=supersedes is True,
+            secrets=secrets,
+            excluded=_excluded(content, kind) if settings.exclusions else "",
+            override=check_text("override", override),
+            echo_of=echo,
+            id=None if id is None else check_name("id", id),
+            occurred_us=None if occurred_at is None else to_us("occurred_at", occurred_at),
+        )
+        kept: Kept = self._ask_memory("memory.remember", request, "remember")
+        return kept
+
+    def _labels(
+        self,
+        lens: Lens,
+        content: dict[str, Any],
+        sensitivity: str | None,
+        trust: str | None,
+        shared: bool | None,
+    ) -> dict[str, str]:
+        sensitivity = "private" if sensitivity is None else sensitivity
+        trust = trust or TRUST_OF.get(content.get("provenance", {}).get("source_kind", ""), "normal")
+        for name, given, allowed in (("sensitivity", sensitivity, SENSITIVITY), ("trust", trust, TRUST)):
+            if given not in allowed:
+                raise BadInput(f"there is no {name} {shown(given)}: it is one of {', '.join(allowed)}")
+        if shared is None:
+            shared = self._memory_actor == OWNER
+            if content.get("core") is not None:
+                shared = core_of(lens, content["core"]).visibility != "private"
+        team = {"audience": "team"} if shared else {}
+        return {"sensitivity": sensitivity, "trust": trust, **team}
+
+    def _echo(self, lens: Lens, content: dict[str, Any], run: str | None) -> str:
+        """What was shown to this actor in this run that says the same, if anything does."""
+        actor = self._memory_actor
+        if actor == OWNER:
+            return ""
+        mine = words_of(content)
+        rows = lens.scan("memory.shown", run or "")
+        shown = [str(key[1]) for key, _ in sorted(rows, key=lambda row: -row[1]) if key[2] == actor]
+        for id in shown[:MOST_SHOWN]:
+            theirs = lens.get("memory.items", id)
+            if theirs is None:
+                event = self._ledger.event(id)
+                theirs = {"kind": "note", "body": "" if event is None else event_text(event.payload)}
+            if jaccard(mine, words_of(theirs)) >= FLAGGED:
+                return id
+        return ""
+
+    def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
+        """Choose what becomes of an item that is held: for a near-duplicate or proposal "skip", "merge" (its
+        citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
+        settles. Answers the item that stands."""
+        id = kept.item_id if isinstance(kept, Kept) else kept
+        request = Resolve(
+            self._memory_actor, check_name("an item", id), choice, check_text("rationale", rationale)
+        )
+        stands: str = self._ask_memory("memory.resolve", request, "resolve")
+        return self.item(stands)
+
+    def revise(
+        self, id: str, *, why: str = "", seen: int | None = None, once: str = "", **fields: Any
+    ) -> Item:
+        """Change fields of an item; None takes one away. With `seen` (its `position` when it was read) it is a
+        Conflict if somebody was quicker; the same `once` again changes nothing."""
+        item = self.item(id)
+        times = {"occurred_at": "occurred_us", "observed_at": "observed_us", "valid_from": "valid_from_us",
+                 "valid_until": "valid_until_us"}  # fmt: skip
+        given = {
+            times.get(name, name): to_us(name, one) if name in times else one for name, one in fields.items()
+        }
+        if "text" in given:
+            given[_shape(item.kind).text] = given.pop("text")
+        full = {name: getattr(item, name) for name in _shape(item.kind).needs}
+        said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
+        content = encode_payload(checked(item.kind, said))[1]
+        content = {name: content.get(name) for name in given}
+        found, secrets, sensitivity = _without_risk(self.memory_settings(), content, None)
+        request = Patch(
+            self._memory_actor, id, found, secrets, why=check_text("why", why), seen=seen, key=once
+        )
+        self._ask_memory("memory.patch", request, "revise")
+        if sensitivity == "sensitive" and strictness("sensitivity", item.sensitivity) < 2:
+            from ..access.commands import Relabel
+
+            reason = "a secret was found in it"
+            self._ledger.submit("access.relabel", Relabel(OWNER, id, {"sensitivity": "sensitive"}, reason))
+        return self.item(id)
+
+    def share(self, id: str, why: str = "") -> Item:
+        """Let the whole team see an item of one's own."""
+        return self._marked((id,), "shared", why)
+
+    def unshare(self, id: str, why: str = "") -> Item:
+        """Keep an item to oneself again. Who has read it has read it."""
+        return self._marked((id,), "unshared", why)
+
+    def verify_item(self, id: str, why: str = "") -> Item:
+        """Say that an item was checked and holds."""
+        return self._marked((id,), "verified", why)
+
+    def archive(self, id: str, why: str = "") -> Item:
+        """Put an item aside: it is kept, and no longer found."""
+        return self._marked((id,), "archived", why)
+
+    def restore(self, id: str, why: str = "") -> Item:
+        """Bring back what was archived, dropped or forgotten, as long as it was not erased."""
+        return self._marked((id,), "restored", why)
+
+    def link(self, id: str, relation: str, to: str) -> Item:
+        """Connect two items: `related`, `depends_on`, or a relation of your own."""
+        return self._marked(
+            (id,), "linked", "", ((check_name("a relation", relation), check_name("an item", to)),)
+        )
+
+    def _marked(
+        self,
+        ids: tuple[str, ...],
+        act: Literal["shared", "unshared", "verified", "archived", "restored", "linked"],
+        why: str,
+        links: tuple[tuple[str, str], ...] = (),
+    ) -> Item:
+        named = tuple(check_name("an item", id) for id in ids)
+        request = Mark(self._memory_actor, named, act, check_text("why", why), links)
+        self._ask_memory("memory.mark", request, act)
+        return self.item(ids[0])
+
+    # reading
+
+    @contextmanager
+    def _judging(self, at: At) -> Iterator[Judge]:
+        actor = self._memory_actor
+        with self._ledger.snapshot() as now:
+            if at is None:
+                yield Judge(now, now, lambda lens: rights_of(lens, actor))
+                return
+            with self._ledger.snapshot(at) as then:
+                yield Judge(then, now, lambda lens: rights_of(lens, actor))
+
+    def item(self, id: str, at: At = None) -> Item:
+        """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""
+        check_name("an item", id)
+        with self._judging(at) as judge:
+            found = judge.item(id)
+            if found is not None:
+                return judge.shown(found)
+        raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
+
+    def items(
+        self,
+        *,
+        kind: str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        agent: str | None = None,
+        core: str | None = None,
+        scope: str | None = None,
+        category: str | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        status: str | None = "live",
+        at: At = None,
+        valid_at: datetime | None = None,
+    ) -> list[Item]:
+        """The items that match everything that is given, oldest first, as of `at` (when the book knew of them)
+        and `valid_at` (when they hold). `status` None: also those that are held, superseded or put aside."""
+        moment = None if valid_at is None else to_us("valid_at", valid_at)
+        self._may_read_tier("long_term")
+        with self._judging(at) as judge:
+            found = chosen(
+                judge.items(), kind=kind, key=key, tag=tag, agent=agent, core=core, scope=scope, category=category,
+                provenance=None if provenance is None else dict(provenance), status=status, valid_at=moment,
+            )  # fmt: skip
+            return sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
+
+    def long_term(self, at: At = None) -> list[Item]:
+        """What MEMORY.md holds, as far as this actor may see it: what the team knows, the newest that fits."""
+        self._may_read_tier("long_term")
+        with self._judging(at) as judge:
+            settings, seen = (
+                judge.settings,
+                [judge.shown(one) for one in chosen(judge.items()) if of_memory(one)],
+            )
+        return fitting(seen, settings.max_size_kb * 1024)[0]
+
+    def disputes(self, at: At = None) -> list[Item]:
+        """Items that contradict what is remembered, and wait to be settled."""
+        return [one for one in self.items(status="held", at=at) if one.held and one.held.why == "dispute"]
+
+    # forgetting
+
+    def forget(
+        self,
+        id: str | Sequence[str] | None = None,
+        *,
+        key: str | None = None,
+        tag: str | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        erase: bool = False,
+        confirm: str | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget items by id, key, tag or provenance (all that is given must match). They leave tombstones and
+        can be restored, unless `erase`: then their content and everything derived from it is gone. It takes
+        `confirm="FORGET"`; `dry_run` shows first what it would do."""
+        if confirm != CONFIRMATION and not dry_run:
+            raise BadInput(
+                f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'
+            )
+        if id is None and key is None and tag is None and provenance is None:
+            raise BadInput("say what to forget: an id, a key, a tag or a provenance")
+        ids = tuple(check_name("an item", one) for one in _each(() if id is None else id))
+        if key is not None or tag is not None or provenance is not None:
+            found = self.items(key=key, tag=tag, provenance=provenance, status=None)
+            matching = tuple(one.id for one in found if one.status != "forgotten" or erase)
+            ids = matching if id is None else tuple(one for one in ids if one in matching)
+        by = "operator" if self._memory_actor == OWNER else "user"
+        request = Forget(self._memory_actor, ids, check_text("reason", reason), by, erase, dry_run)
+        forgotten: Forgotten = self._ask_memory("memory.forget", request, "forget")
+        if forgotten.erased and not dry_run:
+            self._ledger.erased(forgotten.erased)
+        return forgotten
+
+    def tombstones(self, at: At = None) -> list[Tombstone]:
+        """What was forgotten: by whom, when and why; never what it said."""
+        actor = self._memory_actor
+        with self._ledger.snapshot(at) as snapshot:
+            found = tombstones(snapshot)
+        return [one for one in found if actor in (OWNER, one.agent)]
+
+    def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
+        """Take what recurs in the daily logs into long-term memory, with its lines cited. `dry_run` shows it
+        first. It is derived from the logs: as sensitive as they are, and gone when they are erased."""
+        from .curate import curated
+
+        if type(days) is not int or not 1 <= days <= 365:
+            raise BadInput(f"days {shown(days)} is not a whole number from 1 to 365")
+        return curated(self, days, dry_run)
+
+    def adopt(
+        self,
+        source: str | Path,
+        *,
+        dry_run: bool = False,
+        shared: bool | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Adopted:
+        """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
+        export of mem0 or of the MCP memory server. The answer says what each part became; doing it again changes
+        nothing."""
+        from .adopt import adopt
+
+        self._memory_acts("adopt")
+        return adopt(self, Path(source), dry_run, shared, progress)
+
+    def export_items(self, to: str | Path, at: At = None) -> int:
+        """Write the items that this actor may see as JSON, one a line. Answers how many."""
+        found = self.items(status=None, at=at)
+        Path(to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+        return len(found)
+
+    # keeping it small
+
+    def gc(self, *, dry_run: bool = False, now: datetime | None = None) -> Upkeep:
+        """Keep memory small: archive old logs, ended tasks and aged entries, and consolidate what exceeds the
+        budget, in a fixed order; each chore says why. `dry_run` shows it first. It can all be undone until
+        something is erased."""
+        moment = to_us("now", now or datetime.now(UTC))
+        with self._ledger.snapshot() as lens:
+            settings, kept = settings_of(lens), _all_there_is(lens)
+        chores, unclear = plan(kept, settings, moment)
+        live = [one for one in kept.items if one.current]
+        if dry_run:
+            return Upkeep(tuple(chores), tuple(unclear), len(live), sum(len(one.text) for one in live))
+        for chore in chores:
+            self._do(chore)
+        with self._ledger.snapshot() as lens:
+            live = [one for one in _all_there_is(lens).items if one.current]
+        return Upkeep(tuple(chores), tuple(unclear), len(live), sum(len(one.text) for one in live), True)
+
+    def _do(self, chore: Chore) -> None:
+        by = self._memory_actor
+        match chore.act:
+            case "archive days" | "archive tasks":
+                what = "day" if chore.act == "archive days" else "task"
+                self._ask_memory("memory.shelve", Shelve(by, what, chore.names, chore.why), "gc")
+            case "archive items":
+                self._ask_memory("memory.mark", Mark(by, chore.names, "archived", chore.why), "gc")
+            case "consolidate facts":
+                self._ask_memory("memory.forget", Forget(by, chore.names, chore.why, "consolidation"), "gc")
+            case "consolidate episodes":
+                self._ask_memory("memory.retell", Retell(by, chore.names), "gc")
+            case "drop index":
+                self._ledger.indexing.throw_away()
+            case _:
+                self._ask_memory("memory.forget", Forget(by, chore.names, chore.why, "budget"), "gc")
+
+    def unarchive(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
+        """Bring days and tasks back from the archive."""
+        for what, names in (("day", tuple(days)), ("task", tuple(tasks))):
+            if names:
+                self._ask_memory(
+                    "memory.shelve", Shelve(self._memory_actor, what, names, back=True), "unarchive"
+                )
+
+    # how it is kept
+
+    def memory_settings(self, at: At = None) -> Settings:
+        with self._ledger.snapshot(at) as snapshot:
+            return settings_of(snapshot)
+
+    def configure_memory(self, **fields: Any) -> Settings:
+        """Change how the book's durable memory is kept: see `Settings`."""
+        from .capability import Configure
+
+        request = Configure(self._memory_actor, encode_payload(fields)[1])
+        settings: Settings = self._ask_memory("memory.configure", request, "configure")
+        return settings
+
+    # cores
+
+    def core(self, id: str, at: At = None, **fields: Any) -> Core:
+        """A core by its id; with fields, it is made or changed, which takes a librarian or person."""
+        check_name("a core", id)
+        if fields:
+            request = SetCore(self._memory_actor, id, encode_payload(fields)[1])
+            core: Core = self._ask_memory("memory.core", request, "core")
+            return core
+        with self._seeing(at) as (lens, rights):
+            found = core_of(lens, id)
+            if not all(may_know(one, found) for one in rights):
+                raise NotFound(no_core(id))
+            return found
+
+    def cores(self, at: At = None) -> list[Core]:
+        """The cores that this actor may know of."""
+        with self._seeing(at) as (lens, rights):
+            found = [convert(row, Core) for _, row in lens.scan("memory.cores")]
+            return [one for one in found if all(may_know(right, one) for right in rights)]
+
+    def proposals(self, core: str | None = None) -> list[Item]:
+        """What was proposed for cores and waits for a librarian or person: `resolve` with create or skip."""
+        held = self.items(core=core, status="held")
+        return [one for one in held if one.held is not None and one.held.why == "proposal"]
+
+    def traverse(
+        self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
+    ) -> list[Step]:
+        """Where links lead from an item, in both directions, up to so many steps away, the nearest first."""
+        if type(depth) is not int or not 1 <= depth <= DEEPEST:
+            raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
+        first = self.item(start, at)
+        wanted = None if relations is None else {check_name("a relation", one) for one in relations}
+        with self._judging(at) as judge:
+            return walked(judge, first, depth, wanted)
+
+
+def _all_there_is(lens: Lens) -> Holdings:
+    tasks: dict[str, tuple[int, str]] = {}
+    for path in papers.papers(lens, "plans/artifacts/"):
+        task = path.split("/")[2]
+        if shelved(lens, "task", task):
+            continue
+        lines = papers.lines(lens, path)
+        written, text = tasks.get(task, (0, ""))
+        last = max((one.written_us for one in lines), default=0)
+        tasks[task] = max(written, last), "\n".join([text, *(one.text for one in lines)])
+    cores = [convert(row, Core) for _, row in lens.scan("memory.cores")]
+    return Holdings(
+        items=tuple(from_row(row) for _, row in lens.scan("memory.items")),
+        days=tuple(day for day in daily.days(lens) if not shelved(lens, "day", day)),
+        tasks=tasks,
+        core_days={one.id: one.config.archive_after_days for one in cores if one.config.archive_after_days},
+    )
+
+
+def _without_risk(
+    settings: Settings, content: dict[str, Any], sensitivity: str | None
+) -> tuple[dict[str, Any], tuple[str, ...], str | None]:
+    """What is found of secrets, and what the book's settings say to do about them."""
+    texts = [content.get(name) for name in ("key", "title", "body", "summary", "reason")]
+    texts += [value_text(content.get("value")), *(content.get("citations") or ())]
+    found = tuple(sorted({one.kind for text in texts if text for one in find_secrets(text)}))
+    if found and settings.secrets == "mask":
+        return {name: mask(value) for name, value in content.items()}, found, sensitivity
+    return content, found, "sensitive" if found else sensitivity
+
+
+def _excluded(content: dict[str, Any], kind: str) -> str:
+    """Why this does not belong into durable memory, if it does not. What happened may always be told."""
+    if kind == "episode":
+        return ""
+    subject = f"{content['title']}: " if content.get("title") else ""
+    text = content.get("body") or (content["value"] if isinstance(content.get("value"), str) else "")
+    why = excluded(subject + text) if text else None
+    return "" if why is None else f"{why.rule}: {why.reason}"
+
+
+def event_text(payload: Mapping[str, Any]) -> str:
+    """What an event says: its text, else its summary, else its goal; never the whole payload."""
+    return next(
+        (payload[name] for name in ("text", "summary", "goal") if isinstance(payload.get(name), str)), ""
+    )
+
+
+def _shape(kind: str) -> Any:
+    if kind not in SHAPES:
+        raise BadInput(f"there is no kind of item {shown(kind)}: the kinds are {', '.join(SHAPES)}")
+    return SHAPES[kind]
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _each(ids: str | Sequence[str]) -> Sequence[str]:
+    return (ids,) if isinstance(ids, str) else ids

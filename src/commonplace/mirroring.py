@@ -1,0 +1,256 @@
+"""The mirror of a book: its memory as markdown files beside it, and hand edits taken in as a person's acts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import BadInput, CommonplaceError, Conflict, NotFound
+from .memory.items import Item
+from .memory.markdown import bullets, fields
+from .memory.pages import CORES, REPOSITORY, sheets
+from .memory.papers import NOTES, Note, file_name
+from .memory.reading import item_at
+from .memory.requests import Kept
+from .mirror import Added, Block, Changed, Clash, Difference, Edit, Mirror, Page, Removed, Report, Taken
+
+if TYPE_CHECKING:
+    from .actor import Actor
+    from .book import Book
+
+log = logging.getLogger("commonplace")
+
+TRIES = 5
+BY_HAND = "written by hand"
+
+
+class BookMirror:
+    """A folder of markdown that shows what a book remembers, and that people edit.
+
+    `sync` takes in hand edits first, as acts of the person who edits, then writes what has changed. Where both
+    sides changed the same thing the file shows both, and nothing is overwritten.
+    """
+
+    def __init__(self, book: Book, folder: Path, person: str | None = None) -> None:
+        self._book = book
+        self.folder = folder
+        self._person = person
+        self._seen: dict[str, int] = {}
+        self._mirror = Mirror(folder, self._pages, self._take, clash=self._told)
+
+    @property
+    def person(self) -> str:
+        return self._person or self._book.memory_settings().person
+
+    def sync(self) -> Report:
+        """Take in hand edits and write what changed. What somebody changes in the book meanwhile is looked at anew."""
+        for attempt in range(TRIES):
+            self._claim()
+            try:
+                report = self._mirror.sync()
+                self._write_raw()
+                return report
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError  # not reached
+
+    def watch(self, stop: threading.Event, on_report: Callable[[Report], None]) -> None:
+        """Sync whenever a file or the book changes, until `stop` is set."""
+        self._claim()
+        follower = threading.Thread(target=self._follow, args=(stop,), daemon=True)
+        follower.start()
+        try:
+            self._mirror.watch(stop, on_report)
+        finally:
+            stop.set()
+            follower.join()
+
+    def _follow(self, stop: threading.Event) -> None:
+        after = self._book.head
+        while not stop.is_set():
+            for event in self._book.watch(after, timeout=0.5):
+                after = event.position
+                if event.kind.startswith(("memory.", "event.", "access.", "state.")):
+                    self._mirror.poke()
+                if stop.is_set():
+                    return
+
+    def erase(self, ids: Collection[str]) -> Report:
+        """Take what was erased out of the files, and of all that is remembered of them, whatever people made of it."""
+        self._mirror.erase(ids)
+        return self.sync()
+
+    def files(self) -> list[Path]:
+        """Every file that this mirror has written, and what it remembers of them."""
+        with self._book.snapshot() as snapshot:
+            shown = [self.folder / one.path for one in sheets(snapshot)]
+        return [*shown, self.folder / ".mirror"]
+
+    def status(self) -> list[Difference]:
+        """The files that differ from the book, and how. Changes nothing."""
+        return self._mirror.status()
+
+    def _claim(self) -> None:
+        """One folder shows one book."""
+        mark = self.folder / ".mirror" / "book"
+        try:
+            known = mark.read_text().strip()
+        except FileNotFoundError:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.write_text(f"{self._book.id}\n")
+            return
+        if known != self._book.id:
+            raise BadInput(
+                f"{self.folder} shows another book: choose another folder, or remove {mark.parent}"
+            )
+
+    # what is shown
+
+    def _pages(self) -> Iterator[Page]:
+        with self._book.snapshot() as snapshot:
+            found = list(sheets(snapshot))
+            self._seen = {id: snapshot.position for one in found for id, _ in one.blocks}
+        for one in found:
+            if one.may != "raw":
+                blocks = tuple(Block(id, text) for id, text in one.blocks)
+                yield Page(
+                    one.path, one.head, blocks, editable=one.may != "nothing", appends=one.may == "append"
+                )
+
+    def _write_raw(self) -> None:
+        """Logs for programs, which have no room for marks: written whole, and only ever longer."""
+        with self._book.snapshot() as snapshot:
+            found = [one for one in sheets(snapshot) if one.may == "raw"]
+        for one in found:
+            target, text = self.folder / one.path, one.head.encode()
+            if target.is_symlink() or not target.resolve().is_relative_to(self.folder.resolve()):
+                raise BadInput(f"{target} leads out of the mirror's folder: remove that link")
+            before = target.read_bytes() if target.exists() else b""
+            if before == text:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if before and not text.startswith(before):
+                target.rename(target.with_name(f"{target.name}.edited"))
+                log.warning("%s was edited by hand; it is kept as %s.edited", target, target.name)
+            fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+            fresh.write_bytes(text)
+            fresh.replace(target)
+
+    # what people change
+
+    def _take(self, path: str, edits: list[Edit]) -> list[Taken]:
+        return [self._took(path, edit) for edit in edits]
+
+    def _took(self, path: str, edit: Edit) -> Taken:
+        try:
+            me = self._book.as_actor(self.person, role="person")
+            if path == NOTES:
+                return self._noted(me, edit)
+            if path.startswith(("memory/", "archive/2")):
+                return self._logged(me, edit)
+            if isinstance(edit, Added):
+                return self._added(me, path, edit)
+            with self._book.snapshot() as snapshot:
+                item = item_at(snapshot, edit.block)
+            if item is None or not item.current:
+                raise NotFound("it is not in the book any more")
+            return (
+                self._removed(me, item, edit) if isinstance(edit, Removed) else self._changed(me, item, edit)
+            )
+        except Conflict:
+            raise  # somebody was quicker: look at the book anew
+        except CommonplaceError as error:
+            return Taken(edit, False, str(error))
+
+    def _changed(self, me: Actor, item: Item, edit: Changed) -> Taken:
+        _, said = fields(edit.after, item.kind)
+        if item.scope == "repository":
+            kept = me.remember(
+                kind="fact", **said, citations=item.citations, reason=item.reason, category=item.category,
+                scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
+            )  # fmt: skip
+            return _answer(edit, kept)
+        if item.title and "title" not in said and item.kind != "fact":
+            said["title"] = None
+        me.revise(item.id, why=BY_HAND, seen=self._seen.get(item.id), once=edit.id, **said)
+        return Taken(edit, True)
+
+    def _removed(self, me: Actor, item: Item, edit: Removed) -> Taken:
+        if item.position > self._seen.get(item.id, item.position):
+            raise Conflict(f"item {item.id!r} was changed meanwhile")
+        me.forget(item.id, confirm="FORGET", reason="deleted by hand")
+        return Taken(edit, True)
+
+    def _added(self, me: Actor, path: str, edit: Added) -> Taken:
+        if path.startswith(REPOSITORY):
+            raise BadInput(
+                "a fact of the repository needs citations, a reason and a category: use repository_fact"
+            )
+        core = None
+        if path.startswith(CORES):
+            core = next(one.id for one in self._book.cores() if f"{CORES}{file_name(one.id)}.md" == path)
+        kept = [
+            self._remembered(me, path, core, part, f"{edit.id}-{n}")
+            for n, part in enumerate(bullets(edit.text))
+        ]
+        held = next((one for one in kept if one.outcome in ("flagged", "rejected")), kept[0])
+        return _answer(edit, held)
+
+    def _remembered(self, me: Actor, path: str, core: str | None, text: str, id: str) -> Kept:
+        kind, said = fields(text)
+        source = {"source_kind": "user", "channel": path}
+        return me.remember(
+            kind=kind,
+            **_arguments(kind, said),
+            shared=True,
+            core=core,
+            provenance=source,
+            override=BY_HAND,
+            id=id,
+        )
+
+    def _noted(self, me: Actor, edit: Edit) -> Taken:
+        if isinstance(edit, Removed):
+            self._book.submit("memory.note", Note(me.name, NOTES, "clear"))
+            return Taken(edit, True)
+        text = edit.text if isinstance(edit, Added) else edit.after
+        self._book.submit("memory.note", Note(me.name, NOTES, "set", text, id=edit.id))
+        return Taken(edit, True, id=edit.id)
+
+    def _logged(self, me: Actor, edit: Edit) -> Taken:
+        if not isinstance(edit, Added):
+            raise BadInput("a day's log is only ever added to: write below what is there")
+        event = me.log(edit.text, id=edit.id)
+        return Taken(edit, True, id=event.id)
+
+    def _told(self, clash: Clash) -> None:
+        log.warning(
+            "%s: the file and the book say different things of %s; the file shows both",
+            clash.path,
+            clash.block,
+        )
+
+
+def _arguments(kind: str, said: dict[str, Any]) -> dict[str, Any]:
+    """Fields of an item as `remember` takes them."""
+    text = {"note": "body", "procedure": "body", "episode": "summary"}.get(kind)
+    return {("text" if name == text else name): value for name, value in said.items()}
+
+
+def _answer(edit: Edit, kept: Kept) -> Taken:
+    """A text that is held or refused stays in the file, with the reason."""
+    ok = kept.outcome in ("stored", "merged")
+    return Taken(edit, ok, "" if ok else kept.reason, kept.item_id if ok else None)
+
+
+def shows(folder: Path) -> str | None:
+    """The id of the book that a folder shows, if it shows one."""
+    try:
+        return (folder / ".mirror" / "book").read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,1 @@
+"""Recall: finding what was remembered and said, by whoever may see it."""

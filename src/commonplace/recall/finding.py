@@ -1,0 +1,61 @@
+"""How a search is answered: from the index, or where there is no query, from what there is in a time or by an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from ..access.rights import rights_of
+from ..index import Who
+from .feed import RESULT
+from .search import Answer, LeftOut, asked, result, visible
+
+if TYPE_CHECKING:
+    from ..book import At
+    from ..ledger import Ledger
+    from .indexing import Indexing
+
+
+def find(
+    ledger: Ledger, actor: str, wanted: dict[str, Any], enabled: Collection[str], at: At, explain: bool
+) -> Answer:
+    """Answer one search by one actor. Raises BadInput."""
+    search = asked(**wanted, enabled=enabled)
+    indexing: Indexing = ledger.indexing
+    index = indexing.catch_up()
+    with ledger.snapshot() as now, ledger.snapshot(at) as then:
+        rights = [rights_of(now, actor)] if at is None else [rights_of(then, actor), rights_of(now, actor)]
+        position = None if at is None else then.position
+    left_out = list(search.left_out)
+    barred = [tier for tier in search.tiers if any(one.tier(tier) == "none" for one in rights)]
+    left_out += [LeftOut(tier, "you may not read it") for tier in barred]
+    tiers = {tier for tier in search.tiers if tier not in barred}
+    results_too = search.mode == "agent_filter" and "episodic" in tiers
+
+    def chosen(who: Who) -> bool:
+        """In a tier that is looked at, or an agent's own result when its history is; and of the cores asked for."""
+        right = who.tier in tiers or (results_too and who.kind == RESULT)
+        return right and (search.cores is None or who.core in search.cores)
+
+    found = index.search(
+        search.query,
+        allowed=visible(rights),
+        at=position,
+        since_us=search.since_us,
+        until_us=search.until_us,
+        authors=search.agents,
+        chosen=chosen,
+        limit=search.max_results,
+        listing=not search.query.strip() and search.mode in ("date_range", "agent_filter"),
+    )
+    hits = found.hits
+    if found.total > len(hits):
+        left_out.append(
+            LeftOut(f"{found.total - len(hits)} more", f"only {search.max_results} were asked for")
+        )
+    if found.cut:
+        left_out.append(LeftOut("the end of the query", "it is longer than a query may be"))
+    if indexing.trouble:
+        left_out.append(LeftOut("the index file", indexing.trouble))
+    results = tuple(result(hit, search.mode, explain) for hit in hits)
+    return Answer(results, found.total, tuple(left_out), found.as_of, found.corrected)

@@ -1,0 +1,107 @@
+"""The index of one opened book: where it lies, and how it keeps up with the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from ..errors import CommonplaceError
+from ..events import Event
+from ..ledger import Ledger, Progress
+
+if TYPE_CHECKING:
+    from ..index import Index
+
+PAGE = 500
+
+
+class Indexing:
+    """Opens the index when something is first looked for, and lets it catch up before each answer.
+
+    It never blocks a write: it follows the ledger. If its file cannot be used, it is kept in memory, and `trouble`
+    says so.
+    """
+
+    def __init__(self, ledger: Ledger, place: Path | None, hide: Callable[[Event], Event]) -> None:
+        self._ledger = ledger
+        self.place = place
+        self._hide = hide
+        self._index: Index | None = None
+        self._lock = Lock()
+        self.trouble = ""
+
+    def open(self) -> Index:
+        from ..index import Index
+
+        with self._lock:
+            if self._index is None:
+                try:
+                    if self.place is not None:
+                        self.place.parent.mkdir(parents=True, exist_ok=True)
+                    self._index = Index.open(self.place)
+                except (CommonplaceError, OSError) as error:
+                    self.trouble = (
+                        f"the index at {self.place} cannot be used ({error}), so it is kept in memory"
+                    )
+                    self._index = Index.open(None)
+            return self._index
+
+    @property
+    def exists(self) -> bool:
+        return self._index is not None or (self.place is not None and self.place.exists())
+
+    def catch_up(self, progress: Progress | None = None) -> Index:
+        """The index, as far as the ledger is now."""
+        index = self.open()
+        while True:
+            after = index.position
+            with self._ledger.reads() as reads:
+                head = reads.head.position
+            if after > head:  # a ledger that was put back to an earlier one
+                self.throw_away()
+                index = self.open()
+                continue
+            if after == head:
+                return index
+            self._page(index, after, min(head, after + PAGE))
+            if progress is not None:
+                progress(min(head, after + PAGE), head)
+
+    def _page(self, index: Index, after: int, upto: int) -> None:
+        from .feed import in_order
+
+        ledger = self._ledger
+        events = list(ledger.events(after, upto))
+        with ledger.snapshot() as now:
+            found = in_order(events, now.at, ledger.event, self._hide, ledger.registry)
+        index.apply(after, upto, found)
+
+    def throw_away(self) -> None:
+        """Remove the index's files; it is built again when something is looked for."""
+        self.close()
+        if self.place is not None:
+            for ending in ("", "-wal", "-shm"):
+                Path(f"{self.place}{ending}").unlink(missing_ok=True)
+
+    def purge(self) -> bool:
+        """Let what was erased leave the index's own files, too. True when it has."""
+        return not self.exists or self.catch_up().purge()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+
+def place_for(beside: Path | None, engine: str, book: str) -> Path | None:
+    """Where a book's index lies: beside a local book, in the user's cache for one on a server."""
+    if beside is not None:
+        return beside.with_name(f"{beside.name}.index")
+    if engine == "memory":
+        return None
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    return Path(cache) / "commonplace" / f"{book}.index"

@@ -1,0 +1,75 @@
+"""The verb of recall: search, for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from ..access.rights import OWNER, TIERS
+from ..memory.reading import settings_of
+from ..memory.requests import Shown
+from ..memory.verbs import Remembering
+
+if TYPE_CHECKING:
+    from ..book import At
+    from .search import Answer
+
+
+class Recalling(Remembering):
+    """What everybody can look for, each under its own rights."""
+
+    def _memory_tiers(self) -> Collection[str]:
+        """The tiers that are switched on for whoever acts."""
+        with self._ledger.snapshot() as snapshot:
+            semantic = settings_of(snapshot).semantic
+        return TIERS if semantic else TIERS[:-1]
+
+    def search(
+        self,
+        query: str = "",
+        *,
+        mode: str = "hybrid",
+        tiers: Sequence[str] | None = None,
+        date_range: Mapping[str, date | str] | tuple[date | str, date | str] | None = None,
+        agent_filter: Sequence[str] | None = None,
+        cores: Sequence[str] | None = None,
+        max_results: int = 10,
+        at: At = None,
+        explain: bool = False,
+    ) -> Answer:
+        """Find items and events that answer a query, among those that this actor may see, as of `at`.
+
+        `mode` is keyword, semantic, date_range, agent_filter or hybrid (all of them). "Phrases" in quotes must
+        occur, a `*` at a word's end stands for any ending; a typing error in a longer word that occurs nowhere is
+        mended, and the answer says so. `date_range` (days, both included) and `agent_filter` narrow any mode; with
+        no query, those two modes list what there is. `cores` looks in these cores alone. `explain` says why each
+        result is there.
+        """
+        from .finding import find
+
+        wanted = {
+            "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,
+            "max_results": max_results, "cores": cores,
+        }  # fmt: skip
+        answer = find(self._ledger, self._memory_actor, wanted, self._memory_tiers(), at, explain)
+        self._was_shown([one.id for one in answer.results])
+        return answer
+
+    def _was_shown(self, ids: Sequence[str]) -> None:
+        """Keep in mind what an agent was shown, so that it does not come back as new evidence."""
+        if ids and self._memory_actor != OWNER and not self._only_looks_at_memory:
+            request = Shown(self._memory_actor, self._memory_run, tuple(ids))
+            with self._ledger.snapshot() as snapshot:
+                run = request.run or ""
+                known = all(snapshot.get("memory.shown", run, id, request.actor) is not None for id in ids)
+            if not known:
+                self._ledger.submit("memory.shown", request)
+
+    @property
+    def _only_looks_at_memory(self) -> bool:
+        return False
+
+    def reindex(self, progress: Any = None) -> int:
+        """Let the index catch up with the ledger; answers as of where it speaks."""
+        return int(self._ledger.indexing.catch_up(progress).position)

@@ -1,0 +1,219 @@
+"""The tools that agents call, with their envelopes: one dispatch for MCP, HTTP and whoever else brings calls.
+
+    Tools(book).call("memory.search", {"query": "which port"}, actor="ada", run_id="r1")
+    → {"ok": true, "status": 200, "data": {…}, "error": null, "log": […]}
+
+A tool never raises: what is wrong with a call is in its answer. 400 bad arguments, 403 denied, 404 unknown, 409
+conflict, 422 contract, 503 not switched on, 500 otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .access.commands import Denial
+from .access.rights import OWNER
+from .errors import BadInput, CommonplaceError, Denied, NotEnabled, NotFound, shown
+from .memory import daily
+from .memory.markdown import document
+from .memory.reading import MEMORY_MD
+from .recall.search import envelope
+from .state.cells import about
+from .state.contract import violations
+from .state.policy import AgentMemory
+
+if TYPE_CHECKING:
+    from .book import Book
+    from .recall.verbs import Recalling
+
+log = logging.getLogger("commonplace")
+
+
+class Caller(NamedTuple):
+    """Who calls a tool, in which run, and what its files say of its memory."""
+
+    me: Recalling
+    name: str
+    run_id: str | None
+    memory: AgentMemory
+
+
+class Tool(NamedTuple):
+    run: Callable[[Caller, Mapping[str, Any]], dict[str, Any]]
+    description: str
+    arguments: dict[str, dict[str, Any]]
+    """A JSON Schema of each argument."""
+    required: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": self.arguments,
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+
+def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+    target = given["target"]
+    if target == "dates":
+        return {"dates": caller.me.days()}
+    if target == "long_term":
+        shown = caller.me.long_term()
+        caller.me._was_shown([item.id for item in shown])
+        return {
+            "content": document("Memory", shown) if shown else "",
+            "exists": bool(shown),
+            "file": MEMORY_MD,
+        }
+    day = daily.check_day("date", given.get("date") or datetime.now(UTC).date())
+    found = caller.me.day(day)
+    caller.me._was_shown([one.id for one in found])
+    return {
+        "content": daily.page(day, found) if found else "",
+        "exists": bool(found),
+        "file": f"memory/{day}.md",
+    }
+
+
+def _write(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+    if given["target"] == "daily":
+        event = caller.me.log(given["content"])
+        return {
+            "target": "daily",
+            "file": f"memory/{daily.day_of(event.created_us)}.md",
+            "outcome": "stored",
+            "id": event.id,
+        }
+    kept = caller.me.remember(given["content"], shared=True)
+    return {
+        "target": "long_term", "file": MEMORY_MD, "outcome": kept.outcome, "reason": kept.reason, "id": kept.item_id,
+        "redacted": list(kept.redacted), "overflow": kept.overflow,
+    }  # fmt: skip
+
+
+def _search(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+    if not caller.memory.search:
+        raise Denied(f"{caller.name!r} may not use memory.search: search_enabled is false in its agent file")
+    return envelope(caller.me.search(**given))
+
+
+def _curate(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+    return caller.me.curate(given.get("days", 7), dry_run=given.get("dry_run", False))
+
+
+_TIERS = {
+    "type": "array",
+    "items": {"type": "string", "enum": ["long_term", "working", "episodic", "semantic"]},
+}
+_DAY = {"type": "string", "description": "YYYY-MM-DD, UTC"}
+
+TOOLS = {
+    "memory.read": Tool(
+        _read,
+        "Read long-term memory, the log of a day, or the list of days that have a log.",
+        {"target": {"type": "string", "enum": ["long_term", "daily", "dates"]}, "date": _DAY},
+        ("target",),
+    ),
+    "memory.write": Tool(
+        _write,
+        "Add to the day's log, or keep something in long-term memory.",
+        {"content": {"type": "string"}, "target": {"type": "string", "enum": ["daily", "long_term"]}},
+        ("content", "target"),
+    ),
+    "memory.search": Tool(
+        _search,
+        "Search memory by words, meaning, days or agents.",
+        {
+            "query": {"type": "string"},
+            "mode": {
+                "type": "string",
+                "enum": ["keyword", "semantic", "date_range", "agent_filter", "hybrid"],
+            },
+            "tiers": _TIERS,
+            "date_range": {
+                "type": "object",
+                "properties": {"start": _DAY, "end": _DAY},
+                "additionalProperties": False,
+            },
+            "agent_filter": {"type": "array", "items": {"type": "string"}},
+            "max_results": {"type": "integer", "minimum": 1, "maximum": 200},
+            "explain": {"type": "boolean"},
+        },
+    ),
+    "memory.curate": Tool(
+        _curate,
+        "Take what recurs in the daily logs into long-term memory, with the lines it comes from cited.",
+        {"days": {"type": "integer", "minimum": 1, "maximum": 365}, "dry_run": {"type": "boolean"}},
+    ),
+}
+
+
+class Tools:
+    """Every tool of a book, for callers that bring a name and arguments."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        actor: str = OWNER,
+        run_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Call a tool by its dotted name, or the same with `_` for the dots, and answer its envelope."""
+        try:
+            found, tool = self._tool(name)
+            given = {} if arguments is None else arguments
+            _check(found, tool, given)
+            caller = self._caller(actor, run_id, found)
+            return _envelope(200, tool.run(caller, given), None)
+        except CommonplaceError as error:
+            return _envelope(
+                error.status, {}, {**error.as_dict(), "tool": str(name)[:100], "agent": str(actor)[:200]}
+            )
+        except Exception as error:
+            log.exception("the tool %s failed", name)
+            told = {"code": "error", "status": 500, "message": f"the tool failed: {type(error).__name__}"}
+            return _envelope(500, {}, {**told, "tool": str(name)[:100], "agent": str(actor)[:200]})
+
+    def _tool(self, name: object) -> tuple[str, Tool]:
+        dotted = {one.replace(".", "_"): one for one in TOOLS}
+        found = dotted.get(name.replace(".", "_")) if isinstance(name, str) else None
+        if found is None:
+            raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(TOOLS)}")
+        return found, TOOLS[found]
+
+    def _caller(self, actor: str, run_id: str | None, tool: str) -> Caller:
+        if run_id is None:
+            me: Recalling = self._book if actor == OWNER else self._book.as_actor(actor)
+            return Caller(me, actor, None, AgentMemory())
+        me = self._book.run(run_id=run_id, create=False).agent(actor)
+        with self._book.snapshot() as snapshot:
+            memory = about(snapshot, run_id).policy.agent(actor).memory
+        if not memory.enabled:
+            self._book.submit("access.deny", Denial(actor, tool, "memory is switched off", run_id))
+            raise NotEnabled(
+                f"memory is switched off for {actor!r}: its agent file or the workflow's says enabled: false"
+            )
+        return Caller(me, actor, run_id, memory)
+
+
+def _check(name: str, tool: Tool, given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
+    wrong = violations(tool.schema, dict(given), False)
+    if wrong:
+        told = "; ".join(f"{one['field'] or 'it'} {one['rule']}" for one in wrong)
+        raise BadInput(f"{name} takes {', '.join(tool.arguments)}: {told}")
+
+
+def _envelope(status: int, data: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any]:
+    told = data.pop("log", []) if error is None else []
+    return {"ok": error is None, "status": status, "data": data, "error": error, "log": told}

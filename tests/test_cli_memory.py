@@ -1,0 +1,138 @@
+"""Durable memory from the shell, as a person or a script sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shells import Cli
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.mark.spec("7.2", "3.3", "3.6")
+@pytest.mark.parametrize("engine_name", ["files", "sqlite", "postgres", "redis"], indirect=True)
+def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_path: Path) -> None:
+    def ask(*args: object, code: int = 0) -> Any:
+        ran = cli(*args, "--json", "--book", book_url)
+        assert ran.code == code, ran
+        return ran.json
+
+    ask("init")
+    note = ask(
+        "remember",
+        "Postgres listens on 5433",
+        "--title",
+        "db port",
+        "--tag",
+        "infra",
+        "--as",
+        "ada",
+        "--shared",
+    )
+    assert (note["outcome"], note["redacted"]) == ("stored", [])
+    fact = ask("remember", "--key", "db.port", "--value", "5433", "--confidence", "0.9")
+    assert ask("items", fact["item_id"])["value"] == 5433
+    assert [one["text"] for one in ask("items")] == ["db port: Postgres listens on 5433", "db.port: 5433"]
+    assert (
+        ask("remember", "commit 4f2a9c1 merged branch feature/login into main", code=1)["outcome"]
+        == "rejected"
+    )
+    other = ask("remember", "--key", "db.port", "--value", "6000")
+    assert [one["id"] for one in ask("disputes")] == [other["item_id"]]
+    assert ask("resolve", other["item_id"], "new", "--rationale", "it moved")["value"] == 6000
+    assert (
+        ask("revise", note["item_id"], "Postgres listens on 6000", "--why", "it moved")["title"] == "db port"
+    )
+    found = ask("search", "postgres listens", "--mode", "keyword", "--explain")
+    assert [one["id"] for one in found["results"]] == [note["item_id"]]
+    assert found["results"][0]["why"]
+    assert ask("unshare", note["item_id"])["shared"] is False
+    assert ask("share", note["item_id"])["shared"] is True
+    assert ask("confirm", note["item_id"])["verified_by"] == "owner"
+    assert ask("archive", note["item_id"])["status"] == "archived"
+    assert ask("restore", note["item_id"])["status"] == "live"
+    ask("core", "set", "tools", '{"name": "Tools"}')
+    assert [one["id"] for one in ask("core", "list")] == ["tools"]
+    proposal = ask("core", "propose", "tools", "Call the linter once.", "--as", "ada")
+    assert [one["id"] for one in ask("core", "proposals")] == [proposal["item_id"]]
+    ask("resolve", proposal["item_id"], "create")
+    assert len(ask("core", "show", "tools")["entries"]) == 1
+    ask("core", "link", proposal["item_id"], "related", note["item_id"])
+    assert ask("core", "traverse", proposal["item_id"])[0]["item"]["id"] == note["item_id"]
+    ask("notes", "write", "# Now\n- Ship it\n- Blockers: none")
+    assert ask("notes", "show")["text"] == "# Now\n- Ship it\n- Blockers: none\n"
+    (tmp_path / "NOTES.md").write_text("verdict: fine\n")
+    assert ask("notes", "check", tmp_path / "NOTES.md", code=1)[0]["rule"] == "journal"
+    ask("session", "note", "Login", "it works", "--section", "Key Results")
+    assert "- it works" in ask("session", "show", "Login")["text"]
+    ask("session", "clear", "Login")
+    ask("folder", "note", "Login", "decisions", "We use HS256.")
+    ask("folder", "gate", "Login", "PLAN", "GO", "--phase", "1")
+    assert sorted(ask("folder", "show", "Login")) == ["decisions.md", "observability/login.ndjson"]
+    ask("daily", "log", "The cache must be warmed before the release.")
+    (day,) = ask("daily", "days")
+    assert ask("daily", "show", day)[0]["text"] == "The cache must be warmed before the release."
+    assert ask("curate", "--dry-run")["found"] == []
+    assert ask("gc", "--dry-run")["chores"] == []
+    assert ask("settings", '{"retention_days": 7}')["retention_days"] == 7
+    assert ask("forget", note["item_id"], "--dry-run")["items"] == [note["item_id"]]
+    gone = ask("forget", note["item_id"], "--yes", "--erase", "--reason", "asked")
+    assert note["item_id"] in gone["erased"]
+    assert [(one["id"], one["erased"]) for one in ask("tombstones")] == [(note["item_id"], True)]
+    where = ("--mirror", tmp_path / "mirror")
+    assert "MEMORY.md" in ask("mirror", "sync", *where)["written"]
+    assert ask("mirror", "status", *where) == []
+    (tmp_path / "AGENTS.md").write_text("# Rules\n\n- Always run the tests before a release.\n")
+    assert ask("import", tmp_path / "AGENTS.md")["counts"] == {"stored": 1}
+    assert ask("verify")["ok"] is True
+
+
+@pytest.mark.spec("7.2", "L10")
+def test_what_was_erased_is_looked_for_in_the_raw_files(cli: Cli, tmp_path: Path) -> None:
+    book = ("--book", tmp_path / "team.db")
+    cli("init", *book)
+    kept = cli("remember", "The vault is behind the second painting", "--json", *book).json
+    cli("search", "vault", *book)
+    cli("mirror", "sync", *book)
+    asked = ("verify", "--erased", "behind the second painting", *book)
+    held = cli(*asked, "--json")
+    assert held.code == 1
+    assert {Path(one["path"]).name for one in held.json["found"]} >= {"team.db.index", "MEMORY.md"}
+    assert cli("forget", kept["item_id"], "--erase", "--yes", *book).code == 0
+    assert cli("purge", *book).code == 0
+    clean = cli(*asked)
+    assert (clean.code, clean.out) == (0, "none of 1 texts is anywhere in the raw files\n")
+    assert cli("verify", "--erased", "x", *book).code == 1
+
+
+@pytest.mark.spec("7.2")
+def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
+    book = ("--book", tmp_path / "team.db")
+    cli("init", *book)
+    assert cli("remember", "Tea is served at four.", *book).out.startswith("stored ")
+    nearly = cli("remember", "tea is served at FOUR!", *book).out
+    assert nearly.startswith("flagged ")
+    assert "known: " in nearly
+    assert (
+        "it holds a secret (github)"
+        in cli("remember", f"Releases are signed with {SECRET} by the robot", *book).out
+    )
+    refused = cli("remember", "x", "--kind", "rumour", *book)
+    assert (refused.code, "fact, note, procedure, episode" in refused.err) == (1, True)
+    assert "Tea is served at four." in cli("items", *book).out
+    assert SECRET not in cli("items", "--status", "all", *book).out
+    assert "Tea is served" in cli("search", "tea", *book).out
+    assert "left out: semantic" in cli("search", "tea", *book).out
+    asks = cli("forget", "--key", "nothing", *book)
+    assert (asks.code, "--yes" in asks.err) == (1, True)
+    assert cli("core", "show", "none", *book).code == 1
+    assert "no section" in cli("session", "note", "x", "y", "--section", "z", *book).err
+    assert "wrote MEMORY.md" in cli("mirror", "sync", *book).out
+    text = (tmp_path / "MEMORY.md").read_text()
+    (tmp_path / "MEMORY.md").write_text(text.replace("at four", "at five"))
+    assert "Tea is served at five." in cli("items", *book).out  # a hand edit is found on open
+    assert json.loads(cli("items", "--json", *book).out)[0]["text"] == "Tea is served at five."

@@ -1,0 +1,102 @@
+"""Memory cores: settings, proposals, verification, links and where they lead. On every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import commonplace
+from commonplace import Book
+from commonplace.errors import BadInput, Denied, NotFound
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        yield opened
+
+
+@pytest.mark.spec("3.4")
+def test_a_librarian_keeps_a_core_and_others_propose(book: Book) -> None:
+    lee, ada = book.as_actor("lee", role="librarian"), book.as_actor("ada", role="developer")
+    core = lee.core(
+        "auth-jwt", name="JWT auth", type="technology", tags=["auth"], config={"min_confidence": 0.5}
+    )
+    assert (core.owner, core.config.auto_dedupe, core.config.min_confidence) == ("lee", True, 0.5)
+    with pytest.raises(Denied, match="keep_memory"):
+        ada.core("mine", name="Mine")
+    with pytest.raises(BadInput, match="technology"):
+        lee.core("auth-jwt", type="religion")
+    assert lee.core("auth-jwt", description="tokens").config.min_confidence == 0.5  # the rest stays
+    kept = lee.remember("Tokens expire after an hour.", core="auth-jwt", type="convention", confidence=0.9)
+    assert kept.outcome == "stored"
+    low = ada.remember("Tokens may never expire, somebody said.", core="auth-jwt", confidence=0.3)
+    assert (low.outcome, "asks for 0.5" in low.reason) == ("rejected", True)
+    proposed = ada.remember("Refresh tokens are rotated.", core="auth-jwt", type="lesson", confidence=0.8)
+    assert (proposed.outcome, proposed.held and proposed.held.why) == ("flagged", "proposal")
+    assert [item.text for item in ada.items(core="auth-jwt")] == ["Tokens expire after an hour."]
+    assert [item.id for item in lee.proposals()] == [proposed.item_id]
+    with pytest.raises(Denied):
+        ada.resolve(proposed, "create", rationale="I like it")
+    lee.resolve(proposed, "create")
+    assert len(ada.items(core="auth-jwt")) == 2
+    verified = lee.verify_item(str(proposed.item_id), why="read the code")
+    assert verified.verified_by == "lee"
+    assert verified.verified_us is not None
+    with pytest.raises(Denied):
+        ada.verify_item(str(kept.item_id))
+
+
+@pytest.mark.spec("3.4", "3.10")
+def test_a_private_core_is_its_owners_alone(book: Book) -> None:
+    lee, ada = book.as_actor("lee", role="librarian"), book.as_actor("ada")
+    lee.core("diary", type="personal", visibility="private")
+    lee.core("tools", name="Tools")
+    lee.remember("I keep forgetting the flags of tar.", core="diary")
+    assert [core.id for core in ada.cores()] == ["tools"]
+    assert [core.id for core in lee.cores()] == [core.id for core in book.cores()] == ["diary", "tools"]
+    assert ada.items(core="diary") == []
+    with pytest.raises(NotFound) as hidden:
+        ada.core("diary")
+    with pytest.raises(NotFound) as missing:
+        ada.core("no-such")
+    assert str(hidden.value).replace("diary", "") == str(missing.value).replace("no-such", "")
+
+
+@pytest.mark.spec("3.4")
+def test_entries_are_linked_by_hand_or_by_their_tags_and_links_can_be_followed(book: Book) -> None:
+    lee = book.as_actor("lee", role="librarian")
+    lee.core("patterns", type="pattern", config={"auto_link": True})
+    first = str(lee.remember("Retry with back-off.", core="patterns", tags=["network"]).item_id)
+    second = str(
+        lee.remember("Give every call a timeout.", core="patterns", tags=["network", "time"]).item_id
+    )
+    third = str(lee.remember("Clocks of two machines differ.", core="patterns", tags=["time"]).item_id)
+    apart = str(lee.remember("Name things for what they are.", core="patterns").item_id)
+    assert lee.item(second).links == (("related", first),)
+    lee.link(third, "depends_on", apart)
+    ways = [(step.depth, step.relation, step.item.id) for step in lee.traverse(first, depth=3)]
+    assert ways == [(1, "^related", second), (2, "^related", third), (3, "depends_on", apart)]
+    assert [step.item.id for step in lee.traverse(third, relations=["depends_on"])] == [apart]
+    assert [step.item.id for step in lee.traverse(first, depth=3, relations=["related"])] == [second, third]
+    newer = str(lee.remember("Retry with back-off and jitter.", core="patterns", supersedes=first).item_id)
+    assert (1, "^supersedes", newer) in [(s.depth, s.relation, s.item.id) for s in lee.traverse(first)]
+    hidden = lee.remember("My own view of it.", links=[("related", apart)])
+    ada = book.as_actor("ada")
+    assert hidden.item_id not in [step.item.id for step in ada.traverse(apart, depth=2)]
+    for wrong in (0, 11, True):
+        with pytest.raises(BadInput):
+            lee.traverse(first, depth=wrong)
+    with pytest.raises(NotFound):
+        lee.link(first, "related", "no-such-item")
+
+
+@pytest.mark.spec("3.4", "3.5")
+def test_a_core_that_does_not_dedupe_takes_what_is_nearly_the_same(book: Book) -> None:
+    lee = book.as_actor("lee", role="librarian")
+    lee.core("raw", config={"auto_dedupe": False})
+    words = "the service answers within two hundred milliseconds on an ordinary day in the week"
+    assert lee.remember(words, core="raw").outcome == "stored"
+    assert lee.remember(f"{words} indeed", core="raw").outcome == "stored"
+    assert lee.remember(words).outcome == "stored"  # outside the core it is new

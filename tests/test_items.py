@@ -1,0 +1,429 @@
+"""Durable memory: items, what becomes of something to remember, disputes, rights, forgetting. On every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import commonplace
+from commonplace import Actor, Book
+from commonplace.errors import BadInput, Conflict, Denied, Erased, NotFound
+from commonplace.memory.items import alike_places, marks, words_of
+from commonplace.memory.similar import jaccard
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ada(book: Book) -> Actor:
+    return book.as_actor("ada", role="developer")
+
+
+def texts(of: Book | Actor, **which: Any) -> list[str]:
+    return [item.text for item in of.items(**which)]
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_each_kind_of_item_is_kept_with_what_was_said_of_it(ada: Actor) -> None:
+    then = datetime(2026, 3, 1, tzinfo=UTC)
+    note = ada.remember("Postgres listens on 5433", title="db port", tags=[" infra", "infra", "db"])
+    fact = ada.remember(key="db.port", value=5433, confidence=0.9, observed_at=then, category="reference")
+    how = ada.remember("Start the server, then run the migrations.", kind="procedure", title="set up")
+    what = ada.remember("The database moved to another host.", kind="episode", occurred_at=then)
+    assert {one.outcome for one in (note, fact, how, what)} == {"stored"}
+    kept = ada.item(str(note.item_id))
+    assert (kept.body, kept.title, kept.tags, kept.sensitivity) == (
+        "Postgres listens on 5433",
+        "db port",
+        ("db", "infra"),
+        "private",
+    )
+    assert ada.item(str(fact.item_id)).value == 5433
+    assert ada.item(str(fact.item_id)).observed_us == int(then.timestamp()) * 1_000_000
+    assert ada.item(str(what.item_id)).summary == "The database moved to another host."
+    assert texts(ada, kind="procedure") == ["set up: Start the server, then run the migrations."]
+    assert texts(ada, tag="infra") == texts(ada, key=None, tag="db") == ["db port: Postgres listens on 5433"]
+
+
+@pytest.mark.spec("3.3")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "rumour", "text": "x"},
+        {"kind": "fact", "text": "a value without a key"},
+        {"kind": "fact", "key": "k"},
+        {"kind": "note"},
+        {"kind": "note", "text": "   "},
+        {"kind": "note", "text": "x", "key": "k"},
+        {"kind": "episode", "text": "when was it?"},
+        {"kind": "note", "text": "x", "confidence": 1.5},
+        {"kind": "note", "text": "x", "confidence": True},
+        {"kind": "note", "text": "x", "category": "gossip"},
+        {"kind": "note", "text": "x", "sensitivity": "secret"},
+        {"kind": "note", "text": "x", "provenance": {"source_kind": "hearsay"}},
+        {"kind": "note", "text": "x", "provenance": {"colour": "red"}},
+        {"kind": "note", "text": "x", "tags": "infra"},
+        {"kind": "note", "text": "x", "links": ["there"]},
+        {"kind": "note", "text": "x" * 100_001},
+        {"kind": "note", "text": "x", "supersedes": "no-such-item"},
+        {"kind": "note", "text": "x", "parents": ["no-such-event"]},
+        {"kind": "note", "text": "x", "core": "no-such-core"},
+        {"kind": "note", "text": "x", "valid_from": datetime(2026, 1, 2, tzinfo=UTC),
+         "valid_until": datetime(2026, 1, 1, tzinfo=UTC)},
+    ],
+)  # fmt: skip
+def test_what_is_not_an_item_is_refused_with_what_to_write_instead(wrong: dict[str, Any]) -> None:
+    with commonplace.open("memory:") as book:
+        ada = book.as_actor("ada")
+        with pytest.raises((BadInput, NotFound)) as refused:
+            ada.remember(**wrong)
+        assert len(str(refused.value)) > 30
+        assert ada.items(status=None) == []
+
+
+@pytest.mark.spec("3.5", "L5")
+def test_a_near_duplicate_waits_for_a_choice_and_each_choice_does_what_it_says(
+    ada: Actor, book: Book
+) -> None:
+    words = "the nightly build of the payments service starts at two in the morning on host seven"
+    first = ada.remember(words, citations=["ops.md:4"], reason="seen in the crontab")
+
+    def again(cited: str) -> Any:
+        kept = ada.remember(f"{words} again", citations=[cited], reason="asked ops")
+        assert kept.held is not None
+        assert (kept.outcome, kept.held.why, kept.held.items) == (
+            "flagged",
+            "near_duplicate",
+            (first.item_id,),
+        )
+        assert "only the first: again" in kept.held.comparison
+        assert kept.item_id not in [item.id for item in ada.items()]  # held: nobody is told it
+        return kept
+
+    skipped = again("a.md:1")
+    assert ada.resolve(skipped, "skip").id == first.item_id
+    merged = again("b.md:2")
+    stands = ada.resolve(merged, "merge")
+    assert (stands.id, stands.citations, stands.reason) == (
+        first.item_id,
+        ("ops.md:4", "b.md:2"),
+        "seen in the crontab; asked ops",
+    )
+    assert stands.body == words
+    created = again("c.md:3")
+    with pytest.raises(BadInput, match="rationale"):
+        ada.resolve(created, "create")
+    assert ada.resolve(created, "create", rationale="it runs twice").id == created.item_id
+    assert len(ada.items()) == 2
+    with pytest.raises(Conflict, match="nothing to resolve"):
+        ada.resolve(created, "skip")
+    with pytest.raises(BadInput, match="skip, merge, create"):
+        ada.resolve(ada.remember(f"{words} thrice"), "maybe")
+    assert {item.status for item in book.items(status=None)} == {"live", "dropped", "held"}
+
+
+@pytest.mark.spec("3.3", "3.5")
+def test_the_same_again_is_merged_and_only_another_origin_corroborates(book: Book, ada: Actor) -> None:
+    first = ada.remember("Invoices are sent in euros.", shared=True, run_id="monday")
+    ben = book.as_actor("ben")
+    same = ada.remember("invoices are  sent in Euros.", run_id="tuesday")
+    assert (same.outcome, same.item_id, same.reason) == (
+        "merged",
+        first.item_id,
+        "it is remembered already, from the same origin",
+    )
+    other = ben.remember("Invoices are sent in euros.", run_id="wednesday")
+    assert (other.outcome, other.item_id) == ("merged", first.item_id)
+    again = ben.remember("Invoices are sent in euros.", run_id="thursday")
+    assert again.outcome == "merged"
+    kept = ada.item(str(first.item_id))
+    assert [(one.actor, one.run) for one in kept.corroborated] == [("ben", "wednesday")]
+    assert len(book.items()) == 1
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_a_contradiction_is_a_dispute_that_only_a_keeper_of_memory_settles(book: Book, ada: Actor) -> None:
+    old = ada.remember(key="db.port", value=5432, shared=True)
+    ben, lee = book.as_actor("ben"), book.as_actor("lee", role="librarian")
+    new = ben.remember(key="db.port", value=5433, shared=True)
+    assert (new.outcome, new.held and new.held.why) == ("flagged", "dispute")
+    assert "5432" in str(new.held)
+    assert ada.item(str(old.item_id)).disputed == (new.item_id,)  # the one in doubt says so
+    assert [item.id for item in lee.disputes()] == [new.item_id]
+    assert texts(ben) == ["db.port: 5432"]  # nothing was silently resolved
+    for who in (ada, ben):
+        with pytest.raises(Denied, match="keep_memory"):
+            who.resolve(new, "new", rationale="mine")
+    settled = lee.resolve(new, "new", rationale="the server moved")
+    assert (settled.id, settled.supersedes) == (new.item_id, (old.item_id,))
+    before = lee.item(str(old.item_id))
+    assert (before.status, before.superseded_by, before.disputed) == ("superseded", new.item_id, ())
+    assert lee.disputes() == []
+    third = ben.remember(key="db.port", value=6000, shared=True)
+    assert lee.resolve(third, "old").id == new.item_id
+    fourth = ben.remember(key="db.port", value=7000, shared=True)
+    lee.resolve(fourth, "both", rationale="two servers")
+    assert texts(lee, key="db.port") == ["db.port: 5433", "db.port: 7000"]
+
+
+@pytest.mark.spec("3.3")
+def test_facts_that_hold_at_other_times_do_not_contradict(ada: Actor) -> None:
+    moved = datetime(2026, 6, 1, tzinfo=UTC)
+    assert ada.remember(key="db.host", value="alpha", valid_until=moved).outcome == "stored"
+    assert ada.remember(key="db.host", value="beta", valid_from=moved).outcome == "stored"
+    spring, summer = datetime(2026, 4, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC)
+    assert texts(ada, key="db.host", valid_at=spring) == ["db.host: alpha"]
+    assert texts(ada, key="db.host", valid_at=summer) == ["db.host: beta"]
+
+
+@pytest.mark.spec("3.3", "L7")
+def test_superseding_says_which_and_as_of_before_it_is_as_it_was(book: Book, ada: Actor) -> None:
+    first = ada.remember(key="api.limit", value=100)
+    then = book.head
+    second = ada.remember(key="api.limit", value=200, supersedes=True)
+    assert second.superseded == (first.item_id,)
+    third = ada.remember(key="api.limit", value=300, supersedes=str(second.item_id))
+    assert texts(ada, key="api.limit") == ["api.limit: 300"]
+    assert texts(ada, key="api.limit", at=then) == ["api.limit: 100"]
+    chain = [ada.item(str(one.item_id)) for one in (first, second, third)]
+    assert [one.superseded_by for one in chain] == [second.item_id, third.item_id, None]
+    with pytest.raises(Conflict, match="superseded already"):
+        ada.remember(key="api.limit", value=400, supersedes=str(first.item_id))
+
+
+@pytest.mark.spec("3.3", "3.9", "L7")
+def test_an_item_is_its_authors_own_until_it_is_shared(book: Book, ada: Actor) -> None:
+    ben = book.as_actor("ben")
+    mine = str(ada.remember("Ada prefers short names for variables.").item_id)
+    assert texts(ben) == []
+    with pytest.raises(NotFound):
+        ben.item(mine)
+    before = book.head
+    ada.share(mine)
+    assert texts(ben) == ["Ada prefers short names for variables."]
+    assert texts(ben, at=before) == []
+    shared = book.head
+    ada.unshare(mine)
+    assert texts(ben) == texts(ben, at=shared) == []  # allowed then and not allowed now
+    assert ben.remember("Ada prefers short names for variables.").outcome == "stored"  # not even a hint
+    public = ada.remember("The office is closed on Fridays.", sensitivity="public")
+    delicate = ada.remember("The offer is below market.", sensitivity="sensitive", shared=True)
+    assert public.item_id in [item.id for item in ben.items()]
+    assert delicate.item_id not in [item.id for item in ben.items()]
+    book.grant("ben", ceiling="sensitive")
+    assert delicate.item_id in [item.id for item in ben.items()]
+    assert ben.items() == book.as_actor("ben").items()
+    assert {event.id for event in ben.events(kinds=("memory.item.created",))} >= {public.item_id}
+    assert mine not in {event.id for event in ben.events()}
+
+
+@pytest.mark.spec("3.9")
+def test_without_the_tier_nothing_is_written_or_read_and_the_denial_is_on_record(
+    book: Book, ada: Actor
+) -> None:
+    book.remember("The team ships on Tuesdays.")
+    book.grant("ada", tiers={"long_term": "read"})
+    with pytest.raises(Denied, match="long_term"):
+        ada.remember("I wish to keep this.")
+    assert len(ada.items()) == 1
+    book.grant("ada", tiers={"long_term": "none"})
+    with pytest.raises(Denied):
+        ada.items()
+    denied = [event.payload for event in book.events(kinds=("access.denied",))]
+    assert [(one["actor"], one["act"], one["what"]) for one in denied] == [
+        ("ada", "memory.write", "long_term"),
+        ("ada", "memory.read", "long_term"),
+    ]
+
+
+@pytest.mark.spec("3.5", "2.7")
+def test_a_secret_is_kept_out_of_sight_or_out_of_the_book_as_the_settings_say(book: Book, ada: Actor) -> None:
+    kept = ada.remember(f"Deploy with the token {SECRET} of the release account", shared=True)
+    assert (kept.outcome, kept.redacted) == ("stored", ("github",))
+    item = ada.item(str(kept.item_id))
+    assert item.sensitivity == "sensitive"
+    assert item.body == "Deploy with the token [REDACTED] of the release account"
+    assert SECRET not in str(book.items())
+    book.configure_memory(secrets="mask")
+    masked = ada.remember(f"Upload with {SECRET} to the mirror", sensitivity="public")
+    assert SECRET not in str([event.payload for event in book.events() if event.id == masked.item_id])
+    book.configure_memory(secrets="reject")
+    assert ada.remember(f"The other token is {SECRET} here").outcome == "rejected"
+    with pytest.raises(Denied):
+        ada.configure_memory(secrets="label")
+    with pytest.raises(BadInput, match="max_size_kb"):
+        book.configure_memory(colour="red")
+
+
+@pytest.mark.spec("3.5")
+def test_what_does_not_belong_is_refused_by_class_unless_somebody_says_why(ada: Actor) -> None:
+    told = "commit 4f2a9c1 merged branch feature/login into main yesterday"
+    refused = ada.remember(told)
+    assert refused.outcome == "rejected"
+    assert refused.reason.startswith("git_history")
+    assert ada.items() == []
+    assert ada.remember(told, override="the audit asks for it").outcome == "stored"
+
+
+@pytest.mark.spec("L9")
+def test_what_memory_has_shown_is_no_new_evidence_when_it_comes_back(book: Book, ada: Actor) -> None:
+    book.remember("The cache is flushed every night at three.")
+    spoken = book.record(
+        "agent.spoke", actor="ben", payload={"text": "the harbour freezes in January"}, run_id="r"
+    )
+    ids = (book.items()[0].id, spoken.id)
+    from commonplace.memory.requests import Shown
+
+    book.submit("memory.shown", Shown("ada", "r", ids))
+    events = book.head
+    for _ in range(3):
+        for told in ("The cache is flushed every night at three.", "The harbour freezes in January!"):
+            answer = ada.remember(told, run_id="r")
+            assert (answer.outcome, answer.item_id) == ("rejected", None)
+            assert answer.reason.startswith("an echo")
+    assert book.head == events
+    elsewhere = ada.remember("The cache is flushed every night at three.", run_id="other")
+    assert elsewhere.outcome == "merged"
+
+
+@pytest.mark.spec("3.6", "L10")
+def test_forgetting_takes_confirmation_leaves_a_tombstone_and_can_be_undone_until_erased(
+    book: Book, ada: Actor
+) -> None:
+    ids = [
+        str(ada.remember(f"The code of door {n} is written on its frame", tags=["doors"]).item_id)
+        for n in range(3)
+    ]
+    other = ada.remember(key="colour", value="blue", provenance={"source_kind": "tool", "channel": "chat"})
+    with pytest.raises(BadInput, match="FORGET"):
+        ada.forget(ids[0])
+    with pytest.raises(BadInput, match="say what to forget"):
+        ada.forget(confirm="FORGET")
+    with pytest.raises(NotFound):
+        book.as_actor("ben").forget(ids[0], confirm="FORGET")
+    assert ada.forget(tag="doors", dry_run=True).items == tuple(ids)
+    assert len(ada.items()) == 4
+    ada.forget(ids[0], confirm="FORGET", reason="wrong")
+    assert len(ada.items()) == 3
+    (stone,) = ada.tombstones()
+    assert (stone.id, stone.agent, stone.deleted_by, stone.reason, stone.erased) == (
+        ids[0],
+        "ada",
+        "user",
+        "wrong",
+        False,
+    )
+    ada.restore(ids[0])
+    assert len(ada.items()) == 4
+    assert ada.tombstones() == []
+    assert set(ada.forget(tag="doors", erase=True, confirm="FORGET").erased) >= set(ids)
+    assert texts(ada) == ["colour: blue"]
+    assert {one.id for one in ada.tombstones()} == set(ids)
+    assert all(one.erased for one in ada.tombstones())
+    assert all(book.event(id).erased for id in ids)
+    assert not any("frame" in str(book.event(event.id).payload) for event in book.events())
+    with pytest.raises(NotFound):
+        ada.restore(ids[0])
+    with pytest.raises(Erased):
+        ada.remember("The code of door 0 is written on its frame", id=ids[0])
+    assert ada.forget(provenance={"channel": "chat"}, confirm="FORGET").items == (other.item_id,)
+    assert book.verify().ok
+
+
+@pytest.mark.spec("L10", "3.6")
+def test_erasing_reaches_what_was_derived_and_leaves_what_was_superseded_as_it_was(
+    book: Book, ada: Actor
+) -> None:
+    first = str(ada.remember(key="codename", value="heron").item_id)
+    second = str(ada.remember(key="codename", value="kingfisher", supersedes=True).item_id)
+    derived = str(ada.remember("Birds are a theme of the project names", parents=[second]).item_id)
+    gone = ada.forget(second, erase=True, confirm="FORGET")
+    assert set(gone.erased) >= {second, derived}
+    assert gone.derived == (derived,)
+    assert ada.item(first).status == "superseded"  # its successor is gone, and it does not come back to life
+    before = [(row.id, row.status) for row in book.items(status=None)]
+    book.rebuild()
+    assert [(row.id, row.status) for row in book.items(status=None)] == before
+    assert "kingfisher" not in str([event.payload for event in book.events()])
+
+
+@pytest.mark.spec("L4", "3.5")
+def test_the_same_call_again_answers_as_the_first_time(book: Book, ada: Actor) -> None:
+    first = ada.remember("Tea is served at four.", id="tea")
+    again = ada.remember("Tea is served at four.", id="tea")
+    assert (first.item_id, again.item_id, again.outcome) == ("tea", "tea", "stored")
+    with pytest.raises(Conflict):
+        ada.remember("Tea is served at five.", id="tea")
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(lambda _: ada.remember("Coffee is served at nine."), range(8)))
+    assert sorted({one.outcome for one in kept}) == ["merged", "stored"]
+    assert len({one.item_id for one in kept}) == 1
+    assert len(book.items()) == 2
+
+
+@pytest.mark.spec("3.3", "2.9")
+def test_an_item_is_revised_with_its_history_and_a_stale_reader_is_told(book: Book, ada: Actor) -> None:
+    id = str(ada.remember("The meeting is in room 4.", title="meeting").item_id)
+    read = ada.item(id).position
+    revised = ada.revise(id, text="The meeting is in room 5.", tags=["rooms"], why="it moved")
+    assert (revised.body, revised.title, revised.tags) == ("The meeting is in room 5.", "meeting", ("rooms",))
+    assert ada.item(id, at=read).body == "The meeting is in room 4."
+    with pytest.raises(Conflict, match="read it again"):
+        ada.revise(id, text="The meeting is off.", seen=read)
+    with pytest.raises(BadInput, match="no key"):
+        ada.revise(id, key="k")
+    with pytest.raises(NotFound):
+        book.as_actor("ben").revise(id, text="mine")
+    assert ada.remember("The meeting is in room 5.", title="meeting").item_id == id
+    secret = ada.revise(id, text=f"Ask with {SECRET} for the room")
+    assert SECRET not in str(secret)
+    assert secret.sensitivity == "sensitive"
+
+
+@pytest.mark.spec("3.10")
+@pytest.mark.parametrize("engine_name", ["postgres", "redis"], indirect=True)
+def test_two_books_in_one_server_never_see_each_other(book_url: str) -> None:
+    with commonplace.open(book_url) as one, commonplace.open(f"{book_url}-2") as two:
+        kept = one.remember("The first team ships on Mondays.")
+        assert two.remember("The first team ships on Mondays.").outcome == "stored"
+        assert len(one.items()) == len(two.items()) == 1
+        with pytest.raises(NotFound):
+            two.item(str(kept.item_id))
+
+
+@given(
+    st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz0123"), min_size=1, max_size=40, unique=True),
+    st.data(),
+)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+def test_alike_texts_always_meet_under_a_mark(letters: list[str], data: st.DataObject) -> None:
+    """Sets of words that are alike share a mark, in a place that is looked at."""
+    left = data.draw(st.sets(st.sampled_from(letters)))
+    more = data.draw(st.sets(st.sampled_from("ABCDEFGH"), max_size=5))
+    a, b = frozenset(letters), frozenset({*letters} - left | more)
+    if b and jaccard(a, b) >= 0.85:
+        theirs = {mark.word: mark for mark in marks(b)}
+        meeting = [
+            (size, last)
+            for mark in marks(a)
+            for size, last in alike_places(mark)
+            if mark.word in theirs and size == len(b) and theirs[mark.word].place <= last
+        ]
+        assert meeting
+
+
+def test_the_words_of_an_item_are_its_subject_and_what_it_says() -> None:
+    assert words_of({"kind": "fact", "key": "db.port", "value": 5433}) == {"dbport", "5433"}
+    assert words_of({"kind": "note", "title": "a|b", "body": "c"}) == {"a", "b", "c"}

@@ -1,0 +1,238 @@
+"""The tiers and lifetimes of memory: daily logs, notes of sessions and tasks, gates, facts. On every engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+import commonplace
+from commonplace import Actor, Book
+from commonplace.errors import BadInput, Conflict, Denied
+from commonplace.memory.markdown import block, fields
+from commonplace.state.policy import AgentMemory, AgentPolicy, Policy, Rule
+from commonplace.state.requests import Open
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ada(book: Book) -> Actor:
+    return book.as_actor("ada", role="developer")
+
+
+def log_of(book: Book | Actor) -> str:
+    return "\n".join(one.markdown for day in book.days() for one in book.day(day))
+
+
+@pytest.mark.spec("3.1")
+def test_an_agents_result_is_logged_when_its_turn_ends(book: Book) -> None:
+    with book.run(run_id="r") as run:
+        with run.agent("ada") as me:
+            me.write({"summary": "tea is green\nmostly", "confidence": 0.9, "error": "none"})
+            me.write({"parts": ["leaf", "stem"], "long": "x" * 201})
+        with run.agent("ben"):
+            pass
+    (ada, ben) = [one for day in book.days() for one in book.day(day)]
+    heading, *lines = ada.markdown.split("\n")
+    assert heading.startswith("### ")
+    assert heading.endswith(" -- ada (confidence: 0.9)")
+    assert lines == [
+        f"- **long**: {'x' * 200}...",
+        '- **parts**: ["leaf","stem"]',
+        "- **summary**: tea is green mostly",
+    ]
+    assert (ben.about, ben.text, ben.run) == ("ben", "", "r")
+
+
+@pytest.mark.spec("3.1", "2.6", "2.7")
+def test_the_log_holds_only_what_every_agent_may_see(book: Book) -> None:
+    agents = {
+        "ada": AgentPolicy(share_output=("open",), not_shareable=("inner",)),
+        "ben": AgentPolicy(memory=AgentMemory(log=False)),
+        "cem": AgentPolicy(share_output=("open",)),
+    }
+    rules = (Rule("cem", ("ben",), ("whispered",)),)
+    policy = Policy(
+        strategy="selective", rules=rules, never_share=("never",), sensitive_fields=("hush",), agents=agents
+    )
+    book.submit("state.open", Open("r", "owner", policy))
+    run = book.run(run_id="r")
+    said = {
+        "open": "told",
+        "inner": "mine",
+        "never": "no",
+        "hush": "quiet-word",
+        "whispered": "psst",
+        "free": "quiet-word",
+    }
+    for agent in agents:
+        run.agent(agent).finish(said)
+    log = log_of(book)
+    assert log.count("- **open**: told") == 2
+    assert not any(word in log for word in ("mine", "no\n", "quiet-word", "psst", "ben"))
+    for word in ("told", "quiet-word", "psst"):
+        assert word not in log_of(book) or word == "told"
+    isolated = Policy(strategy="isolated", agents={"ada": AgentPolicy()})
+    book.submit("state.open", Open("i", "owner", isolated))
+    book.run(run_id="i").agent("ada").finish({"open": "alone"})
+    assert "alone" not in log_of(book)
+
+
+@pytest.mark.spec("L10", "3.1")
+def test_erasing_what_an_agent_wrote_takes_its_line_out_of_the_log(book: Book) -> None:
+    run = book.run(run_id="r")
+    run.agent("ada").finish({"found": "the hidden spring"})
+    assert "hidden spring" in log_of(book)
+    (change,) = book.events(kinds=("state.changed",))
+    book.erase(change.id)
+    assert "hidden spring" not in log_of(book)
+    assert "hidden spring" not in str([event.payload for event in book.events()])
+
+
+@pytest.mark.spec("3.1", "3.9")
+def test_anybody_with_the_right_to_may_write_to_the_days_log(book: Book, ada: Actor) -> None:
+    ada.log("The build is red since noon.")
+    ada.log(f"the token was {SECRET} until today")
+    lines = [one.text for day in ada.days() for one in ada.day(day)]
+    assert lines == ["The build is red since noon.", "the token was [REDACTED] until today"]
+    ben = book.as_actor("ben")
+    assert [one.text for one in ben.day(ben.days()[0])] == ["The build is red since noon."]
+    book.grant("ben", tiers={"working": "read"})
+    with pytest.raises(Denied, match="working"):
+        ben.log("me too")
+    book.grant("ben", tiers={"working": "none"})
+    with pytest.raises(Denied):
+        ben.days()
+    for wrong in ("", "  ", "x" * 100_001):
+        with pytest.raises(BadInput):
+            ada.log(wrong)
+    for day in ("yesterday", "2026-02-30", 7):
+        with pytest.raises(BadInput, match="2026-03-23"):
+            ada.day(day)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("3.2")
+def test_session_notes_have_five_sections_and_are_cleared_at_the_end(book: Book, ada: Actor) -> None:
+    ada.session_note("Add JWT auth", "reading the router", "Current State")
+    ada.session_note("Add JWT auth", "chose HS256\nfor now")
+    notes = ada.session("add-jwt-auth")
+    assert notes == (
+        "# Add jwt auth notes\n\n## Current State\n\n- reading the router\n\n## Files and Functions\n\n"
+        "## Errors & Corrections\n\n## Key Results\n\n## Worklog\n\n- chose HS256\n  for now\n"
+    )
+    before = book.head
+    ada.clear_session("Add JWT auth")
+    assert ada.session("Add JWT auth") == ada.session("Add JWT auth", at=before) == ""
+    assert book.session("Add JWT auth", at=before) == notes  # the owner can still audit it
+    ada.session_note("Add JWT auth", "a new day")
+    assert "a new day" in ada.session("Add JWT auth")
+    assert "HS256" not in ada.session("Add JWT auth")
+    with pytest.raises(BadInput, match="Worklog"):
+        ada.session_note("x", "y", "Gossip")
+    with pytest.raises(BadInput, match="letters or digits"):
+        ada.session_note("…", "y")
+
+
+@pytest.mark.spec("3.2")
+def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> None:
+    ada.task_note("Feature X!", "decisions", "We use HS256.")
+    ada.task_note("Feature X!", "decisions", "We rotate keys monthly.")
+    ada.task_note("Feature X!", "report.md", "Phase one is done.", anew=True)
+    ada.task_note("Feature X!", "report.md", "Phase two is done.", anew=True)
+    assert ada.task_papers("feature x") == {
+        "decisions.md": "# Decisions\n\nWe use HS256.\n\nWe rotate keys monthly.\n",
+        "report.md": "# Report\n\nPhase two is done.\n",
+    }
+    ada.gate("Feature X!", "PLAN", "GO", phase=1, confidence=0.8, reason="clear", id="t-1")
+    ada.gate("Feature X!", "COMPLETION", "BLOCKED", iteration_index=2, max_iterations=5, id="t-1")
+    first, second = (json.loads(line) for line in ada.gates("Feature X!", "t-1").splitlines())
+    assert (first["agent"], first["phase"], first["event_type"]) == ("ada", 1, "PLAN")
+    assert first["payload"] == {"decision": "GO", "confidence": 0.8, "reason": "clear"}
+    assert (second["phase"], len(second["trace_id"]), second["ts"][-1], len(second["ts"])) == (
+        None,
+        36,
+        "Z",
+        24,
+    )
+    assert "plans/artifacts/feature-x/observability/t-1.ndjson" in book.papers()
+    for wrong in (
+        {"gate": "MAYBE"},
+        {"decision": "PERHAPS"},
+        {"confidence": 2},
+        {"iteration_index": 6},
+        {"mood": "x"},
+    ):
+        with pytest.raises(BadInput):
+            ada.gate("x", **{"gate": "PLAN", "decision": "GO", **wrong})  # type: ignore[arg-type]
+    for name in ("../escape", "a/b", "", ".hidden"):
+        with pytest.raises(BadInput):
+            ada.task_note("x", name, "y")
+
+
+@pytest.mark.spec("3.2")
+def test_notes_hold_the_active_objective_and_nothing_else(ada: Actor, book: Book) -> None:
+    good = "# Objective\n- Ship the login (phase: build, until the API is frozen)\n- Blockers: none\n"
+    ada.write_notes(good)
+    assert ada.notes() == good
+    with pytest.raises(BadInput, match=r"line 2: .*verdict"):
+        ada.write_notes("# Objective\nverdict: fine")
+    assert ada.notes() == good
+    seen = book.head
+    book.write_notes("# Objective\n- Ship it\n- Blockers: none")
+    with pytest.raises(Conflict, match="read it again"):
+        ada.write_notes(good, seen=seen)
+
+
+@pytest.mark.spec("3.2", "3.7")
+def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(book: Book, ada: Actor) -> None:
+    given = {"citations": ["evals/README.md:3"], "reason": "every change is tested", "category": "reference"}
+    kept = ada.repository_fact("test command", "Tests run with `make test` in evals.", **given)  # type: ignore[arg-type]
+    assert kept.outcome == "stored"
+    item = ada.item(str(kept.item_id))
+    assert (item.key, item.scope, item.shared, item.citations) == (
+        "test command",
+        "repository",
+        True,
+        ("evals/README.md:3",),
+    )
+    with pytest.raises(BadInput, match="a new one supersedes it"):
+        ada.revise(item.id, value="Tests run with npm.")
+    changed = ada.repository_fact("test command", "Tests run with `npm test`.", supersedes=item.id, **given)  # type: ignore[arg-type]
+    assert changed.superseded == (item.id,)
+    with pytest.raises(BadInput) as refused:
+        ada.repository_fact(
+            "phase-2 notes", "One. Two. Three.", citations=[], reason=" ", category="reference"
+        )
+    for word in ("plan or a day", "one or two sentences", "cite", "reason"):
+        assert word in str(refused.value)
+    with pytest.raises(BadInput, match="category"):
+        ada.repository_fact("x", "y", citations=["a.py:1"], reason="z", category="other")
+
+
+def test_an_item_reads_the_same_from_its_markdown() -> None:
+    with commonplace.open("memory:") as book:
+        then = datetime(2026, 3, 1, tzinfo=UTC)
+        book.remember("first line\n\n  indented\nlast", title="many lines")
+        book.remember("no title at all")
+        book.remember(key="db.port", value={"a": [1, None]})
+        book.remember(key="db.host", value="alpha: 5")
+        book.remember("it moved", kind="episode", occurred_at=then)
+        for item in book.items():
+            kind, said = fields(block(item), item.kind)
+            assert kind == item.kind
+            assert {name: getattr(item, name) for name in said} == said
+    assert fields("- **db.port**: 5433") == ("fact", {"key": "db.port", "value": 5433})
+    assert fields("* just words") == ("note", {"body": "just words"})
+    with pytest.raises(BadInput, match="empty"):
+        fields("- ")
+    with pytest.raises(BadInput, match="key"):
+        fields("- no key", "fact")

@@ -1,0 +1,167 @@
+"""Keeping memory small: retention, archives, budgets in a fixed order, and what erasing does to summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import commonplace
+from commonplace import Book
+from commonplace.errors import Denied
+from commonplace.memory.items import Item
+from commonplace.memory.reading import Budget, Settings
+from commonplace.memory.upkeep import Holdings, plan
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+LATER = timedelta(days=40)
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        yield opened
+
+
+def acts(of: object) -> list[str]:
+    return [chore.act for chore in of.chores]  # type: ignore[attr-defined]
+
+
+@pytest.mark.spec("3.8")
+def test_old_logs_and_ended_tasks_go_to_the_archive_and_come_back(book: Book) -> None:
+    ada = book.as_actor("ada")
+    ada.log("a day like any other")
+    ada.task_note("Login", "report", "Status: DONE\nAll phases are through.")
+    ada.task_note("Logout", "report", "Status: in progress")
+    ada.task_note("Later", "decisions", "We wait.")
+    later = datetime.now(UTC) + LATER
+    seen = book.gc(dry_run=True, now=later)
+    assert acts(seen) == ["archive days", "archive tasks"]
+    assert seen.chores[1].names == ("login",)
+    assert [line.split(":")[0] for line in seen.left_alone] == ["the task later", "the task logout"]
+    assert len(book.days()) == 1  # it was only a look
+    with pytest.raises(Denied, match="keep_memory"):
+        ada.gc(now=later)
+    assert book.gc(now=later).done
+    assert (book.days(), len(book.days(archived=True))) == ([], 1)
+    assert acts(book.gc(dry_run=True, now=later)) == []
+    book.unarchive(days=book.days(archived=True), tasks=["login"])
+    assert len(book.days()) == 1
+    book.configure_memory(retention_days=60, archive_days=60)
+    assert acts(book.gc(dry_run=True, now=later)) == []
+
+
+@pytest.mark.spec("3.4", "3.8")
+def test_entries_of_a_core_grow_old_unless_they_are_verified(book: Book) -> None:
+    lee = book.as_actor("lee", role="librarian")
+    lee.core("tools", config={"archive_after_days": 30})
+    old = str(lee.remember("The linter is called twice.", core="tools").item_id)
+    later = datetime.now(UTC) + LATER
+    assert book.gc(dry_run=True, now=datetime.now(UTC)).chores == ()
+    assert book.gc(now=later).chores[0].names == (old,)
+    assert lee.items(core="tools") == []
+    assert lee.restore(old).status == "live"
+
+
+@pytest.mark.spec("3.8")
+def test_a_budget_is_kept_in_the_fixed_order_and_no_further_than_needed(book: Book) -> None:
+    ada = book.as_actor("ada")
+    ada.remember(key="port", value=1, confidence=0.9)
+    second = ada.remember(key="port", value=2, confidence=0.5, sensitivity="sensitive")
+    book.resolve(second, "both", rationale="two hosts")
+    for n in range(4):
+        ada.remember(f"the {n}. thing that came to pass", kind="episode", occurred_at=NOW + timedelta(days=n))
+    ada.remember("A note that stays.")
+    book.configure_memory(budget={"max_items": 6})
+    (chore,) = book.gc(dry_run=True).chores
+    assert (chore.act, len(chore.names)) == ("consolidate facts", 1)
+    book.configure_memory(budget={"max_items": 5})
+    done = book.gc()
+    assert acts(done) == ["consolidate facts", "consolidate episodes"]
+    assert done.items == 5
+    (fact,) = book.items(kind="fact")
+    assert fact.value == 2  # the strictest stays
+    (told,) = [item for item in book.items(kind="note") if item.title == "Earlier episodes"]
+    assert (
+        told.body == "2026-06-01: the 0. thing that came to pass\n2026-06-02: the 1. thing that came to pass"
+    )
+    assert (told.agent, told.retells) == ("ada", done.chores[1].names)
+    assert told.text in [item.text for item in ada.items()]
+    stones = {stone.deleted_by for stone in book.tombstones()}
+    assert stones == {"consolidation"}
+    book.configure_memory(budget={"max_items": 2})
+    assert acts(book.gc()) == ["consolidate episodes", "drop index", "evict notes"]
+    assert {stone.deleted_by for stone in book.tombstones()} == {"consolidation", "budget"}
+    assert len(book.items()) == 2
+    assert book.restore(done.chores[1].names[0]).summary == "the 0. thing that came to pass"
+
+
+@pytest.mark.spec("L8", "L10")
+def test_erasing_an_episode_tells_its_summary_again_without_it(book: Book) -> None:
+    ada = book.as_actor("ada")
+    ids = [
+        str(ada.remember(text, kind="episode", occurred_at=NOW, sensitivity=level).item_id)
+        for text, level in (("the vault was moved", "sensitive"), ("the roof was mended", "private"))
+    ]
+    book.configure_memory(budget={"max_items": 1})
+    ada.remember("the last one of all", kind="episode", occurred_at=NOW + timedelta(days=9))
+    ada.remember("and one after that", kind="episode", occurred_at=NOW + timedelta(days=10))
+    book.gc()
+    (told,) = [item for item in book.items(status=None) if item.retells]
+    assert told.sensitivity == "sensitive"  # as its strictest source
+    assert "vault" in str(told.body)
+    gone = book.forget(ids[0], erase=True, confirm="FORGET")
+    assert told.id in gone.derived
+    (again,) = (book.item(id) for id in gone.rederived)
+    assert again.body == "2026-06-01: the roof was mended"
+    assert again.sensitivity == "private"
+    assert not any("vault" in str(event.payload) for event in book.events())
+    book.erase(ids[1])
+    assert not any("roof" in str(event.payload) for event in book.events())
+    assert [item for item in book.items(status=None) if item.retells] == []
+    assert book.verify().ok
+
+
+ITEMS = st.lists(
+    st.builds(
+        Item,
+        id=st.uuids().map(str),
+        kind=st.sampled_from(["fact", "note", "procedure", "episode"]),
+        agent=st.sampled_from(["ada", "ben"]),
+        key=st.sampled_from(["a", "b"]),
+        body=st.text(max_size=20),
+        summary=st.text(max_size=20),
+        sensitivity=st.sampled_from(["public", "private", "sensitive"]),
+        confidence=st.none() | st.floats(0, 1),
+        recorded_us=st.integers(0, 100),
+        occurred_us=st.integers(0, 100),
+    ),
+    max_size=20,
+    unique_by=lambda item: item.id,
+)
+
+
+@pytest.mark.spec("3.8", "L6")
+@given(ITEMS, st.integers(0, 20), st.none() | st.integers(0, 200))
+@settings(max_examples=200)
+def test_whatever_there_is_the_plan_fits_the_budget_and_says_each_step_once(
+    items: list[Item], most: int, chars: int | None
+) -> None:
+    wanted = Settings(budget=Budget(max_items=most, max_chars=chars))
+    chores, _ = plan(Holdings(tuple(items), (), {}, {}), wanted, 0)
+    named = [name for chore in chores for name in chore.names]
+    assert len(named) == len(set(named))
+    left = [item for item in items if item.id not in named]
+    retold = any(chore.act == "consolidate episodes" for chore in chores)
+    evicted = {chore.act for chore in chores if chore.act.startswith("evict")}
+    assert len(left) + retold <= most or (retold and most == 0)
+    if chars is not None and not retold:
+        assert sum(len(item.text) for item in left) <= chars
+    order = ["consolidate facts", "consolidate episodes", "drop index"]
+    order += [f"evict {kind}s" for kind in ("episode", "note", "procedure", "fact")]
+    places = [order.index(chore.act) for chore in chores]
+    assert places == sorted(places)
+    assert not evicted or "drop index" in [chore.act for chore in chores]
