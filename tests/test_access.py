@@ -257,7 +257,13 @@ def test_the_audit_is_a_chain_without_content(book: Book) -> None:
     with book.run(run_id="r") as run, run.agent("ada") as me:
         me.write({"finding": "CONTENT"})
     chain = list(book.audit())
-    assert [entry.event_type for entry in chain] == ["access.granted", "run.start", "state.change", "run.end"]
+    assert [entry.event_type for entry in chain] == [
+        "access.granted",
+        "run.start",
+        "state.change",
+        "memory.write",
+        "run.end",
+    ]
     change = chain[2]
     assert (change.agent_id, change.details["run_id"], change.details["fields_changed"]) == (
         "ada",

@@ -427,3 +427,21 @@ def test_alike_texts_always_meet_under_a_mark(letters: list[str], data: st.DataO
 def test_the_words_of_an_item_are_its_subject_and_what_it_says() -> None:
     assert words_of({"kind": "fact", "key": "db.port", "value": 5433}) == {"dbport", "5433"}
     assert words_of({"kind": "note", "title": "a|b", "body": "c"}) == {"a", "b", "c"}
+
+
+@pytest.mark.spec("3.9")
+def test_every_write_to_memory_is_in_the_audit_without_its_content(book: Book, ada: Actor) -> None:
+    kept = ada.remember("The heron nests by the mill.", run_id="r1")
+    ada.remember("The heron came back.", kind="episode", occurred_at=datetime(2026, 3, 1, tzinfo=UTC))
+    ada.log("a heron was seen")
+    ada.forget(str(kept.item_id), confirm="FORGET")
+    written = [one for one in book.audit() if one.event_type == "memory.write"]
+    assert [
+        (one.agent_id, one.details["tier"], one.details["act"], one.details["run_id"]) for one in written
+    ] == [
+        ("ada", "long_term", "created", "r1"),
+        ("ada", "episodic", "created", None),
+        ("ada", "working", "logged", None),
+        ("ada", "long_term", "forgotten", None),
+    ]
+    assert "heron" not in str(written)

@@ -36,6 +36,20 @@ def _picked(*names: str) -> Callable[[Event], dict[str, Any]]:
     return lambda event: {name: event.payload[name] for name in names if name in event.payload}
 
 
+def _wrote(tier: str, act: str = "") -> Callable[[Event], dict[str, Any]]:
+    """A write to memory: which tier, what was done, and to how many items; never what they say."""
+
+    def told(event: Event) -> dict[str, Any]:
+        payload = event.payload
+        item = payload.get("item", {})
+        where = "episodic" if item.get("kind") == "episode" else tier
+        items = [one["id"] for one in payload.get("items", ())] or list(payload.get("changes", ()))
+        done = act or payload.get("act", "")
+        return {"tier": where, "act": done, **({"items": items} if items else {})}
+
+    return told
+
+
 AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
     # kind of event: the type of the entry, which field names who did it ("": the actor), what to tell
     "state.changed": ("state.change", "agent", _changed),
@@ -47,6 +61,17 @@ AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
     "access.granted": ("access.granted", "", _picked("subject", "rule")),
     "access.relabelled": ("access.relabelled", "", _picked("changes")),
     "access.viewed": ("access.viewed", "actor", _picked("of")),
+    "memory.item.created": ("memory.write", "", _wrote("long_term", "created")),
+    "memory.item.updated": ("memory.write", "", _wrote("long_term")),
+    "memory.item.forgotten": ("memory.write", "", _wrote("long_term", "forgotten")),
+    "memory.item.deleted": ("memory.write", "", _wrote("long_term", "deleted")),
+    "memory.item.consolidated": ("memory.write", "", _wrote("long_term", "consolidated")),
+    "memory.logged": ("memory.write", "", _wrote("working", "logged")),
+    "memory.noted": ("memory.write", "", _wrote("working")),
+    "memory.gated": ("memory.write", "", _wrote("working", "gate")),
+    "memory.shelved": ("memory.write", "", _wrote("working", "archived")),
+    "memory.core.set": ("memory.write", "", _wrote("long_term", "core")),
+    "memory.configured": ("memory.configured", "", lambda _event: {}),
     "event.erased": ("erasure", "", lambda event: {"events": len(event.payload.get("events", ()))}),
 }
 
