@@ -517,11 +517,9 @@ class Book(Recalling):
         """The rights that a workflow's files give to its agents; what they already have is no event."""
         for agent, tiers in plan.memory.access_control.items():
             self.grant(agent, tiers=tiers)
-        tiers = plan.memory.tiers
-        said = {
-            "max_size_kb": tiers["long_term"].settings.get("max_size_kb") if "long_term" in tiers else None,
-            "retention_days": tiers["working"].settings.get("retention_days") if "working" in tiers else None,
-        }
+        limits = {"long_term": "max_size_kb", "working": "retention_days"}
+        tiers_on = plan.memory.tiers
+        said = {name: tiers_on[tier].settings.get(name) for tier, name in limits.items() if tier in tiers_on}
         self.configure_memory(**{name: int(value) for name, value in said.items() if value is not None})
         for id, agent_file in plan.agents.items():
             if "may_emit" in agent_file.kept:
