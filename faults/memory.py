@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import mkdtemp
 
 from commonplace import Book
 from commonplace.mirroring import BookMirror
@@ -176,7 +177,7 @@ def fault_22(count: int, seed: int, tmp: Path) -> Result:
     for kind in ALL:
         rng, told, home = random.Random(seed), f"{kind} (seed {seed})", place(kind, tmp)
         marker, control = f"heron{rng.randbytes(6).hex()}", f"stork{rng.randbytes(6).hex()}"
-        folder = tmp / f"mirror-{kind}-{rng.randbytes(4).hex()}"
+        folder = Path(mkdtemp(prefix=f"mirror-{kind}-", dir=tmp))
         with home.open(mirror=folder) as book:
             book.configure_memory(exclusions=False)
             ids = [_hide(book, n, f"{marker} {rng.randbytes(8).hex()}") for n in range(count)]

@@ -16,6 +16,7 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
+from commonplace.index import Gone
 from commonplace.workflow.runner import Runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
@@ -46,6 +47,9 @@ SPEC = {
     "paths": ("1.4",),
     "imports": ("1.4", "1.5"),
     "erasure": ("L10", "1.3"),
+    "remembers": ("3.5", "L4"),
+    "forgetting": ("3.6", "L10"),
+    "edits": ("3.7", "L5"),
     "runner": ("2.4", "7.6"),
 }
 SEED = 1
@@ -238,6 +242,43 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(sqlite.SqliteStore, "purge", lambda self: PurgeReport())
         monkeypatch.setattr("faults.erasure.ALL", ("sqlite",))
         assert "after the purge book.db-wal holds it" in found("erasure", 6, tmp_path)
+
+
+def test_the_faults_of_memory_notice_what_is_lost_or_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from commonplace.mirror import Mirror, Taken
+    from commonplace.mirroring import BookMirror
+    from commonplace.recall.indexing import Indexing
+
+    with monkeypatch.context() as broken:
+        broken.setattr(BookMirror, "_took", lambda _self, _path, edit: Taken(edit, True))
+        assert "of the person is lost" in found("edits", 6, tmp_path)
+    monkeypatch.setattr("faults.memory.ALL", ("sqlite",))
+    with monkeypatch.context() as broken:
+        broken.setattr(Mirror, "erase", lambda _self, _ids: None)
+        assert "finds it in" in found("forgetting", 6, tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(Indexing, "purge", lambda _self: True)
+        broken.setattr("commonplace.recall.feed.Erase", lambda _ids: Gone("nothing"))
+        assert "holds it" in found("forgetting", 6, tmp_path)
+    monkeypatch.setattr("faults.memory.SERVED", ("sqlite",))
+    monkeypatch.setattr("faults.memory.PROCESSES", 1)
+    with monkeypatch.context() as broken:
+        broken.setattr("faults.memory.Worker", Twice)
+        assert "2 things became 4 items" in found("remembers", 2, tmp_path)
+
+
+class Twice:
+    """A worker in this process that makes other items of what it is to remember."""
+
+    def __init__(self, _run: object, home: Place, *_: object) -> None:
+        with home.open() as book:
+            for n in range(4):
+                book.remember(f"something else {n}")
+
+    def rest(self) -> list[dict[str, int]]:
+        return [{"stored": 4}]
 
 
 def test_the_runner_fails_when_a_fault_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
