@@ -247,6 +247,7 @@ class Mark(NamedTuple):
     place: int
 
 
+@lru_cache(256)
 def marks(words: frozenset[str]) -> list[Mark]:
     """The words under which alike items meet. Of two sets of words that are at least 0.85 alike, the first
     few in a fixed order must share one; the order puts words first that few texts have."""
@@ -267,6 +268,7 @@ def alike_places(mark: Mark) -> list[tuple[int, int]]:
     return found
 
 
+@lru_cache(256)
 def sketch(words: frozenset[str]) -> str:
     """A few short hashes that stand for a set of words."""
     return "".join(sorted(_hash(word) for word in words)[:SKETCHED])
@@ -288,6 +290,7 @@ WORTH = 0.75
 """Below what must be found, because a sketch of a long text is only a sample of it."""
 
 
+@lru_cache(20_000)
 def _rarity(word: str) -> tuple[bool, bool, int, str]:
     return (word in COMMONEST, not any(one.isdigit() for one in word), -len(word), word)
 

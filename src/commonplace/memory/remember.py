@@ -195,7 +195,7 @@ def _superseded(case: Case) -> tuple[Item, ...]:
         found = {one.id: one for one in same_key(case) if one.agent == request.by}
     for id in request.supersedes:
         known = item_at(overlay, id)
-        if known is None or not may_read(rights, known):
+        if known is None or known.status in ("forgotten", "dropped") or not may_read(rights, known):
             raise NotFound(f"there is no item {id!r} to supersede")
         if known.superseded_by is not None:
             raise Conflict(
