@@ -78,6 +78,7 @@ class Demo:
             yield from self._team_works(book)
             yield from self._back_in_time(book)
             yield from self._each_sees_its_part(book)
+            yield from self._remembers(book)
             yield from self._copied(book, copy)
             yield from self._forgotten(book, copy)
         yield ""
@@ -131,6 +132,29 @@ class Demo:
         book.as_actor("ada", role="developer").record("agent.thought", payload={"text": "ben is slow"})
         seen = [event.kind for event in book.as_actor("ben", role="qa").events()]
         yield self._check("what ada thinks is not shown to ben", "agent.thought" not in seen)
+
+    def _remembers(self, book: Book) -> Iterator[str]:
+        yield ""
+        yield "What the team learns outlives its runs, and people can edit it."
+        ada, ben = book.as_actor("ada"), book.as_actor("ben")
+        port = ada.remember("Postgres listens on 5433", title="db port", shared=True)
+        again = ben.remember("postgres listens on 5433!", title="db port")
+        yield f"  ben says it again: {again.outcome}, {again.reason.split(':')[0]}"
+        yield self._check("nothing is kept twice without a choice", again.outcome == "flagged")
+        ada.remember(key="token.hours", value=1, shared=True)
+        other = ben.remember(key="token.hours", value=2, shared=True)
+        yield self._check("a contradiction waits for somebody to settle it", other.outcome == "flagged")
+        found = ben.search("which port does postgers use").results
+        yield self._check("it is found, typing errors and all", [one.id for one in found[:1]] == [port.item_id])
+        echo = ben.remember(found[0].text)
+        yield self._check("recalled text is no new evidence", echo.reason.startswith("an echo"))
+        mirror = book.mirror(self.path.parent / "notes", person="kim")
+        mirror.sync()
+        page = self.path.parent / "notes" / "MEMORY.md"
+        page.write_text(page.read_text().replace("on 5433", "on 6000"))
+        mirror.sync()
+        edited = book.item(str(port.item_id))
+        yield self._check("a hand edit of MEMORY.md is taken in", edited.body == "Postgres listens on 6000")
 
     def _copied(self, book: Book, copy: Book) -> Iterator[str]:
         yield ""
