@@ -75,7 +75,7 @@ def _allowed(item: dict[str, Any], act: str, mine: bool) -> bool:
     if item["status"] == "forgotten":
         return mine and act in ("restore", "forget", "erase")
     if act == "supersede":
-        return (mine or item["shared"]) and item["status"] != "superseded"
+        return bool((mine or item["shared"]) and item["status"] != "superseded")
     if not mine:
         return False
     if act == "restore":

@@ -295,6 +295,8 @@ class Overlay(Lens):
                 continue
             for key in view.keys(seen):
                 where, packed = meta.space(view), pack(key)
+                if view.fresh and event is seen:
+                    self._latest.setdefault((where, packed), None)
                 row = self._row(where, packed)
                 before = None if row is None else read_row(row)
                 after = view.fold(key, before, seen)

@@ -69,6 +69,8 @@ class View:
     """The kinds it folds; None: every kind."""
     trailing: bool = False
     header_only: bool = False
+    fresh: bool = False
+    """Each event's keys are its own (they hold its position), so there is never a value before."""
 
 
 @dataclass(frozen=True, slots=True)

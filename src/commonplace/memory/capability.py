@@ -318,8 +318,8 @@ MEMORY = Capability(
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
         View("memory.exact", 1, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
-        View("memory.alike", 1, _marks, _sketched, kinds=frozenset({CREATED, UPDATED})),
-        View("memory.keys", 1, _keys, _the_item, kinds=frozenset({CREATED, UPDATED})),
+        View("memory.alike", 1, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
+        View("memory.keys", 1, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View(
             "memory.links",
             1,
@@ -327,7 +327,7 @@ MEMORY = Capability(
             lambda _key, _before, event: event.position,
             kinds=frozenset({CREATED, UPDATED}),
         ),
-        View("memory.tags", 1, _tags, _the_item, kinds=frozenset({CREATED, UPDATED})),
+        View("memory.tags", 1, _tags, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View(
             "memory.sums",
             1,
@@ -359,7 +359,7 @@ MEMORY = Capability(
             kinds=frozenset({CORE_SET}),
         ),
         View("memory.shelf", 1, upkeep.touched, upkeep.fold, kinds=frozenset({upkeep.SHELVED})),
-        View("memory.days", 1, daily.touched, daily.fold, kinds=frozenset({daily.LOGGED})),
+        View("memory.days", 1, daily.touched, daily.fold, kinds=frozenset({daily.LOGGED}), fresh=True),
         View("memory.papers", 1, papers.touched, papers.fold, kinds=frozenset({papers.NOTED, papers.GATED})),
     ),
 )  # fmt: skip

@@ -46,10 +46,7 @@ WAITS = {
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
 
-SHORT = 24
-"""Words of a text that is short."""
-
-MOST_COMPARED = 32
+MOST_COMPARED = 128
 """Items that are compared for each word; enough unless a word is everywhere."""
 
 
@@ -274,34 +271,25 @@ def _nearest(case: Case, others: set[str]) -> tuple[Item, float] | None:
 
 
 def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
-    """The items that can be alike, by the words under which they are found and the sketches that stand there. Of
-    a short text every place is looked at by itself; of a long one all places of a word at once."""
-    overlay, own, found = case.overlay, sketch(mine), set[str]()
-    for partition in partitions(case.request):
-        for mark in marks(mine):
-            places = dict(alike_places(mark))
-            if len(mine) <= SHORT:
-                rows = [
-                    row
-                    for size, last in places.items()
-                    for row in overlay.between(
-                        "memory.alike",
-                        (partition, mark.word, size),
-                        1,
-                        last,
-                        limit=MOST_COMPARED,
-                        reverse=True,
-                    )
-                ]
-            elif places:
-                span = (min(places), max(places))
-                every = overlay.between(
-                    "memory.alike", (partition, mark.word), *span, limit=8 * MOST_COMPARED, reverse=True
-                )
-                rows = [row for row in every if int(row[0][3]) <= places.get(int(row[0][2]), 0)]
-            else:
-                rows = []
-            found |= {id for _, (id, sketched) in rows if sketched_alike(own, sketched)}
+    """The items that can be alike, by the words under which they are found, the places that these have there, and
+    the sketches that stand beside them."""
+    own, found = sketch(mine), set[str]()
+    for mark in marks(mine):
+        places = dict(alike_places(mark))
+        if not places:
+            continue
+        for partition in partitions(case.request):
+            rows = case.overlay.between(
+                "memory.alike",
+                (partition, mark.word),
+                min(places),
+                max(places),
+                limit=MOST_COMPARED,
+                reverse=True,
+            )
+            for key, (id, sketched) in rows:
+                if int(key[3]) <= places.get(int(key[2]), 0) and sketched_alike(own, sketched):
+                    found.add(id)
     return found
 
 
