@@ -67,6 +67,10 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert ask("notes", "show")["text"] == "# Now\n- Ship it\n- Blockers: none\n"
     (tmp_path / "NOTES.md").write_text("verdict: fine\n")
     assert ask("notes", "check", tmp_path / "NOTES.md", code=1)[0]["rule"] == "journal"
+    more = ("--cite", "Makefile:3", "--reason", "every change is tested", "--category", "reference")
+    told = ask("fact", "test command", "Run make test.", *more)
+    assert told["outcome"] == "stored"
+    assert ask("unarchive", "--day", "2020-01-01") == {"days": ["2020-01-01"], "tasks": []}
     ask("session", "note", "Login", "it works", "--section", "Key Results")
     assert "- it works" in ask("session", "show", "Login")["text"]
     ask("session", "clear", "Login")

@@ -283,10 +283,8 @@ def test_what_memory_has_shown_is_no_new_evidence_when_it_comes_back(book: Book,
     spoken = book.record(
         "agent.spoke", actor="ben", payload={"text": "the harbour freezes in January"}, run_id="r"
     )
-    ids = (book.items()[0].id, spoken.id)
-    from commonplace.memory.requests import Shown
-
-    book.submit("memory.shown", Shown("ada", "r", ids))
+    me = book.run(run_id="r").agent("ada")
+    assert {one.id for one in me.search("cache harbour").results} == {book.items()[0].id, spoken.id}
     events = book.head
     for _ in range(3):
         for told in ("The cache is flushed every night at three.", "The harbour freezes in January!"):

@@ -80,9 +80,9 @@ def _allowed(item: dict[str, Any], act: str, mine: bool) -> bool:
         return False
     if act == "restore":
         return bool(item["status"] == "archived")
-    if act in ("revise", "archive"):
-        return bool(item["status"] == "live")
-    return True
+    if act == "revise":
+        return item["status"] in ("live", "held")
+    return bool(act != "archive" or item["status"] == "live")
 
 
 def _do(me: Actor, act: str, id: str, text: str, number: int, flag: bool) -> Any:
@@ -105,14 +105,22 @@ def _follow(model: Model, act: str, id: str, text: str, who: str, done: Any, fla
         case "share" | "unshare":
             item["shared"] = act == "share"
         case "supersede":
-            item["status"] = "superseded"
-            model.items[done.item_id] = {"text": text, "agent": who, "shared": flag, "status": "live"}
+            mine = item["agent"] == who  # what is somebody else's is superseded when somebody settles it
+            assert done.outcome == ("stored" if mine else "flagged")
+            item["status"] = "superseded" if mine else item["status"]
+            status = "live" if mine else "held"
+            model.items[done.item_id] = {"text": text, "agent": who, "shared": flag, "status": status}
             model.ids.append(done.item_id)
         case "erase":
             del model.items[id]
             model.ids.remove(id)
+        case "forget":
+            if item["status"] != "forgotten":
+                item |= {"was": item["status"], "status": "forgotten"}
+        case "restore":
+            item["status"] = item["was"] if item["status"] == "forgotten" else "live"
         case _:
-            item["status"] = {"forget": "forgotten", "restore": "live", "archive": "archived"}[act]
+            item["status"] = "archived"
 
 
 def rows(book: Book) -> dict[str, list[Any]]:

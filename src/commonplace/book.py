@@ -22,7 +22,7 @@ from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
-from .errors import BadInput, BookClosed, Conflict, NotFound, TooLarge, shown
+from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, TooLarge, shown
 from .events import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -153,9 +153,10 @@ class Book(Recalling):
         self._closed = False
         self._aio: AsyncBook | None = None
         self._mirror: BookMirror | None = None
+        self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
-        place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
-        ledger.indexing = Indexing(ledger, place, Sight(OWNER, self.snapshot).redacted)
+        self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
+        ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
         self._say_what_it_cannot_promise()
 
     # writing
@@ -255,7 +256,7 @@ class Book(Recalling):
         index = self._ledger.indexing.place
         if index is not None:
             files += [Path(f"{index}{ending}") for ending in ("", "-wal", "-shm")]
-        return files + ([] if self._mirror is None else self._mirror.files())
+        return files + [file for mirror in self._all_mirrors() for file in mirror.files()]
 
     # reading
 
@@ -553,23 +554,31 @@ class Book(Recalling):
         """The book's memory as markdown files that people edit: `.sync()` takes in their edits and writes what
         changed, `.watch(…)` goes on doing so. `folder` is where the book is, unless you say otherwise, and
         `person` who edits."""
-        from .mirroring import BookMirror
+        from .mirroring import BookMirror, remember_folder
 
         where = Path(folder) if folder is not None else self._engine.beside and self._engine.beside.parent
         if where is None:
             raise BadInput(
                 "this book is not in a folder of this host: say in which one its markdown shall lie"
             )
-        return BookMirror(self, where, person)
+        made = BookMirror(self, where, person)
+        self._mirrors[where.absolute()] = made
+        remember_folder(self._place, where.absolute())
+        return made
 
     def _use_mirror(self, asked: str | Path | bool | None) -> None:
         from .mirroring import shows
 
         beside = self._engine.beside
-        if asked is None:
-            asked = beside is not None and shows(beside.parent) == self.id
-        if asked is not False:
-            self._mirror = self.mirror(None if asked is True else asked)
+        if asked is None and beside is not None and shows(beside.parent) == self.id:
+            try:
+                self._mirror = self.mirror()
+                self._sync_mirror()
+            except (CommonplaceError, OSError) as error:  # nobody asked for it: the book itself is well
+                self._mirror = None
+                log.warning("the markdown beside this book could not be taken in: %s", error)
+        elif asked not in (None, False):
+            self._mirror = self.mirror(None if asked is True else asked)  # type: ignore[arg-type]
             self._sync_mirror()
 
     def _sync_mirror(self) -> None:
@@ -582,8 +591,17 @@ class Book(Recalling):
         """What was erased is gone from the index and the markdown at once."""
         if self._ledger.indexing.exists:
             self._ledger.indexing.catch_up()
-        if self._mirror is not None:
-            self._mirror.erase(ids)
+        for mirror in self._all_mirrors():
+            mirror.erase(ids)
+
+    def _all_mirrors(self) -> list[BookMirror]:
+        """Every folder of this host that is known to show this book."""
+        from .mirroring import BookMirror, known_folders, shows
+
+        for folder in known_folders(self._place):
+            if folder not in self._mirrors and shows(folder) == self.id:
+                self._mirrors[folder] = BookMirror(self, folder)
+        return [one for folder, one in self._mirrors.items() if shows(folder) == self.id]
 
     # upkeep
 
@@ -685,8 +703,13 @@ class Book(Recalling):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self.close()
+        except (CommonplaceError, OSError) as trouble:
+            if error is None:
+                raise
+            error.add_note(f"and the book's markdown could not be written: {trouble}")
 
     def __repr__(self) -> str:
         return f"<Book on {self.facts.engine}{' (closed)' if self._closed else ''}>"

@@ -168,7 +168,7 @@ class Demo:
         answer, derived = (event for event in book.events() if SECRET in str(event.payload))
         yield self._check("before, the secret is in the raw files of both books", len(self._leaks()) >= 2)
         going = book.erase(answer.id, dry_run=True).erased
-        yield self._check("what was derived from it goes with it", going == (answer.id, derived.id))
+        yield self._check("what was derived from it goes with it", {answer.id, derived.id} <= set(going))
         book.erase(answer.id, reason="a key was pasted")
         left = [event.id for event in book.events() if SECRET in str(event.payload)]
         yield self._check("no event shows it any more", not left and book.event(derived.id).erased)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import BadInput, CommonplaceError, Conflict, NotFound
 from .memory.items import Item
-from .memory.markdown import bullets, fields
+from .memory.markdown import bullets, changed_fields, fields
 from .memory.pages import CORES, REPOSITORY, sheets
-from .memory.papers import NOTES, Note, file_name
+from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
 from .memory.reading import item_at
 from .memory.requests import Kept
 from .mirror import Added, Block, Changed, Clash, Difference, Edit, Mirror, Page, Removed, Report, Taken
@@ -39,8 +39,9 @@ class BookMirror:
         self._book = book
         self.folder = folder
         self._person = person
-        self._seen: dict[str, int] = {}
-        self._mirror = Mirror(folder, self._pages, self._take, clash=self._told)
+        self._at = 0
+        self._heads: dict[str, str] = {}
+        self._mirror = Mirror(folder, self._pages, self._take, clash=self._told, of=book.id, raw=self._raw)
 
     @property
     def person(self) -> str:
@@ -49,11 +50,8 @@ class BookMirror:
     def sync(self) -> Report:
         """Take in hand edits and write what changed. What somebody changes in the book meanwhile is looked at anew."""
         for attempt in range(TRIES):
-            self._claim()
             try:
-                report = self._mirror.sync()
-                self._write_raw()
-                return report
+                return self._mirror.sync()
             except Conflict:
                 if attempt == TRIES - 1:
                     raise
@@ -61,7 +59,6 @@ class BookMirror:
 
     def watch(self, stop: threading.Event, on_report: Callable[[Report], None]) -> None:
         """Sync whenever a file or the book changes, until `stop` is set."""
-        self._claim()
         follower = threading.Thread(target=self._follow, args=(stop,), daemon=True)
         follower.start()
         try:
@@ -82,39 +79,26 @@ class BookMirror:
 
     def erase(self, ids: Collection[str]) -> Report:
         """Take what was erased out of the files, and of all that is remembered of them, whatever people made of it."""
-        self._mirror.erase(ids)
+        events = [self._book.event(id) for id in ids]
+        noted = any(event.kind == NOTED for event in events)
+        self._mirror.erase(ids, lambda path: noted and path.startswith(SESSIONS))
         return self.sync()
 
     def files(self) -> list[Path]:
-        """Every file that this mirror has written, and what it remembers of them."""
-        with self._book.snapshot() as snapshot:
-            shown = [self.folder / one.path for one in sheets(snapshot)]
-        return [*shown, self.folder / ".mirror"]
+        """Every file that may hold what this mirror has shown."""
+        return self._mirror.files()
 
     def status(self) -> list[Difference]:
         """The files that differ from the book, and how. Changes nothing."""
         return self._mirror.status()
-
-    def _claim(self) -> None:
-        """One folder shows one book."""
-        mark = self.folder / ".mirror" / "book"
-        try:
-            known = mark.read_text().strip()
-        except FileNotFoundError:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.write_text(f"{self._book.id}\n")
-            return
-        if known != self._book.id:
-            raise BadInput(
-                f"{self.folder} shows another book: choose another folder, or remove {mark.parent}"
-            )
 
     # what is shown
 
     def _pages(self) -> Iterator[Page]:
         with self._book.snapshot() as snapshot:
             found = list(sheets(snapshot))
-            self._seen = {id: snapshot.position for one in found for id, _ in one.blocks}
+            self._at = snapshot.position
+            self._heads = {one.path: one.head for one in found}
         for one in found:
             if one.may != "raw":
                 blocks = tuple(Block(id, text) for id, text in one.blocks)
@@ -122,24 +106,10 @@ class BookMirror:
                     one.path, one.head, blocks, editable=one.may != "nothing", appends=one.may == "append"
                 )
 
-    def _write_raw(self) -> None:
-        """Logs for programs, which have no room for marks: written whole, and only ever longer."""
+    def _raw(self) -> dict[str, bytes]:
+        """Logs for programs, which have no room for marks."""
         with self._book.snapshot() as snapshot:
-            found = [one for one in sheets(snapshot) if one.may == "raw"]
-        for one in found:
-            target, text = self.folder / one.path, one.head.encode()
-            if target.is_symlink() or not target.resolve().is_relative_to(self.folder.resolve()):
-                raise BadInput(f"{target} leads out of the mirror's folder: remove that link")
-            before = target.read_bytes() if target.exists() else b""
-            if before == text:
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if before and not text.startswith(before):
-                target.rename(target.with_name(f"{target.name}.edited"))
-                log.warning("%s was edited by hand; it is kept as %s.edited", target, target.name)
-            fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
-            fresh.write_bytes(text)
-            fresh.replace(target)
+            return {one.path: one.head.encode() for one in sheets(snapshot) if one.may == "raw"}
 
     # what people change
 
@@ -148,7 +118,9 @@ class BookMirror:
 
     def _took(self, path: str, edit: Edit) -> Taken:
         try:
-            me = self._book.as_actor(self.person, role="person")
+            me = self._me()
+            if isinstance(edit, Added) and edit.text.strip() in self._heads.get(path, ""):
+                return Taken(edit, True)  # a save that was cut off within the head
             if path == NOTES:
                 return self._noted(me, edit)
             if path.startswith(("memory/", "archive/2")):
@@ -167,23 +139,27 @@ class BookMirror:
         except CommonplaceError as error:
             return Taken(edit, False, str(error))
 
+    def _me(self) -> Actor:
+        """Who edits. Somebody without a role is a person; a role that somebody has is left as it is."""
+        me = self._book.as_actor(self.person)
+        return self._book.as_actor(self.person, role="person") if me.rights().role is None else me
+
     def _changed(self, me: Actor, item: Item, edit: Changed) -> Taken:
-        _, said = fields(edit.after, item.kind)
+        said = changed_fields(item, edit.after)
+        if not said:
+            return Taken(edit, True)
         if item.scope == "repository":
+            said = {"key": item.key, "value": item.value, **said}
             kept = me.remember(
                 kind="fact", **said, citations=item.citations, reason=item.reason, category=item.category,
                 scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
             )  # fmt: skip
             return _answer(edit, kept)
-        if item.title and "title" not in said and item.kind != "fact":
-            said["title"] = None
-        me.revise(item.id, why=BY_HAND, seen=self._seen.get(item.id), once=edit.id, **said)
+        me.revise(item.id, why=BY_HAND, seen=self._at, once=edit.id, **said)
         return Taken(edit, True)
 
     def _removed(self, me: Actor, item: Item, edit: Removed) -> Taken:
-        if item.position > self._seen.get(item.id, item.position):
-            raise Conflict(f"item {item.id!r} was changed meanwhile")
-        me.forget(item.id, confirm="FORGET", reason="deleted by hand")
+        me.forget(item.id, confirm="FORGET", reason="deleted by hand", seen=self._at)
         return Taken(edit, True)
 
     def _added(self, me: Actor, path: str, edit: Added) -> Taken:
@@ -203,6 +179,9 @@ class BookMirror:
 
     def _remembered(self, me: Actor, path: str, core: str | None, text: str, id: str) -> Kept:
         kind, said = fields(text)
+        id = sha256(
+            f"{id} {me.name}".encode()
+        ).hexdigest()  # a copied folder holds the same edit by somebody else
         source = {"source_kind": "user", "channel": path}
         return me.remember(
             kind=kind,
@@ -216,10 +195,10 @@ class BookMirror:
 
     def _noted(self, me: Actor, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            self._book.submit("memory.note", Note(me.name, NOTES, "clear"))
+            self._book.submit("memory.note", Note(me.name, NOTES, "clear", seen=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
-        self._book.submit("memory.note", Note(me.name, NOTES, "set", text, id=edit.id))
+        me.write_notes(text, seen=self._at, id=edit.id)
         return Taken(edit, True, id=edit.id)
 
     def _logged(self, me: Actor, edit: Edit) -> Taken:
@@ -254,3 +233,23 @@ def shows(folder: Path) -> str | None:
         return (folder / ".mirror" / "book").read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def known_folders(place: Path | None) -> list[Path]:
+    """The folders of this host that were once made to show a book."""
+    try:
+        return [] if place is None else [Path(one) for one in _list(place).read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def remember_folder(place: Path | None, folder: Path) -> None:
+    """Keep in mind that a folder shows a book, so that erasing reaches it from other processes, too."""
+    if place is not None and folder not in known_folders(place):
+        _list(place).parent.mkdir(parents=True, exist_ok=True)
+        with _list(place).open("a") as file:
+            file.write(f"{folder}\n")
+
+
+def _list(place: Path) -> Path:
+    return place.with_suffix(".mirrors")

@@ -42,7 +42,13 @@ def look_for(texts: Sequence[str], paths: Iterable[Path]) -> list[Trace]:
 def forms(text: str) -> list[bytes]:
     """The bytes that a text can stand as."""
     raw = text.encode()
-    found = [raw, json.dumps(text)[1:-1].encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()]
+    indented = text.replace("\n", "\n  ").encode()
+    found = [
+        raw,
+        indented,
+        json.dumps(text)[1:-1].encode(),
+        json.dumps(text, ensure_ascii=False)[1:-1].encode(),
+    ]
     found += [raw.hex().encode(), raw.hex().upper().encode()]
     for shift in range(
         3

@@ -31,6 +31,9 @@ RESERVED_ACTORS = (OWNER, RUNTIME)
 MEMORY = "memory."
 """How the kinds of durable memory begin. Only their own commands record them."""
 
+WORKING_KINDS = frozenset({"memory.logged", "memory.noted", "memory.gated", "memory.shelved", "memory.result"})
+"""Those of the working tier; the others are long-term memory's."""
+
 EVERYBODY = "*"
 TIERS = ("long_term", "working", "episodic", "semantic")
 PERMISSIONS = ("none", "read", "read_write")
@@ -174,12 +177,21 @@ def may_see(rights: Rights, event: Event, labels: Labels) -> bool:
 
 def may_see_of(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
     """The same for whatever has an author, a kind and labels: an event, or an item of memory."""
-    if rights.owner or author == rights.actor:
+    if rights.owner:
+        return True
+    if kind.startswith(MEMORY) and rights.tier(tier_of_kind(kind)) == "none":
+        return False
+    if author == rights.actor:
         return True
     if kind not in PUBLIC_KINDS and not _shared(kind, labels) and not _matches(kind, rights.sees):
         return False
     sensitivity = labels.get("sensitivity", "public")
     return strictness("sensitivity", sensitivity) <= strictness("sensitivity", rights.ceiling)
+
+
+def tier_of_kind(kind: str) -> str:
+    """The tier that an event of memory belongs to."""
+    return "working" if kind in WORKING_KINDS else "long_term"
 
 
 def _shared(kind: str, labels: Labels) -> bool:

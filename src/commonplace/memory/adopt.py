@@ -104,16 +104,17 @@ def _moment(said: str | None) -> datetime | None:
 def _link(me: Remembering, found: tuple[Incoming, ...], became: list[Became], ids: dict[str, str]) -> int:
     """Connect what was taken in as its source had connected it."""
     count = 0
-    for one, taken in zip(found, became, strict=True):
-        known = set() if taken.id is None else set(me.item(taken.id).links)
+    for at, (one, taken) in enumerate(zip(found, became, strict=True)):
         for relation, name in one.links:
             to = ids.get(name)
-            if (
-                taken.id is not None
-                and to is not None
-                and to != taken.id
-                and (relation[:200], to) not in known
-            ):
-                me.link(taken.id, relation[:200] or "related", to)
-                count += 1
+            if taken.id is None or to is None or to == taken.id:
+                continue
+            try:
+                if (relation[:200] or "related", to) not in me.item(taken.id).links:
+                    me.link(taken.id, relation[:200] or "related", to)
+                    count += 1
+            except CommonplaceError as error:  # it merged into an item that is somebody else's
+                became[at] = msgspec.structs.replace(
+                    taken, reason=f"{taken.reason} (not linked: {error})".strip()
+                )
     return count

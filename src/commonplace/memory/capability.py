@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..access.commands import need
+from ..access.commands import Denial, need, refuse
+from ..access.rights import OWNER, check_actor, rights_of
 from ..commit import Overlay
-from ..errors import BadInput, Denied
+from ..errors import BadInput, Denied, NotFound
 from ..events import Event, check_name, draft, iso
 from ..keys import Key
 from ..views import Capability, Kind, View
@@ -22,7 +23,7 @@ from .changes import (
     decide_resolve,
     decide_retell,
 )
-from .cores import CORE_SET, Core, SetCore
+from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .reading import Settings
 from .remember import decide_remember
@@ -63,7 +64,10 @@ def _fold_item(key: Key, before: Any, event: Event) -> Any:
         return None  # it was erased
     changed = {**before, "updated_us": event.created_us, "position": event.position}
     if event.kind in ENDING:
-        return {**changed, "status": "forgotten"}
+        was = (
+            before.get("was", "live") if before.get("status") == "forgotten" else before.get("status", "live")
+        )
+        return {**changed, "status": "forgotten", "was": was}
     if event.kind != CREATED:
         return {**changed, **payload["changes"][id]}
     if id in payload.get("supersedes", ()):
@@ -180,11 +184,25 @@ def _fold_stone(key: Key, before: Any, event: Event) -> Any:
 def decide_shown(overlay: Overlay, request: Shown) -> int | None:
     """Remember what was shown to whom, once. Answers the position, or None when nothing is new."""
     run = request.run or ""
-    fresh = [id for id in request.ids if overlay.get("memory.shown", run, id, request.actor) is None]
+    fresh = [
+        [id, *sketches]
+        for id, *sketches in request.shown
+        if overlay.get("memory.shown", run, id, request.actor) is None and overlay.record_of(id) is not None
+    ]
     if not fresh:
         return None
-    payload = {"ids": fresh}
-    return overlay.emit(draft(RECALLED, actor=request.actor, payload=payload, run_id=request.run)).position
+    parents = [str(one[0]) for one in fresh]
+    one = draft(RECALLED, actor=request.actor, payload={"shown": fresh}, run_id=request.run, parents=parents)
+    return overlay.emit(one).position
+
+
+def _heard(event: Event) -> list[Key]:
+    return [(event.run_id or "", event.actor, event.position, n) for n in range(len(event.payload["shown"]))]
+
+
+def decide_keeper(overlay: Overlay, by: str) -> Denied | None:
+    """Refuse whoever does not keep the team's memory."""
+    return need(overlay, by, "keep_memory", "upkeep")
 
 
 class Configure(msgspec.Struct, frozen=True):
@@ -194,6 +212,11 @@ class Configure(msgspec.Struct, frozen=True):
 
 def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
     refused = need(overlay, request.by, "keep_memory", "settings")
+    if refused is None and "person" in request.fields:
+        check_actor(request.fields["person"])
+        if request.by != OWNER:
+            told = "only the owner says who edits the markdown, because that is a person's right"
+            refused = refuse(overlay, Denial(request.by, "memory.person", "settings"), told)
     if refused:
         return refused
     merged = _merged(overlay.get("memory.settings", "") or {}, request.fields)
@@ -211,6 +234,8 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
         return refused
     check_name("a core", request.id)
     before = overlay.get("memory.cores", request.id)
+    if before is not None and not may_know(rights_of(overlay, request.by), msgspec.convert(before, Core)):
+        raise NotFound(no_core(request.id))
     fresh = {"name": request.id, "owner": request.by}
     merged = _merged({**(before or fresh)}, {**request.fields, "id": request.id})
     core: Core = _converted(merged, Core, "a core")
@@ -226,7 +251,9 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
 def _merged(before: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """What was said before with what is said now, one level down as well."""
     nested = {
-        name: {**before.get(name, {}), **value} for name, value in fields.items() if isinstance(value, dict)
+        name: {**before[name], **value}
+        for name, value in fields.items()
+        if isinstance(value, dict) and isinstance(before.get(name), dict)
     }
     return {**before, **fields, **nested}
 
@@ -291,7 +318,7 @@ MEMORY = Capability(
         Kind(CONSOLIDATED, residue=lambda payload: {**payload, "reason": ""}),
         Kind(FORGOTTEN, residue=lambda payload: {**payload, "reason": ""}),
         Kind(DELETED, residue=lambda payload: {**payload, "reason": ""}),
-        Kind(RECALLED, residue=lambda payload: payload),
+        Kind(RECALLED, residue=lambda payload: {"shown": [one[:1] for one in payload["shown"]]}),
         Kind(CONFIGURED, residue=lambda payload: payload),
         Kind(CORE_SET),
         Kind(daily.LOGGED),
@@ -306,6 +333,7 @@ MEMORY = Capability(
         "memory.resolve": decide_resolve,
         "memory.forget": decide_forget,
         "memory.shown": decide_shown,
+        "memory.keeper": decide_keeper,
         "memory.configure": decide_configure,
         "memory.core": decide_core,
         "memory.log": daily.decide_log,
@@ -346,9 +374,17 @@ MEMORY = Capability(
         View(
             "memory.shown",
             1,
-            lambda event: [(event.run_id or "", id, event.actor) for id in event.payload["ids"]],
+            lambda event: [(event.run_id or "", one[0], event.actor) for one in event.payload["shown"]],
             lambda _key, _before, event: event.position,
             kinds=frozenset({RECALLED}),
+        ),
+        View(
+            "memory.heard",
+            1,
+            _heard,
+            lambda key, _before, event: event.payload["shown"][key[3]],
+            kinds=frozenset({RECALLED}),
+            fresh=True,
         ),
         View(
             "memory.settings", 1, lambda _: [("",)], lambda _key, _before, event: event.payload,

@@ -1,4 +1,8 @@
-"""What happens to items after they are stored: changed, shared, verified, resolved, forgotten."""
+"""What happens to items after they are stored: changed, shared, verified, resolved, forgotten.
+
+Whatever makes an item stand, or changes what it says, for whom or from when to when, must not contradict what
+stands already, and entries of cores are for keepers of memory alone.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..access.commands import Audience, decide_audience, need, need_tier
+from ..access.commands import Audience, Relabel, decide_audience, decide_relabel, need, need_tier
 from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..erase import EraseRequest, Erasure, decide_erase
 from ..errors import BadInput, Conflict, Denied
-from ..events import draft
-from .items import COMMON, CONTENT, SHAPES, Item, plain_name
-from .reading import item_at, words
-from .remember import change, known, weight_of
-from .requests import CONSOLIDATED, CREATED, DELETED, FORGOTTEN, Forget, Forgotten, Mark, Patch, Resolve
+from ..events import canonical, draft
+from ..labels import strictness
+from .items import COMMON, CONTENT, SHAPES, Held, Item, plain_name
+from .reading import item_at, may_read, words
+from .remember import change, contradicts, known, standing, weight_of
+from .requests import CONSOLIDATED, DELETED, FORGOTTEN, UPDATED, Forget, Forgotten, Mark, Patch, Resolve
 from .upkeep import Retell, note_of
 
 CHOICES = ("skip", "merge", "create")
@@ -26,10 +31,33 @@ DELETERS = ("user", "operator", "system", "budget", "consolidation")
 
 
 def _may_change(overlay: Overlay, by: str, item: Item, act: str) -> Denied | None:
+    """The refusal, already recorded, if somebody may not change an item: its author may, save in a core."""
     refused = need_tier(overlay, by, "long_term", True)
-    if refused or item.agent == by:
+    if refused or (item.agent == by and (item.core is None or item.status == "held") and act != "verified"):
         return refused
     return need(overlay, by, "keep_memory", f"{act} {item.id}")
+
+
+def _check_consistent(overlay: Overlay, by: str, after: Item) -> None:
+    """Raises Conflict if a fact would stand beside another one that says otherwise."""
+    if not after.current or after.kind != "fact":
+        return
+    rights = rights_of(overlay, by)
+
+    def comparable(id: str) -> Item | None:
+        other = item_at(overlay, id)
+        here = other is not None and other.id != after.id and other.core == after.core
+        return other if here and other is not None and may_read(rights, other) else None
+
+    where = ["", after.agent] if not after.shared else [""]
+    against = [one for one in standing(overlay, after.key, where, comparable) if contradicts(after, one)]
+    if against:
+        told = "; ".join(f"{one.id} says {words(one.as_content())}" for one in against)
+        raise Conflict(
+            f"under {after.key!r} something else stands already: {told}. Remember the new value, and let somebody "
+            "settle it, or supersede the old one",
+            [{"id": one.id, "text": words(one.as_content())} for one in against],
+        )
 
 
 def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
@@ -55,15 +83,32 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     if not item.current and item.status != "held":
         raise Conflict(f"item {item.id!r} is {item.status}: restore it first")
     before = msgspec.to_builtins(item)
-    wanted = {name: value for name, value in request.content.items() if before.get(name) != value}
+    wanted = {
+        name: value
+        for name, value in request.content.items()
+        if canonical(before.get(name)) != canonical(value)
+    }
     if not wanted:
         return item.position
-    after = replace(item, **wanted, secrets=tuple(sorted({*item.secrets, *request.secrets})))
+    secrets = tuple(sorted({*item.secrets, *request.secrets}))
+    after = msgspec.convert({**before, **wanted, "secrets": secrets}, Item)
+    if (
+        after.valid_from_us is not None
+        and after.valid_until_us is not None
+        and after.valid_from_us >= after.valid_until_us
+    ):
+        raise BadInput("valid_until lies before valid_from: give the time from which it holds, then the end")
+    _check_consistent(overlay, request.by, after)
+    if request.secrets and strictness("sensitivity", item.sensitivity) < strictness(
+        "sensitivity", "sensitive"
+    ):
+        stricter = Relabel(OWNER, item.id, {"sensitivity": "sensitive"}, "a secret was found in it")
+        overlay.run("access", decide_relabel, stricter)
     return change(
         overlay,
         request.by,
         request.act,
-        {item.id: {**wanted, "secrets": after.secrets}},
+        {item.id: {**wanted, "secrets": secrets}},
         why=request.why,
         weight=weight_of(after) - weight_of(item),
         key=request.key,
@@ -80,29 +125,40 @@ def decide_mark(overlay: Overlay, request: Mark) -> int | Denied:
         if refused:
             return refused
         after = _marked(overlay, request, item)
-        if after != {name: getattr(item, name) for name in after}:
-            changed = replace(item, **after)
-            position = change(
-                overlay,
-                request.by,
-                request.act,
-                {item.id: after},
-                why=request.why,
-                weight=weight_of(changed) - weight_of(item),
-                placed=[changed] if "shared" in after else (),
-            )
-            if "shared" in after:
-                events = (item.id, *(id for _, id in overlay.scan("children", item.id)))
-                overlay.run("access", decide_audience, Audience(request.by, events, changed.shared))
+        if after == {name: getattr(item, name) for name in after}:
+            continue
+        changed = replace(item, **after)
+        _check_consistent(overlay, request.by, changed)
+        if request.act == "unshared":
+            events = (item.id, *_changes_of(overlay, item.id))
+            overlay.run("access", decide_audience, Audience(request.by, events, False))
+        position = change(
+            overlay,
+            request.by,
+            request.act,
+            {item.id: after},
+            why=request.why,
+            weight=weight_of(changed) - weight_of(item),
+            placed=[changed] if "shared" in after else (),
+        )
     return position
+
+
+def _changes_of(overlay: Overlay, id: str) -> list[str]:
+    """The events that changed an item, not those that others derived from it."""
+    found = (overlay.event(child) for _, child in overlay.scan("children", id))
+    return [event.id for event in found if event is not None and event.kind == UPDATED and not event.erased]
 
 
 def _marked(overlay: Overlay, request: Mark, item: Item) -> dict[str, Any]:
     match request.act:
         case "shared" | "unshared":
+            if item.core is not None:
+                raise BadInput(f"item {item.id!r} is an entry of a core: the core says who may see it")
             return {"shared": request.act == "shared"}
         case "verified":
-            return {"verified_by": request.by, "verified_us": overlay.now}
+            chosen = {"status": "live", "held": None} if item.held and item.held.why == "proposal" else {}
+            return {"verified_by": request.by, "verified_us": overlay.now, **chosen}
         case "archived":
             if not item.current:
                 raise Conflict(f"item {item.id!r} is {item.status}, so it cannot be archived")
@@ -110,11 +166,15 @@ def _marked(overlay: Overlay, request: Mark, item: Item) -> dict[str, Any]:
         case "restored":
             if item.status not in ("archived", "dropped", "forgotten"):
                 raise Conflict(f"item {item.id!r} is {item.status}, so there is nothing to restore")
-            return {"status": "live", "held": None}
+            before = item.was if item.status == "forgotten" else "live"
+            return {"status": "held" if item.held is not None else before}
         case _:
             for _, id in request.links:
                 known(overlay, request.by, id)
             return {"links": tuple(sorted({*item.links, *request.links}))}
+
+
+# choosing
 
 
 def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
@@ -137,26 +197,34 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
             f"to {request.choice} it beside what is there takes a rationale: say why both are needed"
         )
     others = [one for one in (item_at(overlay, id) for id in item.held.items) if one is not None]
-    changes = _resolved(request, item, others)
-    weight = sum(
-        weight_of(replace(one, **changes[one.id])) - weight_of(one)
-        for one in (item, *others)
-        if one.id in changes
-    )
+    changes = _resolved(overlay, request, item, item.held, others)
+    moved = [(one, replace(one, **changes[one.id])) for one in (item, *others) if one.id in changes]
+    weight = sum(weight_of(after) - weight_of(before) for before, after in moved)
     change(overlay, request.by, request.choice, changes, why=request.rationale, weight=weight)
     return others[0].id if request.choice in ("skip", "merge", "old") and others else item.id
 
 
-def _resolved(request: Resolve, item: Item, others: list[Item]) -> dict[str, dict[str, Any]]:
+def _resolved(
+    overlay: Overlay, request: Resolve, item: Item, held: Held, others: list[Item]
+) -> dict[str, dict[str, Any]]:
     undisputed = {
         one.id: {"disputed": [id for id in one.disputed if id != item.id]} for one in others if one.disputed
     }
+    dropped: dict[str, Any] = {"status": "dropped"}
     match request.choice:
-        case "skip" | "old":
-            return {item.id: {"status": "dropped", "held": None}, **undisputed}
+        case "skip":
+            return {item.id: dropped, **undisputed}
+        case "old":
+            if not any(one.current for one in others):
+                raise Conflict("what it contradicted does not stand any more: choose new, or forget it")
+            return {item.id: dropped, **undisputed}
         case "merge":
-            changes: dict[str, dict[str, Any]] = {item.id: {"status": "dropped", "held": None}}
+            changes: dict[str, dict[str, Any]] = {item.id: dropped}
             for one in others[:1]:
+                if strictness("sensitivity", item.sensitivity) > strictness("sensitivity", one.sensitivity):
+                    raise Conflict(
+                        f"it is more sensitive than {one.id!r}, which may not say so: skip it, or create it"
+                    )
                 reason = "; ".join(dict.fromkeys(part for part in (one.reason, item.reason) if part))
                 merged = {
                     "citations": list(dict.fromkeys((*one.citations, *item.citations))),
@@ -164,17 +232,15 @@ def _resolved(request: Resolve, item: Item, others: list[Item]) -> dict[str, dic
                 }
                 changes[one.id] = merged
             return changes
-        case "new":
-            old = {
-                one.id: {**undisputed.get(one.id, {}), "status": "superseded", "superseded_by": item.id}
-                for one in others
-            }
-            return {
-                item.id: {"status": "live", "held": None, "supersedes": [one.id for one in others]},
-                **old,
-            }
-        case _:
-            return {item.id: {"status": "live", "held": None}, **undisputed}
+    keeps = rights_of(overlay, request.by).may("keep_memory")
+    if item.core is not None and not keeps:
+        return {item.id: {"held": Held("proposal", supersedes=held.supersedes)}}
+    ended = {"status": "superseded", "superseded_by": item.id}
+    gone = {id: ended for id in held.supersedes if item_at(overlay, id) is not None}
+    if request.choice == "new":
+        gone |= {one.id: ended for one in others}
+    old = {id: {**undisputed.get(id, {}), **gone.get(id, {})} for id in {**undisputed, **gone}}
+    return {item.id: {"status": "live", "held": None, "supersedes": list(gone)}, **old}
 
 
 # forgetting
@@ -189,6 +255,10 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
         refused = _may_change(overlay, request.by, item, "forget")
         if refused:
             return refused
+        if request.seen is not None and item.position > request.seen:
+            raise Conflict(
+                f"item {item.id!r} was changed at {item.position}, after you had read it: read it again"
+            )
     already = tuple(item.id for item in items if item.status == "forgotten")
     fresh = [item for item in items if item.status != "forgotten"]
     erasing = tuple(item.id for item in items) if request.erase else ()
@@ -201,39 +271,69 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
     gone = () if plan is None else plan.erased
     derived = tuple(id for id in _items_among(overlay, gone) if id not in erasing)
     if request.dry_run or not (fresh or gone):
-        return Forgotten(tuple(item.id for item in fresh), already, gone, derived)
-    position = overlay.position
-    stones = [(item.id, item.agent) for item in fresh if not request.erase]
-    if request.erase:
-        agents = {item.id: item.agent for item in items}
-        stones = [(id, agents.get(id) or _agent_of(overlay, id)) for id in (*agents, *derived)]
-    weight = -sum(weight_of(one) for one in (item_at(overlay, id) for id, _ in stones) if one is not None)
+        return Forgotten(tuple(item.id for item in fresh), already, *_shown(overlay, by, gone, derived))
+    for item in fresh:
+        _end_disputes(overlay, by, item)
+    position = _bury(overlay, request, [*(erasing or [item.id for item in fresh]), *derived])
+    again: tuple[str, ...] = ()
+    if gone:
+        again = _erase(overlay, EraseRequest(erasing, by, request.reason, False), derived)
+    shown = _shown(overlay, by, gone, derived)
+    return Forgotten(tuple(item.id for item in fresh), already, *shown, position, again)
+
+
+def _shown(
+    overlay: Overlay, by: str, gone: tuple[str, ...], derived: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The events and items that somebody may be told of: all for the owner, else only one's own."""
+    if by == OWNER:
+        return gone, derived
+    mine = {id for id in gone if (event := overlay.event(id)) is not None and event.actor == by}
+    return tuple(id for id in gone if id in mine), tuple(id for id in derived if id in mine)
+
+
+def _end_disputes(overlay: Overlay, by: str, item: Item) -> None:
+    """What an item that goes had put in doubt is in doubt no longer."""
+    if item.held is None or item.held.why != "dispute":
+        return
+    for id in item.held.items:
+        other = item_at(overlay, id)
+        if other is not None and item.id in other.disputed:
+            left = [one for one in other.disputed if one != item.id]
+            change(overlay, by, "undisputed", {id: {"disputed": left}})
+
+
+def _bury(overlay: Overlay, request: Forget, ids: Iterable[str]) -> int:
+    """Record the tombstones of these items; answers the position."""
+    items = [one for one in (item_at(overlay, id) for id in ids) if one is not None]
+    stones = [
+        {"id": one.id, "agent": one.agent} for one in items if request.erase or one.status != "forgotten"
+    ]
+    if not stones:
+        return overlay.position
     payload: dict[str, Any] = {
-        "items": [{"id": id, "agent": agent} for id, agent in stones],
+        "items": stones,
         "by": request.deleted_by,
         "reason": request.reason,
-        "weight": weight,
+        "weight": -sum(map(weight_of, items)),
     }
     if request.erase:
         payload["erased"] = True
     kind = {"consolidation": CONSOLIDATED, "budget": DELETED, "system": DELETED}.get(
         request.deleted_by, FORGOTTEN
     )
-    if stones:
-        position = overlay.emit(draft(kind, actor=by, payload=payload)).position
-    again: tuple[str, ...] = ()
-    if gone:
-        again = _erase(overlay, EraseRequest(erasing, by, request.reason, False), derived)
-    return Forgotten(tuple(item.id for item in fresh), already, gone, derived, position, again)
+    return overlay.emit(draft(kind, actor=request.by, payload=payload)).position
 
 
 def decide_memory_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
-    """Erase any events; notes that retold what is gone are told again without it."""
-    plan: Erasure = overlay.run("ledger", decide_erase, replace(request, dry_run=True))
-    if not request.dry_run and plan.erased:
-        _erase(overlay, request, _items_among(overlay, plan.erased))
-        return Erasure(plan.erased, plan.already, overlay.position)
-    return plan
+    """Erase any events: items among them leave tombstones, and notes that retold what is gone are told again."""
+    plan: Erasure = overlay.run("ledger", decide_erase, msgspec.structs.replace(request, dry_run=True))
+    if request.dry_run or not plan.erased:
+        return plan
+    items = _items_among(overlay, plan.erased)
+    _bury(overlay, Forget(request.actor, tuple(items), request.reason, "operator", True), items)
+    _erase(overlay, request, items)
+    return Erasure(plan.erased, plan.already, overlay.position)
 
 
 def _erase(overlay: Overlay, request: EraseRequest, items: Iterable[str]) -> tuple[str, ...]:
@@ -262,19 +362,11 @@ def _to_forget(overlay: Overlay, by: str, id: str) -> Item | None:
     found = item_at(overlay, id)
     if found is not None and found.status == "forgotten" and (by == OWNER or found.agent == by):
         return found
-    if (
-        found is None
-        and overlay.get("memory.tombstones", id) is not None
-        and rights_of(overlay, by).may("keep_memory")
-    ):
+    keeps = rights_of(overlay, by).may("keep_memory")
+    if found is None and keeps and overlay.get("memory.tombstones", id) is not None:
         return None
     return known(overlay, by, id)
 
 
 def _items_among(overlay: Overlay, events: Iterable[str]) -> list[str]:
     return [id for id in events if overlay.get("memory.items", id) is not None]
-
-
-def _agent_of(overlay: Overlay, id: str) -> str:
-    event = overlay.event(id)
-    return "" if event is None or event.kind != CREATED else event.actor

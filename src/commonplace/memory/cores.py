@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,18 +14,15 @@ from .reading import Judge
 
 CORE_SET = "memory.core.set"
 
-CONFIDENCE = {"high": 0.9, "medium": 0.6, "low": 0.3}
-"""What the words for confidence mean where a number is needed."""
-
 
 class CoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A core's own rules. `archive_after_days` None: entries never grow old."""
 
     auto_dedupe: bool = True
     auto_link: bool = False
-    min_confidence: float = 0.0
+    min_confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     require_verification: bool = False
-    archive_after_days: int | None = None
+    archive_after_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] | None = None
 
 
 class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

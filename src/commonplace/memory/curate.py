@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..events import from_us
+from .items import marks
 from .similar import FLAGGED, jaccard, tokens
 
 if TYPE_CHECKING:
@@ -36,17 +37,20 @@ def candidates(lines: list[Line]) -> list[Candidate]:
     """What was said, in nearly the same words, in different runs or on different days."""
     groups: list[list[Line]] = []
     words: list[frozenset[str]] = []
+    under: dict[str, list[int]] = {}
     for line in lines:
         mine = tokens(line.text)
         if len(mine) < FEWEST_WORDS:
             continue
-        for group, theirs in zip(groups, words, strict=True):
-            if jaccard(mine, theirs) >= FLAGGED:
-                group.append(line)
-                break
-        else:
-            groups.append([line])
+        near = {n for mark in marks(mine) for n in under.get(mark.word, ())}
+        found = next((n for n in sorted(near) if jaccard(mine, words[n]) >= FLAGGED), None)
+        if found is None:
+            found = len(groups)
+            groups.append([])
             words.append(mine)
+            for mark in marks(mine):
+                under.setdefault(mark.word, []).append(found)
+        groups[found].append(line)
     return [
         Candidate(group[0].text, tuple(group))
         for group in groups

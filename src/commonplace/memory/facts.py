@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..errors import BadInput, shown
 from ..events import check_text
 
-_CITED = re.compile(r"[^\s:][^:\n]*?(?::\d+(?:-\d+)?)?")
+_CITED = re.compile(r"[^\s:][^\n]*?:\d+(?:-\d+)?")
 _OF_A_PLAN = re.compile(
     r"(?i)\b(?:phase|iteration|sprint|plan|task|ticket|issue)[ -]?#?\d+\b|\b[A-Z]{2,}-\d+\b"
 )
@@ -17,7 +17,7 @@ _SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
 
 def checked_fact(
-    subject: str, fact: str, citations: Sequence[str], reason: str
+    subject: str, fact: str, citations: Sequence[str], reason: str, category: str | None
 ) -> tuple[str, str, tuple[str, ...]]:
     """The parts of a fact as they are kept. Raises BadInput that lists everything that is wrong with it."""
     subject = " ".join(check_text("subject", subject).split())
@@ -39,6 +39,8 @@ def checked_fact(
         wrong += [f"{shown(one)} is no citation: write file:line" for one in bad]
     if not check_text("reason", reason).strip():
         wrong.append("say in reason why it will matter later")
+    if category is None:
+        wrong.append("say which category it is: user, feedback, project or reference")
     if wrong:
         raise BadInput("that is not a fact of the repository: " + "; ".join(wrong))
     return subject, fact, tuple(dict.fromkeys(citations))

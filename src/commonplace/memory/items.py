@@ -12,7 +12,8 @@ erasure) holds for items, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from math import ceil
@@ -34,6 +35,7 @@ RELATIONS = ("related", "supersedes", "depends_on")
 PROVENANCE = ("source_kind", "channel", "thread", "session", "message", "tool_call", "refs", "metadata")
 
 MAX_TEXT = 100_000
+MAX_TITLE = 1_000
 MAX_TAGS = 64
 MAX_LINKS = 256
 
@@ -54,40 +56,25 @@ SHAPES = {
     "episode": Shape(("occurred_us", "summary"), ("title",), "summary"),
 }
 COMMON = (
-    "category",
-    "tags",
-    "links",
-    "provenance",
-    "valid_from_us",
-    "valid_until_us",
-    "core",
-    "type",
-    "scope",
-)
+    "category", "tags", "links", "provenance", "valid_from_us", "valid_until_us", "core", "type", "scope",
+    "source_type", "code_refs",
+)  # fmt: skip
 CONTENT = frozenset(
     {
-        "key",
-        "value",
-        "title",
-        "body",
-        "summary",
-        "tags",
-        "links",
-        "provenance",
-        "citations",
-        "reason",
-        "category",
+        "key", "value", "title", "body", "summary", "tags", "links", "provenance", "citations", "reason", "category",
+        "code_refs",
     }
-)
+)  # fmt: skip
 """Fields that hold what somebody said. An erasure takes them; the others are marks that stay."""
 
 
-class Corroboration(msgspec.Struct, frozen=True):
+class Corroboration(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody else said the same, from an origin of their own, without having been shown it."""
 
     actor: str
     position: int
     run: str | None = None
+    source: tuple[str, ...] = ()
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -97,6 +84,8 @@ class Held(msgspec.Struct, frozen=True):
     items: tuple[str, ...] = ()
     score: float = 1.0
     comparison: str = ""
+    supersedes: tuple[str, ...] = ()
+    """What it will take the place of, if it is chosen."""
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -132,6 +121,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     valid_until_us: int | None = None
     core: str | None = None
     type: str | None = None
+    source_type: str | None = None
+    code_refs: tuple[dict[str, Any], ...] = ()
     scope: str = ""
     """"" for what agents remember; "repository" for facts of the repository, which are only ever superseded."""
     verified_by: str | None = None
@@ -142,6 +133,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     held: Held | None = None
     secrets: tuple[str, ...] = ()
     """What kinds of secrets its text holds; they are shown to nobody."""
+    was: Status = "live"
+    """What it was before it was forgotten."""
     retells: tuple[str, ...] = ()
     """The episodes that this note stands for."""
     run: str | None = None
@@ -156,7 +149,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return joined(*subject_and_fact(self.as_content()))
 
     def as_content(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("kind", "key", "value", "title", "body", "summary")}
+        return {
+            name: getattr(self, name) for name in ("kind", "key", "value", "title", "body", "summary", "core")
+        }
 
     @property
     def current(self) -> bool:
@@ -197,7 +192,23 @@ def without_secrets(item: Item) -> Item:
     if not item.secrets:
         return item
     hidden = {name: mask(getattr(item, name)) for name in unmasked_fields(item)}
-    return msgspec.structs.replace(item, **hidden, citations=tuple(masked(one) for one in item.citations))
+    lists = {
+        name: tuple(mask(one) for one in getattr(item, name)) for name in ("citations", "tags", "code_refs")
+    }
+    return msgspec.structs.replace(item, **hidden, **lists, provenance=mask(item.provenance))
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a value of any shape."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield name
+            yield from texts_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from texts_in(one)
 
 
 def mask(value: Any) -> Any:
@@ -219,10 +230,16 @@ def words_of(content: Mapping[str, Any]) -> frozenset[str]:
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """The same for items that say the same, however they are spaced or capitalised."""
-    subject, fact = subject_and_fact(content)
-    plain = [content["kind"], *(" ".join(one.casefold().split()) for one in (subject, fact))]
+    """The same for items of one place that say the same, however they are spaced or capitalised; a fact's value
+    must be the very same."""
+    subject, said = subject_and_fact(content)
+    fact: Any = content.get("value") if content["kind"] == "fact" else _plainly(said)
+    plain = [content["kind"], content.get("core") or "", _plainly(subject), fact]
     return sha256(canonical(plain)).hexdigest()[:32]
+
+
+def _plainly(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 _COMMONEST = """
@@ -231,7 +248,7 @@ _COMMONEST = """
     uses was we were what when where which who will with would you your
 """
 COMMONEST = frozenset(_COMMONEST.split())
-MOST_MARKS = 12
+MOST_MARKS = 16
 """Marks of a long text: two texts that are alike share nearly all their words, so these few are enough."""
 
 SKETCHED = 64
@@ -249,8 +266,9 @@ class Mark(NamedTuple):
 
 @lru_cache(256)
 def marks(words: frozenset[str]) -> list[Mark]:
-    """The words under which alike items meet. Of two sets of words that are at least 0.85 alike, the first
-    few in a fixed order must share one; the order puts words first that few texts have."""
+    """The words under which alike items meet. Of two sets of words that are at least 0.85 alike, the first few in a
+    fixed order must share one (of more than a hundred words, nearly always); the order puts words first that few
+    texts have."""
     ordered = sorted(words, key=_rarity)
     few = len(words) - ceil(FLAGGED * len(words)) + 1
     chosen = ordered[: min(few, MOST_MARKS)]
@@ -279,15 +297,15 @@ def _hash(word: str) -> str:
     return sha256(word.encode()).hexdigest()[:5]
 
 
-def sketched_alike(one: str, other: str) -> bool:
-    """Whether two sketches are so alike that their texts are worth comparing."""
+def alike_sketches(one: str, other: str) -> float:
+    """How alike two texts are, by their sketches: exactly, if neither has more words than a sketch."""
     a = {one[at : at + 5] for at in range(0, len(one), 5)}
     b = {other[at : at + 5] for at in range(0, len(other), 5)}
-    return len(a & b) >= WORTH * len(a | b)
+    return len(a & b) / len(a | b) if a or b else 1.0
 
 
 WORTH = 0.75
-"""Below what must be found, because a sketch of a long text is only a sample of it."""
+"""From which likeness of sketches on two texts are worth comparing: a sketch of a long one is only a sample."""
 
 
 @lru_cache(20_000)
@@ -340,7 +358,12 @@ def _text(field: str, value: Any) -> str:
 
 
 def _line(field: str, value: Any) -> str:
-    return " ".join(_text(field, value).split())[:1000]
+    line = " ".join(_text(field, value).split())
+    if len(line) > MAX_TITLE:
+        raise TooLarge(
+            f"{field} has {len(line):,} characters and may have {MAX_TITLE:,}: say the rest in the text"
+        )
+    return line
 
 
 def _optional_text(field: str, value: Any) -> str:
@@ -353,9 +376,14 @@ def _value(_field: str, value: Any) -> Any:
     return value
 
 
+CONFIDENCE = {"high": 0.9, "medium": 0.6, "low": 0.3}
+"""What the words for confidence mean."""
+
+
 def _share(field: str, value: Any) -> float:
+    value = CONFIDENCE.get(value, value) if isinstance(value, str) else value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise BadInput(f"{field} {shown(value)} is not a number from 0 to 1")
+        raise BadInput(f"{field} {shown(value)} is not a number from 0 to 1, nor high, medium or low")
     return float(value)
 
 
@@ -408,6 +436,14 @@ def _provenance(field: str, value: Any) -> dict[str, Any]:
     return {str(name): one for name, one in value.items() if one not in (None, "", [], {})}
 
 
+def _code_refs(field: str, value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(one, Mapping) and one.keys() <= {"file", "symbol", "lines"} for one in value
+    ):
+        raise BadInput(f"{field} is a list of places in code, such as [{{'file': 'a.py', 'symbol': 'main'}}]")
+    return [dict(one) for one in value]
+
+
 def _moment(_field: str, value: Any) -> int:
     assert isinstance(value, int)  # datetimes are turned into microseconds where they come in
     return value
@@ -433,4 +469,6 @@ CHECKS: dict[str, Any] = {
     "core": lambda _, value: check_name("a core", value),
     "type": _one_of(*ENTRY_TYPES),
     "scope": _one_of("repository"),
+    "source_type": _one_of("manual", "extracted", "promoted", "imported"),
+    "code_refs": _code_refs,
 }

@@ -73,6 +73,19 @@ def bullets(text: str) -> list[str]:
     return ["\n".join(lines).strip("\n") for lines in parts]
 
 
+def changed_fields(item: Item, text: str) -> dict[str, Any]:
+    """What somebody changed of an item by changing its text. What looks as it did is as it was: a key that markdown
+    cannot show, a text that reads like a number."""
+    _, said = fields(text, item.kind)
+    _, shown = fields(block(item), item.kind)
+    changed = {name: value for name, value in said.items() if name not in shown or shown[name] != value}
+    changed |= {name: None for name in shown if name not in said}
+    if isinstance(item.value, str) and "value" in changed:
+        found = _FACT.fullmatch(_unindented(text))
+        changed["value"] = found["value"].strip() if found else changed["value"]
+    return changed
+
+
 def _unindented(text: str) -> str:
     """A bullet's text without its dash, and without the indent of what follows."""
     first, *rest = text.strip("\n").split("\n")
@@ -95,14 +108,22 @@ def ordered(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda one: (kinds.index(one.kind), one.recorded_us, one.id))
 
 
+MARKS = len("<!-- cp: -->\n\n<!-- /cp -->\n\n")
+
+
 def size(item: Item) -> int:
-    return len(block(item).encode()) + 1
+    """The bytes that an item takes on a page, marks and all."""
+    return len(block(item).encode()) + len(item.id) + MARKS
+
+
+HEAD = 400
+"""The bytes of a page's head and end."""
 
 
 def fitting(items: Iterable[Item], limit: int) -> tuple[list[Item], list[Item]]:
     """The newest items that fit into so many bytes, and the others, which are older."""
     newest = sorted(items, key=lambda one: (one.recorded_us, one.id), reverse=True)
-    left, shown, older = limit, list[Item](), list[Item]()
+    left, shown, older = limit - HEAD, list[Item](), list[Item]()
     for one in newest:
         left -= size(one)
         (older if left < 0 else shown).append(one)

@@ -16,7 +16,9 @@ from ..errors import BadInput, Denied, TooLarge, shown
 from ..events import Event, check_name, check_text
 from . import daily, papers, upkeep
 from .daily import Entry, Log
+from .items import mask
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
+from .reading import settings_of
 from .requests import Kept
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ class Noting:
 
     def _memory_acts(self, act: str) -> None:
         """Refuse if whoever acts may only look."""
+
+    def _delivered(self, shown: Sequence[tuple[str, str]]) -> None:
+        """Things that were just shown to whoever acts: their ids, and what was shown of them."""
 
     def _ask_memory(self, command: str, request: Any, act: str) -> Any:
         self._memory_acts(act)
@@ -71,7 +76,7 @@ class Noting:
 
     def log(self, text: str, *, id: str | None = None) -> Event:
         """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely."""
-        text, secrets = _checked("text", text)
+        text, secrets = self._guarded(text)
         if id is not None:
             check_name("id", id)
         request = Log(
@@ -106,10 +111,10 @@ class Noting:
         """NOTES.md: the active objective."""
         return papers.rendered(NOTES, self.paper(NOTES, at))
 
-    def write_notes(self, text: str, *, seen: int | None = None) -> Event:
+    def write_notes(self, text: str, *, seen: int | None = None, id: str | None = None) -> Event:
         """Write NOTES.md anew. It holds the active objective only: what belongs elsewhere is refused, each with
         its line."""
-        return self._note(NOTES, "set", text, seen=seen)
+        return self._note(NOTES, "set", text, seen=seen, id=id)
 
     def session_note(self, task: str, text: str, section: str = "Worklog") -> Event:
         """Add to the notes of a session, in one of five sections."""
@@ -154,7 +159,7 @@ class Noting:
         stray = sorted(name for name in more if name not in known)
         if stray:
             raise BadInput(f"a gate has no {', '.join(stray)}: it may have {', '.join(known)}")
-        event = checked_gate(self._memory_actor, {**more, "gate": gate, "decision": decision})
+        event = mask(checked_gate(self._memory_actor, {**more, "gate": gate, "decision": decision}))
         request = Gate(self._memory_actor, gates_path(task, id), event, self._memory_run)
         recorded: Event = self._ask_memory("memory.gate", request, "gate")
         return recorded
@@ -176,7 +181,7 @@ class Noting:
         check_name("a paper", path)
         with self._seeing(at) as (lens, rights):
             found = papers.lines(lens, path)
-            if path.startswith("memories/session/") and self._memory_actor != OWNER:
+            if path.startswith(papers.SESSIONS) and self._memory_actor != OWNER:
                 with (
                     self._ledger.snapshot() as now
                 ):  # what was cleared since is not read as of before, either
@@ -187,13 +192,25 @@ class Noting:
     def _note(self, path: str, act: str, text: str, section: str = "", **more: Any) -> Event:
         secrets: tuple[str, ...] = ()
         if act != "clear":
-            text, secrets = _checked("text", text)
+            text, secrets = self._guarded(text)
         request = Note(
             self._memory_actor, path, act, text, section, run=self._memory_run, secrets=secrets,
             sensitivity=_sensitivity(secrets), **more,
         )  # fmt: skip
         event: Event = self._ask_memory("memory.note", request, "note")
         return event
+
+    def _guarded(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """A text to write down, and what kinds of secrets it holds, after what the book's settings say of them."""
+        text, secrets = _checked("text", text)
+        policy = self._secrets_policy() if secrets else ""
+        if policy == "reject":
+            raise BadInput(f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and say where")
+        return (masked(text), ()) if policy == "mask" else (text, secrets)
+
+    def _secrets_policy(self) -> str:
+        with self._ledger.snapshot() as snapshot:
+            return settings_of(snapshot).secrets
 
     # facts of the repository
 
@@ -205,7 +222,7 @@ class Noting:
         new one supersedes it."""
         from .facts import checked_fact
 
-        subject, fact, cited = checked_fact(subject, fact, citations, reason)
+        subject, fact, cited = checked_fact(subject, fact, citations, reason, category)
         kept: Kept = self.remember(  # type: ignore[attr-defined]
             key=subject, value=fact, citations=cited, reason=reason, category=category, scope="repository",
             shared=True, **more,

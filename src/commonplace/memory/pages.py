@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..access.secrets import masked
 from ..commit import Lens
+from ..events import from_us
 from . import daily, papers, upkeep
 from .items import Item, without_secrets
 from .markdown import block, fitting, ordered
@@ -53,7 +54,9 @@ def sheets(lens: Lens) -> Iterator[Sheet]:
         if not of_memory(one):
             rest.setdefault(source_of(one), []).append(one)
     for path, found in sorted(rest.items()):
-        yield _items(path, f"# {_title(found[0])}\n\n{HOW}", found)
+        own = path.startswith(AGENTS)
+        told = "Only shown here: it is the agent's own." if own else HOW
+        yield _items(path, f"# {_title(found[0])}\n\n{told}", found, "nothing" if own else "edit")
     yield from _days(lens)
     yield from _papers(lens)
     yield Sheet(TEMPLATE, papers.template(), (), "nothing")
@@ -67,8 +70,8 @@ def _title(item: Item) -> str:
     return f"What {item.agent} remembers"
 
 
-def _items(path: str, head: str, items: Iterable[Item]) -> Sheet:
-    return Sheet(path, head, tuple((one.id, block(without_secrets(one))) for one in ordered(items)))
+def _items(path: str, head: str, items: Iterable[Item], may: str = "edit") -> Sheet:
+    return Sheet(path, head, tuple((one.id, block(without_secrets(one))) for one in ordered(items)), may)
 
 
 def _days(lens: Lens) -> Iterator[Sheet]:
@@ -83,9 +86,8 @@ def _papers(lens: Lens) -> Iterator[Sheet]:
     for path in named:
         found = [one for one in papers.lines(lens, path) if one.sensitivity != "sensitive"]
         task = path.split("/")[2] if path.startswith("plans/artifacts/") else ""
-        where = path
-        if task and upkeep.shelved(lens, "task", task):
-            where = f"archive/{path}"
+        shelf = lens.get("memory.shelf", "task", task) if task else None
+        where = path if shelf is None else f"archive/{from_us(shelf['at_us']):%Y-%m}/{path}"
         if path == NOTES:
             yield Sheet(NOTES, "", tuple((one.id, one.text.strip("\n")) for one in found))
         elif path.endswith(".ndjson"):

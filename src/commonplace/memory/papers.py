@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ..access.commands import need_tier
+from ..access.commands import Audience, decide_audience, need_tier
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied, NotFound, shown
 from ..events import Event, check_text, draft, iso
@@ -30,10 +30,12 @@ from .notes import check_notes
 NOTED, GATED = "memory.noted", "memory.gated"
 
 NOTES = "NOTES.md"
+SESSIONS = "memories/session/"
 SECTIONS = ("Current State", "Files and Functions", "Errors & Corrections", "Key Results", "Worklog")
 GATES = ("PLAN", "PREFLECT", "PHASE_REVIEW", "HIGH_RISK_APPROVAL", "COMPLETION")
 DECISIONS = ("GO", "REPLAN", "ABSTAIN", "BLOCKED")
 MAX_TEXT = 100_000
+MAX_TITLE = 80
 _PAPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
@@ -135,6 +137,10 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
         payload["line"] = next(
             one.position for one in lines(overlay, request.path) if one.id == request.entry
         )
+    if request.act == "clear" and request.path.startswith(SESSIONS):
+        ended = tuple(one.id for one in lines(overlay, request.path))
+        if ended:  # from now on they are their authors' and the owner's alone
+            overlay.run("access", decide_audience, Audience(request.by, ended, False))
     labels = {"sensitivity": request.sensitivity, "audience": "team"}
     parents = [request.entry] if request.entry else []
     return overlay.emit(
@@ -180,6 +186,14 @@ def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
             )
         return value
 
+    trace = given.get("trace_id")
+    try:
+        trace = str(uuid.uuid4() if trace is None else uuid.UUID(str(trace)))
+    except ValueError:
+        raise BadInput(f"trace_id {shown(trace)} is not a UUID: leave it out to have one made") from None
+    index, most = given.get("iteration_index"), given.get("max_iterations")
+    if isinstance(index, int) and isinstance(most, int) and index > most:
+        raise BadInput(f"iteration_index {index} is beyond max_iterations {most}")
     payload = {
         "decision": allowed("decision", DECISIONS),
         "confidence": number("confidence", 0, 1, False),
@@ -189,7 +203,7 @@ def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
         "next_action": check_text("next_action", given.get("next_action") or ""),
     }
     return {
-        "trace_id": str(given.get("trace_id") or uuid.uuid4()),
+        "trace_id": trace,
         "agent": agent,
         "phase": number("phase", 0, 10**6, True),
         "event_type": allowed("gate", GATES),
@@ -238,10 +252,15 @@ def lines(lens: Lens, path: str) -> list[Line]:
     rows = lens.scan("memory.papers", path)
     since = next((row["since"] for key, row in rows if key[1] == WHOLE), 0)
     kept = [(key, row) for key, row in rows if key[1] != WHOLE and int(key[1]) >= since]
-    return [
-        msgspec.convert({"position": row.get("changed", key[1]), **row}, Line, strict=False)
-        for key, row in kept
-    ]
+    return [_line(lens, key, row) for key, row in kept]
+
+
+def _line(lens: Lens, key: Key, row: dict[str, Any]) -> Line:
+    """An entry with the sensitivity that holds for it by now."""
+    changed = lens.get("labels", row["id"]) or {}
+    level = changed.get("sensitivity", row.get("sensitivity", "private"))
+    plain = {"position": row.get("changed", key[1]), **row, "sensitivity": level}
+    return msgspec.convert(plain, Line, strict=False)
 
 
 def papers(lens: Lens, below: str = "") -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import Rights, may_see_of
+from ..access.rights import OWNER, Rights, may_see_of
 from ..access.secrets import masked
 from ..commit import Lens
 from ..labels import FLOWING
@@ -19,31 +19,33 @@ from .similar import near_duplicate
 MEMORY_MD = "MEMORY.md"
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+Days = Annotated[int, msgspec.Meta(ge=0, le=36_500)]
+
+
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much durable memory may hold before it is consolidated; None: as much as there is."""
 
-    max_items: int | None = None
-    max_chars: int | None = None
+    max_items: Count | None = None
+    max_chars: Count | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a book's durable memory is kept."""
 
-    max_size_kb: int = 100
+    max_size_kb: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 100
     """What MEMORY.md may have; older entries go to its archive."""
-    retention_days: int = 30
+    retention_days: Days = 30
     """How long daily logs are kept before they are archived."""
-    archive_days: int = 14
+    archive_days: Days = 14
     """How long finished work stays before it is archived."""
     secrets: Literal["label", "mask", "reject"] = "label"
-    """What happens to a secret in what is remembered: it is kept and never shown, taken out, or refused."""
+    """What happens to a secret in what is remembered: it is kept and not shown, taken out, or refused."""
     exclusions: bool = True
     """Whether what can be read elsewhere (code, git) or will not last is refused."""
     budget: Budget = Budget()
     person: str = "person"
     """Who edits the markdown by hand."""
-    episodic_entries: int = 100
-    semantic: bool = False
 
 
 def settings_of(lens: Lens) -> Settings:
@@ -120,10 +122,27 @@ class Judge:
         if item.held is not None and item.status == "held":
             others = [self.item(id) for id in item.held.items]
             item = replace(item, held=replace(item.held, comparison=compared(item.as_content(), others)))
-        return without_secrets(item)
+        return without_secrets(item if self._rights[0].owner else self._without_hidden(item))
+
+    def _without_hidden(self, item: Item) -> Item:
+        """An item that names no other one which its reader may not see."""
+        shown = {
+            name: tuple(id for id in getattr(item, name) if self.item(id) is not None)
+            for name in ("supersedes", "disputed", "retells")
+            if getattr(item, name)
+        }
+        links = tuple(link for link in item.links if self.item(link[1]) is not None)
+        by = item.superseded_by if item.superseded_by and self.item(item.superseded_by) is not None else None
+        held = item.held
+        if held is not None:
+            ids = tuple(id for id in held.items if self.item(id) is not None)
+            held = replace(held, items=ids, supersedes=tuple(id for id in held.supersedes if self.item(id)))
+        return replace(item, **shown, links=links, superseded_by=by, held=held)
 
     def allows(self, item: Item) -> bool:
         if not may_read(self._rights[0], item):
+            return False
+        if item.status == "forgotten" and self._rights[0].actor not in (item.agent, OWNER):
             return False
         if self._then is self._now:
             return True

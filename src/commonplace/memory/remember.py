@@ -7,7 +7,7 @@ Nothing is dropped without a word, and nothing is decided that somebody should c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,21 +17,23 @@ from ..access.commands import need_tier
 from ..access.rights import Rights, rights_of
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
-from ..events import Draft, draft, from_us
-from .cores import core_of
+from ..events import Draft, canonical, draft, from_us
+from .cores import core_of, may_know, no_core
 from .items import (
+    WORTH,
     Corroboration,
     Held,
     Item,
     alike_places,
+    alike_sketches,
     fingerprint,
     from_row,
     marks,
     sketch,
-    sketched_alike,
     words_of,
 )
-from .reading import MEMORY_MD, compared, item_at, may_read, settings_of, words
+from .markdown import size
+from .reading import MEMORY_MD, compared, item_at, may_read, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
 from .similar import FLAGGED, jaccard
 
@@ -45,6 +47,9 @@ WAITS = {
 
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
+
+MOST_UNDER_A_KEY = 10_000
+"""Facts under one key among which one that stands is looked for."""
 
 MOST_COMPARED = 128
 """Items that are compared for each word; enough unless a word is everywhere."""
@@ -69,6 +74,8 @@ class Case(NamedTuple):
 
 def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     refused = need_tier(overlay, request.by, "long_term", True, request.run)
+    if request.content["kind"] == "episode":
+        refused = refused or need_tier(overlay, request.by, "episodic", False, request.run)
     if refused:
         return refused
     case = Case(overlay, request, rights_of(overlay, request.by))
@@ -76,10 +83,11 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
         again = _again(overlay, request)
         if again is not None:
             return again
+    _check_links(case)
     if request.excluded and not request.override:
         return Kept(None, "rejected", request.excluded)
     echo = request.echo_of or _echo_by_lineage(overlay, request)
-    if echo:
+    if echo and not request.supersedes:  # who names what it replaces corrects it, and does not repeat it
         return _is_echo(echo)
     twin = _twin(case)
     if twin is not None and twin.id not in request.supersedes:
@@ -100,11 +108,20 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
         raise Erased(f"item {request.id!r} was erased; remembering it again restores nothing. Use another id")
     event = overlay.event(request.id or "")
     assert event is not None
-    if event.kind != CREATED or event.actor != request.by or event.payload["item"] != dict(request.content):
+    stored = event.payload.get("item", {})
+    same = all(stored.get(name) == value for name, value in request.content.items() if name != "links")
+    if event.kind != CREATED or event.actor != request.by or not same:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     held = event.payload.get("held")
     kept = None if held is None else msgspec.convert(held, Held)
     return Kept(event.id, "flagged" if held else "stored", "as the first time", kept, position=event.position)
+
+
+def _check_links(case: Case) -> None:
+    for _, id in case.request.content.get("links", ()):
+        known = item_at(case.overlay, id)
+        if known is None or known.status == "forgotten" or not may_read(case.rights, known):
+            raise NotFound(f"there is no item {id!r} to link to")
 
 
 def _echo_by_lineage(overlay: Overlay, request: Remember) -> str:
@@ -121,7 +138,7 @@ def _is_echo(of: str) -> Kept:
     return Kept(
         None,
         "rejected",
-        f"an echo: memory itself showed this in the same run ({of}), so it is no new evidence. Say what is new",
+        f"an echo: memory itself has shown this ({of}), so it is no new evidence. Say what is new",
     )
 
 
@@ -139,7 +156,9 @@ def _twin(case: Case) -> Item | None:
     for partition in partitions(case.request):
         id = case.overlay.get("memory.exact", partition, print_)
         known = None if id is None else case.comparable(id)
-        if known is not None:
+        if (
+            known is not None and fingerprint(known.as_content()) == print_
+        ):  # it may say something else by now
             return known
     return None
 
@@ -155,32 +174,33 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
         return Kept(
             twin.id, "merged", "it is remembered already, from the same origin", position=twin.position
         )
-    added = Corroboration(request.by, overlay.position + 1, request.run)
+    source = _source(request.content.get("provenance", {}))
+    added = Corroboration(request.by, overlay.position + 1, request.run, source)
     changes = {"corroborated": [*twin.corroborated, added]}
     event = change(overlay, request.by, "corroborated", {twin.id: changes}, run=request.run)
     return Kept(twin.id, "merged", "it is remembered already, and this corroborates it", position=event)
 
 
 def was_shown(lens: Lens, actor: str, run: str | None, id: str) -> bool:
-    """Whether something was shown to an actor, or to anybody in the same run."""
-    if run is not None:
-        return bool(lens.scan("memory.shown", run, id, limit=1))
+    """Whether something was shown to an actor outside any run, or to anybody in the same run."""
+    if run is not None and lens.scan("memory.shown", run, id, limit=1):
+        return True
     return lens.get("memory.shown", "", id, actor) is not None
 
 
 def _origin_is_new(request: Remember, known: Item) -> bool:
-    """Whether this comes from elsewhere than what is known: another source, or failing one, somebody else in
-    another run."""
-    source, theirs = _source(request.content.get("provenance", {})), _source(known.provenance)
-    if source and theirs:
-        return source != theirs
-    origins = {(known.agent, known.run), *((one.actor, one.run) for one in known.corroborated)}
-    same_run = request.run is not None and any(run == request.run for _, run in origins)
-    return not same_run and all(actor != request.by for actor, _ in origins)
+    """Whether this comes from elsewhere than all that is known: somebody else, in another run, from another source."""
+    origins = [(known.agent, known.run, _source(known.provenance))]
+    origins += [(one.actor, one.run, one.source) for one in known.corroborated]
+    source = _source(request.content.get("provenance", {}))
+    return not any(
+        actor == request.by or (run is not None and run == request.run) or (theirs and theirs == source)
+        for actor, run, theirs in origins
+    )
 
 
-def _source(provenance: dict[str, Any]) -> tuple[Any, ...]:
-    named = tuple(provenance.get(name) for name in ("channel", "thread", "message", "tool_call"))
+def _source(provenance: dict[str, Any]) -> tuple[str, ...]:
+    named = tuple(str(provenance.get(name) or "") for name in ("channel", "thread", "message", "tool_call"))
     return named if any(named) else ()
 
 
@@ -208,53 +228,69 @@ def _superseded(case: Case) -> tuple[Item, ...]:
 
 def same_key(case: Case) -> list[Item]:
     """Facts under the same key that stand, in the eyes of the author."""
-    key = case.request.content.get("key")
-    if key is None:
-        return []
+    return standing(case.overlay, case.request.content.get("key"), partitions(case.request), case.comparable)
+
+
+def standing(
+    lens: Lens, key: str | None, where: Iterable[str], comparable: Callable[[str], Item | None]
+) -> list[Item]:
+    """The newest fact under a key in each of these places that stands."""
     found = []
-    for partition in partitions(case.request):
-        for _, id in case.overlay.scan("memory.keys", key, partition, limit=MOST_COMPARED, reverse=True):
-            known = case.comparable(id)
+    for partition in where if key is not None else ():
+        for _, id in lens.scan("memory.keys", str(key), partition, limit=MOST_UNDER_A_KEY, reverse=True):
+            known = comparable(id)
             if known is not None and known.key == key and known.current:
                 found.append(known)
+                break
     return found
 
 
 def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
     """Why the item must wait for a choice, if it must; or why it cannot be kept at all."""
     overlay, request, rights = case
-    core = request.content.get("core")
+    content, replaced = request.content, tuple(one.id for one in superseded)
+    new = from_row({"id": "", "agent": request.by, **content})
+    core = None if content.get("core") is None else core_of(overlay, content["core"])
+    if core is not None and not may_know(rights, core):
+        raise NotFound(no_core(core.id))
     if core is not None:
-        settings = core_of(overlay, core)
-        needed, given = settings.config.min_confidence, request.content.get("confidence")
-        if given is not None and given < needed:
+        needed, given = core.config.min_confidence, content.get("confidence", 0.0)
+        if given < needed:
             return Kept(
-                None, "rejected", f"its confidence is {given:g} and the core {core!r} asks for {needed:g}"
+                None, "rejected", f"its confidence is {given:g} and the core {core.id!r} asks for {needed:g}"
             )
-    others = {one.id for one in superseded}
-    against = [one for one in same_key(case) if one.id not in others and _contradicts(request, one)]
-    if against:
-        return Held("dispute", tuple(one.id for one in against))
-    near = None if core is not None and not settings.config.auto_dedupe else _nearest(case, others)
+    keeps = rights.may("keep_memory")
+    foreign = [one for one in superseded if one.agent != request.by and not keeps]
+    against = [one for one in same_key(case) if one.id not in replaced and contradicts(new, one)]
+    if (against or foreign) and core is None:
+        others = dict.fromkeys(one.id for one in (*against, *foreign))
+        return Held("dispute", tuple(others), supersedes=replaced)
+    near = None if core is not None and not core.config.auto_dedupe else _nearest(case, set(replaced))
     if near is not None:
         known, score = near
-        if was_shown(overlay, request.by, request.run, known.id):
+        if was_shown(overlay, request.by, request.run, known.id) and not replaced:
             return _is_echo(known.id)
-        return Held("near_duplicate", (known.id,), round(score, 4))
-    if core is not None and not rights.may("keep_memory"):
-        return Held("proposal")
+        return Held("near_duplicate", (known.id,), round(score, 4), supersedes=replaced)
+    if core is not None and (not keeps or core.config.require_verification):
+        return Held("proposal", tuple(one.id for one in against), supersedes=replaced)
     return None
 
 
-def _contradicts(request: Remember, known: Item) -> bool:
+def contradicts(new: Item, known: Item) -> bool:
     """Another value under the same key, for a time that both speak of."""
-    mine = request.content
-    begins, ends = mine.get("valid_from_us"), mine.get("valid_until_us")
-    if known.valid_until_us is not None and begins is not None and begins >= known.valid_until_us:
+    if (
+        known.valid_until_us is not None
+        and new.valid_from_us is not None
+        and new.valid_from_us >= known.valid_until_us
+    ):
         return False
-    if known.valid_from_us is not None and ends is not None and ends <= known.valid_from_us:
+    if (
+        known.valid_from_us is not None
+        and new.valid_until_us is not None
+        and new.valid_until_us <= known.valid_from_us
+    ):
         return False
-    return bool(known.value != mine.get("value"))
+    return canonical(known.value) != canonical(new.value)
 
 
 def _nearest(case: Case, others: set[str]) -> tuple[Item, float] | None:
@@ -288,7 +324,7 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
                 reverse=True,
             )
             for key, (id, sketched) in rows:
-                if int(key[3]) <= places.get(int(key[2]), 0) and sketched_alike(own, sketched):
+                if int(key[3]) <= places.get(int(key[2]), 0) and alike_sketches(own, sketched) >= WORTH:
                     found.add(id)
     return found
 
@@ -303,7 +339,7 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
     if related:
         content["links"] = [*content.get("links", ()), *related]
     payload: dict[str, Any] = {"item": content}
-    if superseded:
+    if superseded and held is None:
         payload["supersedes"] = [one.id for one in superseded]
     if held is not None:
         payload["held"] = msgspec.to_builtins(held)
@@ -313,7 +349,7 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         payload["override"] = request.override
     overflow = ""
     if request.labels.get("audience") == "team" and held is None:
-        weight = len(words(content).encode()) - sum(map(weight_of, superseded))
+        weight = size(from_row({"id": "x" * 36, "agent": "", **content})) - sum(map(weight_of, superseded))
         overflow = _overflow(overlay, weight)
         payload["weight"] = weight
     event = overlay.emit(_draft(request, payload))
@@ -325,7 +361,7 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         reason,
         None if held is None else replace(held, comparison=compared(request.content, others)),
         request.secrets,
-        tuple(one.id for one in superseded),
+        tuple(one.id for one in superseded) if held is None else (),
         overflow,
         event.position,
     )
@@ -400,13 +436,12 @@ def change(
 
 def weight_of(item: Item) -> int:
     """What an item takes of MEMORY.md, in bytes."""
-    return len(words(item.as_content()).encode()) if item.shared and item.current else 0
+    return size(item) if item.shared and item.current else 0
 
 
 def known(overlay: Overlay, by: str, id: str) -> Item:
     """An item that somebody may know of. Raises NotFound, alike for one that is not there."""
-    row = overlay.get("memory.items", id)
-    found = None if row is None else from_row(row)
+    found = item_at(overlay, id)
     if found is None or found.status == "forgotten" or not may_read(rights_of(overlay, by), found):
         raise NotFound(f"there is no item {id!r} in this book")
     return found

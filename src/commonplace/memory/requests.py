@@ -99,6 +99,8 @@ class Forget(msgspec.Struct, frozen=True):
     deleted_by: str = "user"
     erase: bool = False
     dry_run: bool = False
+    seen: int | None = None
+    """The position as of which whoever forgets them has read them."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -130,4 +132,5 @@ class Shown(msgspec.Struct, frozen=True):
 
     actor: str
     run: str | None
-    ids: tuple[str, ...]
+    shown: tuple[tuple[str, ...], ...]
+    """The id of each, and sketches of what was shown of it."""

@@ -48,7 +48,7 @@ _LETTERS = _Letters()
 @lru_cache(1024)
 def tokens(text: str) -> frozenset[str]:
     """The words of a text in lower case. Punctuation is deleted, not turned into a space: `don't` is one word."""
-    return frozenset(text.translate(_LETTERS).lower().split())
+    return frozenset(unicodedata.normalize("NFC", text).translate(_LETTERS).lower().split())
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:

@@ -174,7 +174,13 @@ def _duplicates(live: list[Item]) -> list[tuple[str, tuple[str, ...]]]:
     """For each key that stands more than once in one place, the facts that give way."""
     found: dict[tuple[str, str, str], list[Item]] = defaultdict(list)
     for one in live:
-        if one.kind == "fact" and one.key:
+        if (
+            one.kind == "fact"
+            and one.key
+            and not one.scope
+            and one.valid_from_us is None
+            and one.valid_until_us is None
+        ):
             found["" if one.shared else one.agent, one.core or "", one.key].append(one)
     told = []
     for (_, _, key), facts in sorted(found.items()):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import convert, json
 
@@ -18,12 +18,13 @@ from ..labels import SENSITIVITY, TRUST, strictness
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
 from .exclusions import excluded
-from .items import SHAPES, Item, checked, from_row, mask, value_text, words_of
+from .facts import checked_fact
+from .items import SHAPES, Item, Status, alike_sketches, checked, mask, sketch, texts_in, value_text, words_of
 from .markdown import fitting
 from .noting import Noting
 from .reading import Judge, Settings, chosen, of_memory, settings_of, tombstones
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
-from .similar import FLAGGED, jaccard
+from .similar import FLAGGED
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Remembering(Noting):
         core: str | None = None,
         type: str | None = None,
         scope: str | None = None,
+        source_type: str | None = None,
+        code_refs: Sequence[Mapping[str, Any]] = (),
         parents: Sequence[str] = (),
         override: str = "",
         run_id: str | None = None,
@@ -85,20 +88,28 @@ class Remembering(Noting):
         your own the call can be repeated safely.
         """
         kind = kind or ("note" if key is None else "fact")
+        if text is not None and value is not ...:
+            raise BadInput("a fact has one value: give it as value, or as text")
         given = _given(
             key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
             scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
+            source_type=source_type, code_refs=code_refs or None,
         )  # fmt: skip
         for field, moment in (("valid_from", valid_from), ("valid_until", valid_until)):
             if moment is not None:
                 given[f"{field}_us"] = to_us(field, moment)
-        for field, moment in (("occurred", occurred_at), ("observed", observed_at)):
-            if moment is not None and f"{field}_us" in (*_shape(kind).needs, *_shape(kind).may):
-                given[f"{field}_us"] = to_us(f"{field}_at", moment)
+        if observed_at is not None:
+            given["observed_us"] = to_us("observed_at", observed_at)
+        if occurred_at is not None and kind == "episode":  # of anything else it is when it was said
+            given["occurred_us"] = to_us("occurred_at", occurred_at)
         if value is not ...:
             given["value"] = encode_payload({"value": value})[1]["value"]
         if text is not None:
             given[_shape(kind).text] = check_text("text", text)
+        if scope == "repository":
+            checked_fact(
+                str(key), value_text(given.get("value", "")), list(citations), reason or "", category
+            )
         content = encode_payload(checked(kind, given))[1]
         run = self._memory_run if run_id is None else check_name("run_id", run_id)
         with self._ledger.snapshot() as now:
@@ -142,32 +153,36 @@ class Remembering(Noting):
         shared: bool | None,
     ) -> dict[str, str]:
         sensitivity = "private" if sensitivity is None else sensitivity
-        trust = trust or TRUST_OF.get(content.get("provenance", {}).get("source_kind", ""), "normal")
+        usual = TRUST_OF.get(content.get("provenance", {}).get("source_kind", ""), "normal")
+        trust = trust or usual
         for name, given, allowed in (("sensitivity", sensitivity, SENSITIVITY), ("trust", trust, TRUST)):
             if given not in allowed:
                 raise BadInput(f"there is no {name} {shown(given)}: it is one of {', '.join(allowed)}")
-        if shared is None:
+        rights = rights_of(lens, self._memory_actor)
+        if strictness("trust", trust) < strictness("trust", usual) and not rights.may("relabel"):
+            raise BadInput(
+                f"what comes from there is of {usual} trust until a person says otherwise: leave trust out"
+            )
+        if content.get("core") is not None:
+            core = core_of(lens, content["core"])
+            if not may_know(rights, core):
+                raise NotFound(no_core(core.id))
+            shared = core.visibility != "private"
+        elif shared is None:
             shared = self._memory_actor == OWNER
-            if content.get("core") is not None:
-                shared = core_of(lens, content["core"]).visibility != "private"
         team = {"audience": "team"} if shared else {}
         return {"sensitivity": sensitivity, "trust": trust, **team}
 
     def _echo(self, lens: Lens, content: dict[str, Any], run: str | None) -> str:
-        """What was shown to this actor in this run that says the same, if anything does."""
+        """What was shown to this actor, in this run or outside any, that says the same, if anything does."""
         actor = self._memory_actor
         if actor == OWNER:
             return ""
-        mine = words_of(content)
-        rows = lens.scan("memory.shown", run or "")
-        shown = [str(key[1]) for key, _ in sorted(rows, key=lambda row: -row[1]) if key[2] == actor]
-        for id in shown[:MOST_SHOWN]:
-            theirs = lens.get("memory.items", id)
-            if theirs is None:
-                event = self._ledger.event(id)
-                theirs = {"kind": "note", "body": "" if event is None else event_text(event.payload)}
-            if jaccard(mine, words_of(theirs)) >= FLAGGED:
-                return id
+        mine = sketch(words_of(content))
+        for where in dict.fromkeys((run or "", "")):
+            for _, (id, *sketches) in lens.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True):
+                if any(alike_sketches(mine, theirs) >= FLAGGED for theirs in sketches):
+                    return str(id)
         return ""
 
     def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
@@ -175,6 +190,8 @@ class Remembering(Noting):
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
         settles. Answers the item that stands."""
         id = kept.item_id if isinstance(kept, Kept) else kept
+        if id is None:
+            raise BadInput("nothing was kept, so there is nothing to choose: the answer's reason says why")
         request = Resolve(
             self._memory_actor, check_name("an item", id), choice, check_text("rationale", rationale)
         )
@@ -198,16 +215,20 @@ class Remembering(Noting):
         said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
         content = encode_payload(checked(item.kind, said))[1]
         content = {name: content.get(name) for name in given}
-        found, secrets, sensitivity = _without_risk(self.memory_settings(), content, None)
+        settings = self.memory_settings()
+        found, secrets, _ = _without_risk(settings, content, None)
+        if secrets and settings.secrets == "reject":
+            raise BadInput(
+                f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and remember where"
+            )
+        if seen is not None and (type(seen) is not int or isinstance(seen, bool)):
+            raise BadInput(
+                f"seen={shown(seen)} is not a position: give the position of the item you have read"
+            )
         request = Patch(
             self._memory_actor, id, found, secrets, why=check_text("why", why), seen=seen, key=once
         )
         self._ask_memory("memory.patch", request, "revise")
-        if sensitivity == "sensitive" and strictness("sensitivity", item.sensitivity) < 2:
-            from ..access.commands import Relabel
-
-            reason = "a secret was found in it"
-            self._ledger.submit("access.relabel", Relabel(OWNER, id, {"sensitivity": "sensitive"}, reason))
         return self.item(id)
 
     def share(self, id: str, why: str = "") -> Item:
@@ -266,6 +287,7 @@ class Remembering(Noting):
         with self._judging(at) as judge:
             found = judge.item(id)
             if found is not None:
+                self._delivered([(id, found.text)])
                 return judge.shown(found)
         raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
 
@@ -287,13 +309,19 @@ class Remembering(Noting):
         """The items that match everything that is given, oldest first, as of `at` (when the book knew of them)
         and `valid_at` (when they hold). `status` None: also those that are held, superseded or put aside."""
         moment = None if valid_at is None else to_us("valid_at", valid_at)
+        _one_of("kind", kind, SHAPES)
+        _one_of("status", status, get_args(Status))
+        if provenance is not None and not isinstance(provenance, Mapping):
+            raise BadInput(f"provenance {shown(provenance)} is not a mapping, such as {{'channel': 'chat'}}")
         self._may_read_tier("long_term")
         with self._judging(at) as judge:
             found = chosen(
                 judge.items(), kind=kind, key=key, tag=tag, agent=agent, core=core, scope=scope, category=category,
                 provenance=None if provenance is None else dict(provenance), status=status, valid_at=moment,
             )  # fmt: skip
-            return sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
+            listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
+        self._delivered([(one.id, one.text) for one in listed])
+        return listed
 
     def long_term(self, at: At = None) -> list[Item]:
         """What MEMORY.md holds, as far as this actor may see it: what the team knows, the newest that fits."""
@@ -303,7 +331,9 @@ class Remembering(Noting):
                 judge.settings,
                 [judge.shown(one) for one in chosen(judge.items()) if of_memory(one)],
             )
-        return fitting(seen, settings.max_size_kb * 1024)[0]
+        fit = fitting(seen, settings.max_size_kb * 1024)[0]
+        self._delivered([(one.id, one.text) for one in fit])
+        return fit
 
     def disputes(self, at: At = None) -> list[Item]:
         """Items that contradict what is remembered, and wait to be settled."""
@@ -322,6 +352,7 @@ class Remembering(Noting):
         confirm: str | None = None,
         reason: str = "",
         dry_run: bool = False,
+        seen: int | None = None,
     ) -> Forgotten:
         """Forget items by id, key, tag or provenance (all that is given must match). They leave tombstones and
         can be restored, unless `erase`: then their content and everything derived from it is gone. It takes
@@ -330,15 +361,18 @@ class Remembering(Noting):
             raise BadInput(
                 f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'
             )
-        if id is None and key is None and tag is None and provenance is None:
+        if not (id or key or tag or provenance):
             raise BadInput("say what to forget: an id, a key, a tag or a provenance")
         ids = tuple(check_name("an item", one) for one in _each(() if id is None else id))
         if key is not None or tag is not None or provenance is not None:
             found = self.items(key=key, tag=tag, provenance=provenance, status=None)
-            matching = tuple(one.id for one in found if one.status != "forgotten" or erase)
+            with self._ledger.snapshot() as now:
+                keeps = rights_of(now, self._memory_actor).may("keep_memory")
+            own = [one for one in found if keeps or one.agent == self._memory_actor]
+            matching = tuple(one.id for one in own if one.status != "forgotten" or erase)
             ids = matching if id is None else tuple(one for one in ids if one in matching)
         by = "operator" if self._memory_actor == OWNER else "user"
-        request = Forget(self._memory_actor, ids, check_text("reason", reason), by, erase, dry_run)
+        request = Forget(self._memory_actor, ids, check_text("reason", reason), by, erase, dry_run, seen)
         forgotten: Forgotten = self._ask_memory("memory.forget", request, "forget")
         if forgotten.erased and not dry_run:
             self._ledger.erased(forgotten.erased)
@@ -379,7 +413,10 @@ class Remembering(Noting):
     def export_items(self, to: str | Path, at: At = None) -> int:
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.items(status=None, at=at)
-        Path(to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+        try:
+            Path(to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+        except OSError as error:
+            raise BadInput(f"{to} cannot be written ({error}): name another file") from None
         return len(found)
 
     # keeping it small
@@ -389,16 +426,17 @@ class Remembering(Noting):
         budget, in a fixed order; each chore says why. `dry_run` shows it first. It can all be undone until
         something is erased."""
         moment = to_us("now", now or datetime.now(UTC))
-        with self._ledger.snapshot() as lens:
-            settings, kept = settings_of(lens), _all_there_is(lens)
+        self._ask_memory("memory.keeper", self._memory_actor, "gc")
+        with self._ledger.snapshot() as lens, self._judging(None) as judge:
+            settings, kept = settings_of(lens), _all_there_is(lens, judge)
         chores, unclear = plan(kept, settings, moment)
         live = [one for one in kept.items if one.current]
         if dry_run:
             return Upkeep(tuple(chores), tuple(unclear), len(live), sum(len(one.text) for one in live))
         for chore in chores:
             self._do(chore)
-        with self._ledger.snapshot() as lens:
-            live = [one for one in _all_there_is(lens).items if one.current]
+        with self._judging(None) as judge:
+            live = [one for one in judge.items() if one.current]
         return Upkeep(tuple(chores), tuple(unclear), len(live), sum(len(one.text) for one in live), True)
 
     def _do(self, chore: Chore) -> None:
@@ -478,7 +516,7 @@ class Remembering(Noting):
             return walked(judge, first, depth, wanted)
 
 
-def _all_there_is(lens: Lens) -> Holdings:
+def _all_there_is(lens: Lens, judge: Judge) -> Holdings:
     tasks: dict[str, tuple[int, str]] = {}
     for path in papers.papers(lens, "plans/artifacts/"):
         task = path.split("/")[2]
@@ -490,7 +528,7 @@ def _all_there_is(lens: Lens) -> Holdings:
         tasks[task] = max(written, last), "\n".join([text, *(one.text for one in lines)])
     cores = [convert(row, Core) for _, row in lens.scan("memory.cores")]
     return Holdings(
-        items=tuple(from_row(row) for _, row in lens.scan("memory.items")),
+        items=tuple(judge.items()),
         days=tuple(day for day in daily.days(lens) if not shelved(lens, "day", day)),
         tasks=tasks,
         core_days={one.id: one.config.archive_after_days for one in cores if one.config.archive_after_days},
@@ -501,9 +539,7 @@ def _without_risk(
     settings: Settings, content: dict[str, Any], sensitivity: str | None
 ) -> tuple[dict[str, Any], tuple[str, ...], str | None]:
     """What is found of secrets, and what the book's settings say to do about them."""
-    texts = [content.get(name) for name in ("key", "title", "body", "summary", "reason")]
-    texts += [value_text(content.get("value")), *(content.get("citations") or ())]
-    found = tuple(sorted({one.kind for text in texts if text for one in find_secrets(text)}))
+    found = tuple(sorted({one.kind for text in texts_in(content) for one in find_secrets(text)}))
     if found and settings.secrets == "mask":
         return {name: mask(value) for name, value in content.items()}, found, sensitivity
     return content, found, "sensitive" if found else sensitivity
@@ -537,4 +573,11 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 
 def _each(ids: str | Sequence[str]) -> Sequence[str]:
+    if not isinstance(ids, str | list | tuple):
+        raise BadInput(f"{shown(ids)} is not an item's id, nor a list of them")
     return (ids,) if isinstance(ids, str) else ids
+
+
+def _one_of(field: str, given: object, allowed: Collection[str]) -> None:
+    if given is not None and given not in allowed:
+        raise BadInput(f"there is no {field} {shown(given)}: it is one of {', '.join(allowed)}")

@@ -16,7 +16,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -35,6 +35,7 @@ from .pages import (
     Taken,
     advanced,
     check,
+    check_paths,
     lay,
     merge,
     parse,
@@ -109,9 +110,12 @@ class Mirror:
         *,
         clash: Callable[[Clash], None],
         grace: float = 2.0,
+        of: str = "pages",
+        raw: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
         self.folder = Path(folder).absolute()
         self._own = self.folder / ".mirror"
+        self._of, self._raw_pages = of, raw
         self._pages, self._take, self._clash, self._grace = pages, take, clash, grace
         self._settled: dict[str, tuple[Page, bytes | None]] = {}  # pages and files that are known to agree
 
@@ -137,6 +141,7 @@ class Mirror:
             report.refused += [(path, "it is saved again and again: it comes next time") for path in todo]
             for path in sorted(self._remembered() - set(pages)):
                 self._drop(path, report)
+            self._write_raw(report)
         return report
 
     def watch(self, stop: threading.Event, on_report: Callable[[Report], None]) -> None:
@@ -179,9 +184,53 @@ class Mirror:
             found += [one] if one != Difference(path) else []
         return found
 
-    def erase(self, ids: Collection[str]) -> None:
-        """Take blocks out of every file and of all that is remembered, whatever people made of them."""
+    def _write_raw(self, report: Report) -> None:
+        """Files for programs, which have no room for marks: written whole. One that a person has changed is kept
+        under another name."""
+        ledger = self._own / "raw.json"
+        wrote: dict[str, str] = json.loads(_bytes(ledger) or b"{}")
+        wanted = check_paths(dict(self._raw_pages()))
+        for path in sorted({*wrote, *wanted}):
+            target, text = self.folder / path, wanted.get(path)
+            try:
+                before = self._raw(path)
+                if before == text:
+                    continue
+                if before is not None and _tag(before) != wrote.get(path):
+                    kept = target.with_name(f"{target.name}.edited-{os.urandom(4).hex()}")
+                    target.rename(kept)
+                    report.refused.append((path, f"it was edited by hand, and is kept as {kept.name}"))
+                if text is not None:
+                    _store(target, text)
+                    report.written.append(path)
+                elif before is not None:
+                    target.unlink(missing_ok=True)
+                    report.removed.append(path)
+            except (_Refused, OSError) as error:
+                report.refused.append((path, _told(error)))
+        now = {path: _tag(text) for path, text in wanted.items()}
+        if now != wrote:
+            _store(ledger, json.dumps(now).encode())
+
+    def files(self) -> list[Path]:
+        """Every file that may hold what pages held: those written, what was put beside them, and what is remembered."""
+        found = []
+        for path in {*self._remembered(), *json.loads(_bytes(self._own / "raw.json") or b"{}")}:
+            target = self.folder / path
+            found += [
+                target,
+                *target.parent.glob(f"{target.stem}.saved-*"),
+                *target.parent.glob(f"{target.name}.edited-*"),
+            ]
+        return [*sorted(found), self._own]
+
+    def erase(self, ids: Collection[str], anew: Callable[[str], bool] = lambda _: False) -> None:
+        """Take blocks out of every file and of all that is remembered, whatever people made of them. Pages for which
+        `anew` holds hold what is gone in their heads: they go, to be written again."""
         with self._locked():
+            for path in [path for path in sorted(self._remembered()) if anew(path)]:
+                for one in (self.folder / path, self._base(path), *self._spares(path)):
+                    one.unlink(missing_ok=True)
             for path in sorted(self._remembered()):
                 self._save(path, without(self._load(path), ids))
                 target = self.folder / path
@@ -396,8 +445,6 @@ class Mirror:
                 own.mkdir(parents=True, exist_ok=True)
                 if own.is_symlink():
                     raise BadInput(f"{own} is a symbolic link, and what it points to is not ours: delete it")
-            if not (self._own / ".gitignore").exists():
-                _store(self._own / ".gitignore", b"*\n")  # it belongs to this copy of the folder alone
             while True:
                 fd = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
                 fcntl.flock(fd, fcntl.LOCK_EX)
@@ -410,6 +457,15 @@ class Mirror:
         try:
             for left in self._own.glob("*/tmp-*"):
                 left.unlink()
+            if not (self._own / ".gitignore").exists():
+                _store(self._own / ".gitignore", b"*\n")  # it belongs to this copy of the folder alone
+            shown = (_bytes(self._own / "book") or b"").decode("utf-8", "replace").strip()
+            if shown and shown != self._of:
+                raise BadInput(
+                    f"{self.folder} shows another book: choose another folder, or remove {self._own}"
+                )
+            if not shown:
+                _store(self._own / "book", f"{self._of}\n".encode())
             yield
         finally:
             os.close(fd)

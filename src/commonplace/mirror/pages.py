@@ -561,19 +561,26 @@ def settled(known: Known, token: str) -> Known:
     return replace(known, token=token if known.asked else known.token, taken=taken, asked=False)
 
 
+def check_paths(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files by their paths. Raises BadInput for a path that leaves the folder."""
+    for path in files:
+        steps = path.split("/")
+        outside = re.search(r"[\0\\]|^[A-Za-z]:", path) or {"", ".", ".."} & {*steps}
+        if outside or steps[0].lower() == ".mirror":
+            raise BadInput(
+                f"the page {shown(path)} has no path inside the folder: give one such as 'notes/today.md'"
+            )
+    return files
+
+
 def check(pages: Iterable[Page]) -> dict[str, Page]:
     """The pages by their paths. Raises BadInput for a path that leaves the folder, for an id or path given twice,
     and for what is not text."""
     found: dict[str, Page] = {}
     for page in pages:
         path, ids = page.path, [one.id for one in page.blocks]
-        steps, told = path.split("/"), f"the page {shown(path)}"
-        if (
-            re.search(r"[\0\\]|^[A-Za-z]:", path)
-            or {"", ".", ".."} & {*steps}
-            or steps[0].lower() == ".mirror"
-        ):
-            raise BadInput(f"{told} has no path inside the folder: give one such as 'notes/today.md'")
+        told = f"the page {shown(path)}"
+        check_paths({path: b""})
         if path in found or "" in ids or len(set(ids)) < len(ids):
             raise BadInput(f"{told} is there twice, or has an id twice or an empty one: give each its own")
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ..access.secrets import masked
 from ..commit import Lens
@@ -23,16 +23,24 @@ RESULT = "memory.result"
 
 At = Callable[[int], Lens]
 Find = Callable[[str], Event | None]
+StandIn = Callable[[Event], Event | None]
 Hide = Callable[[Event], Event]
 """An event as a log may show it."""
 
 
-def changes(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:
-    """What an event means for the index. `at` looks at the book as of a position."""
+def changes(
+    event: Event, at: At, find: Find, hide: Hide, registry: Registry, stand_in: StandIn
+) -> list[Change]:
+    """What an event means for the index. `at` looks at the book as of a position, `stand_in` gives what an erased
+    event left behind."""
     if event.kind == ERASED:
         return [Erase(tuple(gone.id for gone in erased_by(event)))]
     if event.erased:
-        return []
+        seen = stand_in(event)
+        if seen is None or event.kind not in CHANGING:
+            return []
+        lens = at(event.position)  # what was erased still has superseded others
+        return [_of_item(str(key[0]), lens) for key in touched(seen) if key[0] != event.id]
     if event.kind in CHANGING:
         lens = at(event.position)
         return [_of_item(str(key[0]), lens) for key in touched(event)]
@@ -75,21 +83,19 @@ def _of_paper(event: Event, at: At) -> list[Change]:
     path = event.payload["path"]
     before = {one.id for one in papers.lines(at(event.position - 1), path)}
     after = {one.id: one for one in papers.lines(at(event.position), path)}
-    gone: list[Change] = [Gone(id) for id in sorted(before - after.keys())]
+    ended = sorted(before - after.keys())
+    if event.payload["act"] == "clear" and path.startswith(papers.SESSIONS):
+        return (
+            [Erase(tuple(ended))] if ended else []
+        )  # a session that has ended is not found as of before, either
+    gone: list[Change] = [Gone(id) for id in ended]
     changed = [one for one in after.values() if one.position == event.position]
-    return gone + [
-        Put(
-            Doc(
-                one.id,
-                masked(one.text),
-                Who(one.by, papers.NOTED, True, one.sensitivity, "working"),
-                "working",
-                path,
-                one.written_us,
-            )
-        )
-        for one in changed
-    ]
+    return gone + [Put(_line(one, path)) for one in changed]
+
+
+def _line(line: papers.Line, path: str) -> Doc:
+    who = Who(line.by, papers.NOTED, True, line.sensitivity, "working")
+    return Doc(line.id, masked(line.text), who, "working", path, line.written_us)
 
 
 def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) -> Doc | None:
@@ -116,15 +122,10 @@ def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry
             continue
         elif about.kind == daily.LOGGED:
             found.append(Put(_logged(about, labels.get("sensitivity"))))
+        elif about.kind == papers.NOTED:
+            path = about.payload["path"]
+            found += [Put(_line(one, path)) for one in papers.lines(lens, path) if one.id == id]
         else:
             doc = _said(about, hide, registry, labels)
             found += [] if doc is None else [Put(doc)]
     return found
-
-
-def in_order(
-    events: Iterable[Event], at: At, find: Find, hide: Hide, registry: Registry
-) -> list[tuple[int, Change]]:
-    return [
-        (event.position, change) for event in events for change in changes(event, at, find, hide, registry)
-    ]

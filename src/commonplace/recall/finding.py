@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import rights_of
-from ..index import Who
+from ..index import Found, Who
 from .feed import RESULT
 from .search import Answer, LeftOut, asked, result, visible
 
@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from .indexing import Indexing
 
 
+TRIES = 3
+
+
 def find(
     ledger: Ledger, actor: str, wanted: dict[str, Any], enabled: Collection[str], at: At, explain: bool
 ) -> Answer:
     """Answer one search by one actor. Raises BadInput."""
     search = asked(**wanted, enabled=enabled)
     indexing: Indexing = ledger.indexing
-    index = indexing.catch_up()
     with ledger.snapshot() as now, ledger.snapshot(at) as then:
         rights = [rights_of(now, actor)] if at is None else [rights_of(then, actor), rights_of(now, actor)]
-        position = None if at is None else then.position
+        position, now_at = None if at is None else then.position, now.position
     left_out = list(search.left_out)
     barred = [tier for tier in search.tiers if any(one.tier(tier) == "none" for one in rights)]
     left_out += [LeftOut(tier, "you may not read it") for tier in barred]
@@ -37,17 +39,29 @@ def find(
         right = who.tier in tiers or (results_too and who.kind == RESULT)
         return right and (search.cores is None or who.core in search.cores)
 
-    found = index.search(
-        search.query,
-        allowed=visible(rights),
-        at=position,
-        since_us=search.since_us,
-        until_us=search.until_us,
-        authors=search.agents,
-        chosen=chosen,
-        limit=search.max_results,
-        listing=not search.query.strip() and search.mode in ("date_range", "agent_filter"),
-    )
+    def look() -> Found:
+        index = indexing.catch_up()
+        return index.search(
+            search.query,
+            allowed=visible(rights),
+            at=position,
+            since_us=search.since_us,
+            until_us=search.until_us,
+            authors=search.agents,
+            chosen=chosen,
+            limit=search.max_results,
+            listing=not search.query.strip() and search.mode in ("date_range", "agent_filter"),
+        )
+
+    found, wanted_at = look(), now_at if position is None else position
+    for _ in range(TRIES):
+        if found.as_of >= wanted_at:
+            break
+        found = look()  # somebody has thrown the index away in between
+    else:
+        left_out.append(
+            LeftOut("what the index lacks", f"it speaks as of {found.as_of} and keeps being thrown away")
+        )
     hits = found.hits
     if found.total > len(hits):
         left_out.append(

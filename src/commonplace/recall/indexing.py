@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ..errors import CommonplaceError
-from ..events import Event
+from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Indexing:
         self._hide = hide
         self._index: Index | None = None
         self._lock = Lock()
+        self._left: dict[int, dict[str, Any]] = {}
+        self._erasures = 0
         self.trouble = ""
 
     def open(self) -> Index:
@@ -71,13 +75,30 @@ class Indexing:
                 progress(min(head, after + PAGE), head)
 
     def _page(self, index: Index, after: int, upto: int) -> None:
-        from .feed import in_order
+        from .feed import changes
 
         ledger = self._ledger
-        events = list(ledger.events(after, upto))
         with ledger.snapshot() as now:
-            found = in_order(events, now.at, ledger.event, self._hide, ledger.registry)
+            found = [
+                (event.position, change)
+                for event in ledger.events(after, upto)
+                for change in changes(
+                    event, now.at, ledger.event, self._hide, ledger.registry, self._stand_in
+                )
+            ]
         index.apply(after, upto, found)
+
+    def _stand_in(self, event: Event) -> Event | None:
+        """What an erased event left behind, as the erasures that stand after it tell. They are read once."""
+        with self._ledger.reads() as reads:
+            head = reads.head.position
+        for erasure in self._ledger.events(self._erasures, head, kinds=(ERASED,)):
+            self._left |= {
+                gone.position: gone.residue for gone in erased_by(erasure) if gone.residue is not None
+            }
+        self._erasures = head
+        left = self._left.get(event.position)
+        return None if left is None else replace(event, payload=left)
 
     def throw_away(self) -> None:
         """Remove the index's files; it is built again when something is looked for."""

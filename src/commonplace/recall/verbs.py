@@ -7,8 +7,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import OWNER, TIERS
-from ..memory.reading import settings_of
+from ..memory.items import sketch
 from ..memory.requests import Shown
+from ..memory.similar import tokens
 from ..memory.verbs import Remembering
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ class Recalling(Remembering):
     """What everybody can look for, each under its own rights."""
 
     def _memory_tiers(self) -> Collection[str]:
-        """The tiers that are switched on for whoever acts."""
-        with self._ledger.snapshot() as snapshot:
-            semantic = settings_of(snapshot).semantic
-        return TIERS if semantic else TIERS[:-1]
+        """The tiers that are switched on for whoever acts; there are no vectors yet."""
+        return TIERS[:-1]
 
     def search(
         self,
@@ -53,18 +52,27 @@ class Recalling(Remembering):
             "max_results": max_results, "cores": cores,
         }  # fmt: skip
         answer = find(self._ledger, self._memory_actor, wanted, self._memory_tiers(), at, explain)
-        self._was_shown([one.id for one in answer.results])
+        self._was_shown([(one.id, one.text, one.content) for one in answer.results])
         return answer
 
-    def _was_shown(self, ids: Sequence[str]) -> None:
+    def _delivered(self, shown: Sequence[tuple[str, str]]) -> None:
+        """What an agent reads in a run is kept in mind; elsewhere only what it searches for."""
+        if self._memory_run is not None:
+            self._was_shown(shown)
+
+    def _was_shown(self, shown: Sequence[tuple[str, ...]]) -> None:
         """Keep in mind what an agent was shown, so that it does not come back as new evidence."""
-        if ids and self._memory_actor != OWNER and not self._only_looks_at_memory:
-            request = Shown(self._memory_actor, self._memory_run, tuple(ids))
-            with self._ledger.snapshot() as snapshot:
-                run = request.run or ""
-                known = all(snapshot.get("memory.shown", run, id, request.actor) is not None for id in ids)
-            if not known:
-                self._ledger.submit("memory.shown", request)
+        actor, run = self._memory_actor, self._memory_run
+        if not shown or actor == OWNER or self._only_looks_at_memory:
+            return
+        with self._ledger.snapshot() as snapshot:
+            fresh = [one for one in shown if snapshot.get("memory.shown", run or "", one[0], actor) is None]
+        if fresh:
+            told = tuple(
+                (id, *dict.fromkeys(sketch(tokens(text.replace("|", " "))) for text in texts))
+                for id, *texts in fresh
+            )
+            self._ledger.submit("memory.shown", Shown(actor, run, told))
 
     @property
     def _only_looks_at_memory(self) -> bool:

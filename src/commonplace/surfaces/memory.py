@@ -68,6 +68,16 @@ def remember(
     sensitivity: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="public, private (as usual) or sensitive.")
     ] = None,
+    trust: Annotated[str | None, typer.Option(metavar="LEVEL", help="high, normal or low.")] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=VALUE", help="Where it comes from, such as channel=chat; may be repeated."
+        ),
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(metavar="RELATION=ITEM", help="Another item that it is connected to.")
+    ] = None,
     shared: Annotated[
         bool | None, typer.Option("--shared/--own", help="For the whole team, or for whoever acts alone.")
     ] = None,
@@ -103,7 +113,9 @@ def remember(
     kept = shell.acting().remember(
         said, kind=kind, key=key, title=title, tags=tag or (), category=category, confidence=confidence,
         sensitivity=sensitivity, shared=shared, citations=cite or (), reason=reason, supersedes=supersedes or (),
-        core=core, type=type, override=override, run_id=run, id=id,
+        core=core, type=type, override=override, run_id=run, id=id, trust=trust,
+        provenance=dict(_pair(one) for one in source) if source else None,
+        links=[_pair(one) for one in link or ()],
         occurred_at=None if occurred_at is None else moment(occurred_at),
         valid_from=None if valid_from is None else moment(valid_from),
         valid_until=None if valid_until is None else moment(valid_until), **given,
@@ -124,6 +136,29 @@ def _value(typed: str) -> Any:
         return decode(typed)
     except msgspec.MsgspecError:
         return typed
+
+
+@command
+def fact(
+    shell: Shell,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="What it is about.")],
+    fact: Annotated[str, typer.Argument(metavar="FACT", help="One or two sentences.")],
+    cite: Annotated[
+        list[str], typer.Option(metavar="FILE:LINE", help="Where it can be seen; may be repeated.")
+    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it will matter later.")],
+    category: Annotated[str, typer.Option(metavar="CATEGORY", help="user, feedback, project or reference.")],
+    supersedes: Annotated[
+        str | None, typer.Option(metavar="ITEM", help="The fact that it takes the place of.")
+    ] = None,
+) -> Answer:
+    """Keep a fact about the repository. It is never changed, only superseded."""
+    more = {} if supersedes is None else {"supersedes": supersedes}
+    kept = shell.acting().repository_fact(
+        subject, fact, citations=cite, reason=reason, category=category, **more
+    )
+    told = f"{kept.outcome} {kept.item_id or ''} {kept.reason}".rstrip()
+    return Answer(kept, lines(told), code=1 if kept.outcome == "rejected" else 0)
 
 
 @command
@@ -193,6 +228,9 @@ def search(
     from_: Annotated[str | None, typer.Option("--from", metavar="DAY", help="From this day on.")] = None,
     to: Annotated[str | None, typer.Option(metavar="DAY", help="Up to this day.")] = None,
     agent: Annotated[list[str] | None, typer.Option(metavar="AGENT", help="Only by this agent.")] = None,
+    core: Annotated[
+        list[str] | None, typer.Option(metavar="CORE", help="Only in this core; may be repeated.")
+    ] = None,
     max_results: Annotated[int, typer.Option("--max", metavar="N", help="At most so many.")] = 10,
     at: AtOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say why each result is there.")] = False,
@@ -204,7 +242,7 @@ def search(
         shell.open().reindex(progress)
     found = shell.acting().search(
         query, mode=mode, tiers=tier or None, date_range=days, agent_filter=agent or None,  # type: ignore[arg-type]
-        max_results=max_results, at=as_of(at), explain=explain,
+        max_results=max_results, at=as_of(at), explain=explain, cores=core or None,
     )  # fmt: skip
 
     def human() -> Human:
@@ -631,6 +669,21 @@ def gc(shell: Shell, dry_run: DryOption = False) -> Answer:
         yield from lines(f"{done.items} items, {done.chars:,} characters")
 
     return Answer(done, human())
+
+
+@command
+def unarchive(
+    shell: Shell,
+    day: Annotated[
+        list[str] | None, typer.Option(metavar="DAY", help="A day's log; may be repeated.")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(metavar="TASK", help="A task's folder; may be repeated.")
+    ] = None,
+) -> Answer:
+    """Bring days and tasks back from the archive."""
+    shell.acting().unarchive(days=day or (), tasks=task or ())
+    return Answer({"days": day or [], "tasks": task or []}, lines("brought back"))
 
 
 @command
