@@ -81,6 +81,9 @@ def slug(title: str) -> str:
         unicodedata.normalize("NFKD", check_text("a task", title)).encode("ascii", "ignore").decode().lower()
     )
     found = "-".join(re.findall(r"[a-z0-9]+", plain))[:80].strip("-")
+    lost = any(one.isalnum() and not one.isascii() for one in unicodedata.normalize("NFKD", title))
+    if lost or len(title) > MAX_TITLE:  # another title could come to the same
+        found = f"{found}-{sha256(title.strip().casefold().encode()).hexdigest()[:8]}".strip("-")
     if not found:
         raise BadInput(
             f"task {shown(title)} has no letters or digits to name a folder by: give it a title that has"

@@ -32,7 +32,7 @@ from .items import (
     sketch,
     words_of,
 )
-from .markdown import size
+from .markdown import HEAD, size
 from .reading import MEMORY_MD, compared, item_at, may_read, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
 from .similar import FLAGGED, jaccard
@@ -218,10 +218,10 @@ def _superseded(case: Case) -> tuple[Item, ...]:
             raise Conflict(
                 f"item {id!r} is superseded already, by {known.superseded_by!r}: supersede that one"
             )
-        if known.agent != request.by and not known.shared and not rights.may("keep_memory"):
-            raise BadInput(
-                f"item {id!r} is not yours to supersede: remember your own, and let a person settle it"
-            )
+        if known.core != request.content.get("core"):
+            raise BadInput(f"item {id!r} is an entry of {known.core or 'no core'}: supersede it with one of the same")
+        if known.scope != request.content.get("scope", ""):
+            raise BadInput(f"item {id!r} is {'a' if known.scope else 'no'} fact of the repository: use repository_fact")
         found[id] = known
     return tuple(found.values())
 
@@ -400,7 +400,7 @@ def _draft(request: Remember, payload: dict[str, Any]) -> Draft:
 def _overflow(overlay: Overlay, more: int) -> str:
     limit = settings_of(overlay).max_size_kb * 1024
     held = (overlay.get("memory.sums", "team") or {}).get("bytes", 0)
-    if held + more <= limit:
+    if held + more <= limit - HEAD:
         return ""
     return (
         f"{MEMORY_MD} has {limit // 1024} kB and is full: its oldest entries are in its archive now, where they "

@@ -1,0 +1,452 @@
+"""What people and agents do to memory that it must withstand: rights, contradictions, echoes, erasure, hand edits."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace import Book
+from commonplace.errors import BadInput, CommonplaceError, Conflict, Denied, NotFound
+from commonplace.scan import look_for
+from commonplace.tools import Tools
+
+KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+TEN = "one two three four five six seven eight nine ten"
+
+
+@pytest.fixture
+def book() -> Iterator[Book]:
+    with commonplace.open("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def team(book: Book) -> dict[str, Any]:
+    roles = {"ada": "developer", "bob": "qa", "lee": "librarian"}
+    return {name: book.as_actor(name, role=role) for name, role in roles.items()}
+
+
+def live(of: Any, **which: Any) -> list[str]:
+    return [item.text for item in of.items(**which)]
+
+
+# cores are for keepers of memory
+
+
+@pytest.mark.spec("3.4")
+def test_no_way_leads_into_a_core_but_a_keepers_choice(team: dict[str, Any]) -> None:
+    ada, lee = team["ada"], team["lee"]
+    lee.core("auth", name="Auth")
+    lee.remember(TEN, core="auth")
+    skipped = ada.remember("Refresh tokens never rotate", core="auth")
+    ada.resolve(skipped, "skip")
+    with pytest.raises(Denied):
+        ada.restore(skipped.item_id)
+    forgotten = ada.remember("Cookies are always secure", core="auth")
+    ada.forget(forgotten.item_id, confirm="FORGET")
+    with pytest.raises(Denied):
+        ada.restore(forgotten.item_id)
+    near = ada.remember(f"{TEN} eleven", core="auth")
+    assert near.held.why == "near_duplicate"
+    ada.resolve(near, "create", "because")
+    assert ada.item(near.item_id).held.why == "proposal"
+    entry = ada.remember("Sessions live in redis", core="auth")
+    lee.resolve(entry, "create")
+    acts: list[Any] = [
+        lambda: ada.revise(entry.item_id, text="Sessions live nowhere"),
+        lambda: ada.verify_item(entry.item_id),
+    ]
+    for act in acts:
+        with pytest.raises(Denied):
+            act()
+    assert live(ada, core="auth") == [TEN, "Sessions live in redis"]
+
+
+@pytest.mark.spec("3.4")
+def test_a_core_that_requires_verification_shows_only_what_was_verified(team: dict[str, Any]) -> None:
+    lee = team["lee"]
+    lee.core("checked", config={"require_verification": True, "min_confidence": 0.5})
+    assert lee.remember("No confidence is none.", core="checked").outcome == "rejected"
+    kept = lee.remember("The checksum is sha256.", core="checked", confidence="high", source_type="manual",
+                        code_refs=[{"file": "a.py", "symbol": "digest"}])  # fmt: skip
+    assert (kept.outcome, live(lee, core="checked")) == ("flagged", [])
+    lee.verify_item(kept.item_id)
+    (item,) = lee.items(core="checked")
+    assert (item.verified_by, item.confidence, item.source_type) == ("lee", 0.9, "manual")
+
+
+@pytest.mark.spec("3.4", "L5")
+def test_a_private_core_is_as_if_it_were_not_there(book: Book, team: dict[str, Any]) -> None:
+    ada, lee = team["ada"], team["lee"]
+    book.core("hush", visibility="private", config={"min_confidence": 0.7})
+    for who in (ada, lee):
+        with pytest.raises(NotFound):
+            who.remember("anything", core="hush", confidence=0.1)
+    with pytest.raises(NotFound):
+        lee.core("hush", visibility="team", owner="lee")
+    assert book.remember("mine alone", core="hush", confidence=0.9, shared=True).outcome == "stored"
+    assert live(ada) == []
+
+
+# contradictions
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_nothing_contradicts_silently_however_it_comes_to_stand(book: Book, team: dict[str, Any]) -> None:
+    ada, bob, lee = team["ada"], team["bob"], team["lee"]
+    first = ada.remember(key="limit", value=60, shared=True)
+    other = bob.remember(key="limit", value=90, shared=True)
+    lee.resolve(other, "old")
+    bob.restore(other.item_id)
+    assert bob.item(other.item_id).status == "held"  # it waits again
+    mine = ada.remember(key="mine", value=1)
+    book.remember(key="mine", value=2)
+    with pytest.raises(Conflict, match="mine"):
+        ada.share(mine.item_id)
+    gone = ada.remember(key="back", value=1, shared=True)
+    ada.forget(gone.item_id, confirm="FORGET")
+    bob.remember(key="back", value=2, shared=True)
+    with pytest.raises(Conflict):
+        ada.restore(gone.item_id)
+    then = datetime(2026, 1, 1, tzinfo=UTC)
+    early = ada.remember(key="ceo", value="A", valid_until=then, shared=True)
+    ada.remember(key="ceo", value="B", valid_from=then, shared=True)
+    with pytest.raises(Conflict):
+        ada.revise(early.item_id, valid_until=then + timedelta(days=9))
+    with pytest.raises(BadInput):
+        ada.revise(early.item_id, valid_from=then)
+    assert ada.item(first.item_id).value == 60
+
+
+@pytest.mark.spec("3.3")
+@pytest.mark.parametrize(
+    ("one", "two"), [("Prod", "prod"), ("5433", 5433), (True, 1), (None, "null"), (1, 1.0)]
+)
+def test_values_are_the_same_only_if_they_are_the_very_same(team: dict[str, Any], one: Any, two: Any) -> None:
+    team["ada"].remember(key="k", value=one)
+    assert team["ada"].remember(key="k", value=one).outcome == "merged"
+    assert team["ada"].remember(key="k", value=two).held.why == "dispute"
+
+
+@pytest.mark.spec("3.3", "3.4")
+def test_only_ones_own_is_superseded_without_a_choice(book: Book, team: dict[str, Any]) -> None:
+    ada, bob, lee = team["ada"], team["bob"], team["lee"]
+    fact = book.remember(key="db.port", value=5433)
+    taken = ada.remember(key="db.port", value=1, supersedes=fact.item_id)
+    assert (taken.outcome, taken.held.why, taken.superseded) == ("flagged", "dispute", ())
+    assert live(bob, key="db.port") == ["db.port: 5433"]
+    book.resolve(taken, "new", rationale="it moved")
+    assert book.item(str(fact.item_id)).superseded_by == taken.item_id
+    lee.core("auth", name="Auth")
+    entry = lee.remember("Tokens expire after an hour", core="auth")
+    proposal = ada.remember("Tokens never expire at all", core="auth", supersedes=entry.item_id)
+    assert live(bob, core="auth") == ["Tokens expire after an hour"]
+    lee.resolve(proposal, "create")
+    assert live(bob, core="auth") == ["Tokens never expire at all"]
+    for wrong in ({"supersedes": proposal.item_id}, {"scope": "repository", "key": "k", "value": "v"}):
+        with pytest.raises(BadInput):
+            ada.remember(None if "key" in wrong else "Tea is served at four.", **wrong)
+
+
+@pytest.mark.spec("3.5", "L5")
+def test_the_same_words_are_not_merged_into_what_says_something_else_by_now(team: dict[str, Any]) -> None:
+    ada = team["ada"]
+    kept = ada.remember("The build uses gcc twelve")
+    ada.revise(kept.item_id, text="The deploy goes through argo only")
+    again = ada.remember("The build uses gcc twelve")
+    assert (again.outcome, again.item_id != kept.item_id) == ("stored", True)
+
+
+@pytest.mark.spec("L8")
+def test_merging_and_trust_lower_no_label(team: dict[str, Any]) -> None:
+    ada = team["ada"]
+    ada.remember(TEN, shared=True)
+    held = ada.remember(f"{TEN} eleven", sensitivity="sensitive", reason="a secret reason")
+    with pytest.raises(Conflict, match="more sensitive"):
+        ada.resolve(held, "merge")
+    with pytest.raises(BadInput, match="trust"):
+        ada.remember("brought from elsewhere", trust="high", provenance={"source_kind": "import"})
+    assert (
+        ada.item(ada.remember("brought along", provenance={"source_kind": "import"}).item_id).trust == "low"
+    )
+
+
+# who sees what
+
+
+@pytest.mark.spec("L5", "3.9")
+def test_nothing_names_what_its_reader_may_not_see(book: Book, team: dict[str, Any]) -> None:
+    ada, bob, lee = team["ada"], team["bob"], team["lee"]
+    shared = str(bob.remember(key="x.y", value=1, shared=True).item_id)
+    ada.remember(key="x.y", value=2)  # a dispute that bob may not know
+    assert bob.item(shared).disputed == ()
+    secret = str(bob.remember("my private doubts about alpha", parents=[shared]).item_id)
+    assert secret not in str(lee.forget(shared, erase=True, dry_run=True))
+    open_ = str(ada.remember("alpha owns the queue", shared=True).item_id)
+    derived = str(bob.remember("bob thinks of alpha in private", parents=[open_]).item_id)
+    ada.unshare(open_)
+    ada.share(open_)
+    with pytest.raises(NotFound):
+        book.as_actor("carol").event(derived)
+    ada.forget(open_, confirm="FORGET")
+    with pytest.raises(NotFound):
+        bob.item(open_)
+    assert open_ not in [item.id for item in bob.items(status=None)]
+    with pytest.raises(Denied):
+        bob.gc(dry_run=True)
+    book.relabel(shared, sensitivity="sensitive", reason="r")
+    with pytest.raises(NotFound):
+        ada.link(str(ada.remember("mine to link").item_id), "related", shared)
+    with pytest.raises(NotFound):
+        lee.forget(shared, confirm="FORGET")
+
+
+@pytest.mark.spec("3.9")
+def test_a_tier_that_is_closed_is_closed_on_every_path(book: Book, team: dict[str, Any]) -> None:
+    book.remember("a crimson fact for all")
+    book.log("a crimson day")
+    book.grant("bob", tiers={"long_term": "none", "working": "none", "episodic": "none"})
+    bob = team["bob"]
+    assert not any(event.kind.startswith("memory.") for event in bob.events())
+    assert bob.search("crimson").results == ()
+    with pytest.raises(Denied):
+        bob.remember("x happened", kind="episode", occurred_at=datetime.now(UTC))
+
+
+@pytest.mark.spec("3.2", "6.12", "L7")
+def test_papers_follow_their_labels_and_cleared_sessions_are_gone(book: Book, team: dict[str, Any]) -> None:
+    ada, bob = team["ada"], team["bob"]
+    noted = ada.task_note("T two", "decisions", "the pelican is confidential")
+    book.relabel(noted.id, sensitivity="sensitive", reason="r")
+    assert "pelican" not in str(bob.task_papers("T two"))
+    assert bob.search("pelican").results == ()
+    ada.session_note("Bird", "a falcon was seen")
+    before = book.head
+    assert bob.search("falcon").total == 1
+    ada.clear_session("Bird")
+    assert bob.search("falcon", at=before).results == ()
+    assert "falcon" not in str([event.payload for event in bob.events()])
+    assert "falcon" in book.session("Bird", at=before)
+    ada.session_note("修复 bug", "one")
+    ada.session_note("添加 bug", "two")
+    assert "two" not in ada.session("修复 bug")
+
+
+@pytest.mark.spec("3.5", "2.7")
+def test_a_secret_hides_nowhere(book: Book, team: dict[str, Any]) -> None:
+    ada, bob = team["ada"], team["bob"]
+    ada.gate("T", "PLAN", "GO", reason=f"use {KEY}")
+    ada.remember("a note with a tag", tags=[KEY], provenance={"channel": KEY}, shared=True)
+    book.grant("bob", ceiling="sensitive")
+    for shown in (bob.gates("T"), bob.items(), bob.search("note").results):
+        assert KEY not in str(shown)
+    kept = str(ada.remember("harmless", shared=True).item_id)
+    ada.revise(kept, text=f"now with {KEY} inside")
+    assert book.item(kept).sensitivity == "sensitive"
+    book.configure_memory(secrets="reject")
+    acts: list[Any] = [
+        lambda: ada.revise(kept, text=f"again {KEY}"),
+        lambda: ada.log(KEY),
+        lambda: ada.write_notes(KEY),
+    ]
+    for act in acts:
+        with pytest.raises(BadInput, match="secret"):
+            act()
+    book.configure_memory(secrets="mask")
+    assert KEY not in str(ada.log(f"the key is {KEY}").payload)
+
+
+# recall is no evidence
+
+
+@pytest.mark.spec("L9")
+def test_no_part_of_what_was_delivered_comes_back_as_evidence(book: Book, team: dict[str, Any]) -> None:
+    words = " ".join(f"word{n}" for n in range(120))
+    book.remember(f"{words} quartz", tags=["alpha", "beta", "gamma"])
+    book.remember(
+        "the deploy broke on the first try", kind="episode", occurred_at=datetime(2026, 3, 1, tzinfo=UTC)
+    )
+    me = book.run(run_id="r").agent("ada")
+    hit = me.search("quartz").results[0]
+    for text in (hit.content, hit.text):
+        assert me.remember(text, override="x").reason.startswith("an echo")
+    read = Tools(book).call("memory.read", {"target": "long_term"}, actor="ada", run_id="r")["data"][
+        "content"
+    ]
+    for line in read.splitlines():
+        if "deploy broke" in line:
+            assert (
+                Tools(book).call(
+                    "memory.write", {"target": "long_term", "content": line}, actor="ada", run_id="r"
+                )["data"]["outcome"]
+                == "rejected"
+            )
+    assert [item.text for item in me.items(kind="episode")] == ["the deploy broke on the first try"]
+    assert me.remember("the deploy broke on the first try").outcome == "rejected"
+    bob = team["bob"]
+    bob.search("quartz")
+    assert bob.remember(f"{words} quartz", run_id="made-up", override="x").outcome == "rejected"
+
+
+@pytest.mark.spec("L9")
+def test_an_origin_counts_once(book: Book, team: dict[str, Any]) -> None:
+    ada, bob = team["ada"], team["bob"]
+    kept = ada.remember("the tide is high at noon", shared=True, provenance={"channel": "mail"})
+    for n in range(5):
+        bob.remember("the tide is high at noon", provenance={"channel": f"chat {n}"}, run_id=f"r{n}")
+        ada.remember("the tide is high at noon", provenance={"channel": f"chat {n}"}, run_id=f"s{n}")
+    assert len(book.item(str(kept.item_id)).corroborated) == 1
+    corrected = ada.search("tide").results[0]
+    assert ada.remember("the tide is high at nine", supersedes=corrected.id, shared=True).outcome == "stored"
+
+
+# what is off
+
+
+@pytest.mark.spec("L5")
+def test_what_cannot_be_meant_is_refused_and_nothing_is_dropped(book: Book, team: dict[str, Any]) -> None:
+    ada = team["ada"]
+    id = str(ada.remember("Tea is served at four.").item_id)
+    for act in (
+        lambda: ada.forget(provenance={}, confirm="FORGET"),
+        lambda: ada.forget(5, confirm="FORGET"),
+        lambda: ada.remember("abc", key="kk", value=5),
+        lambda: ada.remember("abc", observed_at=datetime.now(UTC)),
+        lambda: ada.remember("abc", title="t" * 1001),
+        lambda: ada.remember("abc", links=[("related", "nope")]),
+        lambda: ada.items(status="bogus"),
+        lambda: ada.items(kind="bogus"),
+        lambda: ada.items(provenance="x"),
+        lambda: ada.revise(id, text="other", seen="x"),
+        lambda: ada.export_items("/nonexistent/folder/x"),
+        lambda: ada.resolve(ada.remember("commit 4f2a9c1 merged branch feature/login into main"), "skip"),
+        lambda: ada.gate("T", "PLAN", "GO", trace_id="no"),
+        lambda: ada.gate("T", "PLAN", "GO", iteration_index=3, max_iterations=2),
+        lambda: book.configure_memory(retention_days=-1),
+        lambda: book.configure_memory(retention_days=10**12),
+        lambda: book.configure_memory(budget={"max_items": -3}),
+        lambda: book.configure_memory(person="owner"),
+        lambda: book.configure_memory(person={"a": 1}),
+        lambda: book.core("c", config={"min_confidence": 7}),
+    ):
+        with pytest.raises(CommonplaceError):
+            act()
+    assert live(ada) == ["Tea is served at four."]
+    with pytest.raises(Denied):
+        team["lee"].configure_memory(person="ada")
+
+
+# files
+
+
+@pytest.mark.spec("L10", "3.7")
+def test_erasing_reaches_every_folder_that_shows_the_book(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        ada = book.as_actor("ada")
+        kept = ada.remember("Postgres listens on quokkaport", shared=True)
+        mirror = book.mirror(tmp_path / "notes", person="kim")
+        gate = ada.gate("Task A", "PLAN", "GO", reason="customer wombatcorp agreed")
+        ada.gate("Task A", "COMPLETION", "GO")
+        note = ada.session_note("Task A", "the numbat sleeps")
+        mirror.sync()
+        session = tmp_path / "notes" / "memories" / "session" / "task-a-notes.md"
+        session.write_text(session.read_text() + "\nby hand\n")
+        mirror.sync()
+    with commonplace.open(
+        tmp_path / "team.db"
+    ) as book:  # another process would not know of the folder, either
+        book.forget(str(kept.item_id), confirm="FORGET", erase=True)
+        book.erase([gate.id, note.id])
+        assert [stone.id for stone in book.tombstones()] == [kept.item_id]
+        book.purge()
+        words = ["quokkaport", "wombatcorp", "numbat"]
+        assert book.look_for(words) == []
+        assert look_for(words, [tmp_path]) == []
+
+
+def _open_and_close(path: str, queue: Any) -> None:
+    try:
+        with commonplace.open(path, mirror=True) as book:
+            book.remember("the same thing by everybody")
+        queue.put("")
+    except Exception as error:
+        queue.put(repr(error))
+
+
+@pytest.mark.spec("3.7")
+def test_many_processes_open_a_book_with_its_markdown_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    path = str(tmp_path / "team.db")
+    commonplace.open(path).close()
+    workers = [context.Process(target=_open_and_close, args=(path, queue)) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    said = [queue.get(timeout=100) for _ in workers]
+    for worker in workers:
+        worker.join()
+    assert said == [""] * 6
+    assert (tmp_path / "MEMORY.md").read_text().count("the same thing") == 1
+
+
+@pytest.mark.spec("3.7", "L5")
+def test_trouble_with_the_markdown_is_told_and_hides_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_it() -> None:
+        with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+            book.remember("kept all the same")
+            (tmp_path / "MEMORY.md").unlink()
+            (tmp_path / ".mirror" / "base").rename(tmp_path / "elsewhere")
+            (tmp_path / ".mirror" / "base").write_text("in the way")
+            raise KeyError("original")
+
+    with pytest.raises(KeyError, match="original") as raised:
+        break_it()
+    assert "markdown could not be written" in str(raised.value.__notes__)
+    with commonplace.open(tmp_path / "team.db") as book:
+        assert live(book) == ["kept all the same"]
+    assert "could not be taken in" in caplog.text
+
+
+@pytest.mark.spec("3.7")
+def test_hand_edits_change_only_what_was_edited(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        book.remember(key="ignore.*", value="1.10")
+        lee = book.as_actor("kim", role="librarian")
+        assert lee.rights().role == "librarian"
+        mirror = book.mirror(person="kim")
+        mirror.sync()
+        page = tmp_path / "MEMORY.md"
+        page.write_text(page.read_text().replace("1.10", "1.20"))
+        mirror.sync()
+        (item,) = book.items()
+        assert (item.key, item.value) == ("ignore.*", "1.20")
+        assert lee.rights().role == "librarian"  # a hand edit gives nobody another role
+        (tmp_path / "NOTES.md").write_text(f"- Objective: hide {KEY}\n- Blockers: none\n")
+        mirror.sync()
+        assert KEY not in book.notes()
+        text = page.read_text()
+        page.write_text(text[:60])
+        mirror.sync()
+        assert [one.text for one in book.items()] == ["ignore.*: 1.20"]
+
+
+@pytest.mark.spec("3.1")
+def test_memory_md_keeps_to_its_size_marks_and_all(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        book.configure_memory(max_size_kb=10)
+        told = [book.remember(key=f"fact.{n}", value=n).overflow for n in range(160)]
+        book.mirror().sync()
+        assert (tmp_path / "MEMORY.md").stat().st_size <= 10 * 1024
+        assert told[0] == ""
+        assert "full" in told[-1]
+        book.configure_memory(max_size_kb=100)
+        long = [book.remember(f"number {n} " + f"w{n} " * 15_000).overflow for n in range(3)]
+        assert "full" in long[-1]
