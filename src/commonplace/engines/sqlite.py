@@ -243,7 +243,9 @@ class SqliteReads(Reads):
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         try:
-            query, bounds = (VERSIONS, (space, start, end)) if end else (to_the_end(VERSIONS), (space, start))
+            query, bounds = VERSIONS, (space, start, end)
+            if end is None:
+                query, bounds = to_the_end(VERSIONS), (space, start)  # type: ignore[assignment]
             for found in self._connection.execute(query, bounds):
                 yield Row(*found)
         except apsw.Error as error:
