@@ -256,7 +256,7 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
         assert "of the person is lost" in found("edits", 6, tmp_path)
     monkeypatch.setattr("faults.memory.ALL", ("sqlite",))
     with monkeypatch.context() as broken:
-        broken.setattr(Mirror, "erase", lambda _self, _ids: None)
+        broken.setattr(Mirror, "erase", lambda *_: None)
         assert "finds it in" in found("forgetting", 6, tmp_path)
     with monkeypatch.context() as broken:
         broken.setattr(Indexing, "purge", lambda _self: True)

@@ -19,7 +19,7 @@ from ..erase import EraseRequest, Erasure, decide_erase
 from ..errors import BadInput, Conflict, Denied
 from ..events import canonical, draft
 from ..labels import strictness
-from .items import COMMON, CONTENT, SHAPES, Held, Item, plain_name
+from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
 from .reading import item_at, may_read, words
 from .remember import change, contradicts, known, standing, weight_of
 from .requests import CONSOLIDATED, DELETED, FORGOTTEN, UPDATED, Forget, Forgotten, Mark, Patch, Resolve
@@ -72,7 +72,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     allowed = {*shape.needs, *shape.may, *COMMON} - {"core", "scope"}
     stray = sorted(name for name in request.content if name not in allowed)
     if stray:
-        raise BadInput(f"a {item.kind} has no {', '.join(map(plain_name, stray))} to change")
+        raise BadInput(f"{named(item.kind)} has no {', '.join(map(plain_name, stray))} to change")
     if item.scope == "repository" and CONTENT.intersection(request.content):
         raise BadInput(f"{item.id!r} is a fact of the repository: it is not changed, a new one supersedes it")
     if request.seen is not None and item.position > request.seen:

@@ -324,10 +324,10 @@ def checked(kind: object, given: Mapping[str, Any]) -> dict[str, Any]:
     allowed = (*shape.needs, *shape.may, *COMMON)
     stray = sorted(name for name in given if name not in allowed)
     if stray:
-        raise BadInput(f"a {kind} has no {', '.join(map(plain_name, stray))}: {_fields_of(str(kind))}")
+        raise BadInput(f"{named(kind)} has no {', '.join(map(plain_name, stray))}: {_fields_of(str(kind))}")
     missing = [name for name in shape.needs if name not in given]
     if missing:
-        raise BadInput(f"a {kind} needs {' and '.join(map(plain_name, missing))}: {_fields_of(str(kind))}")
+        raise BadInput(f"{named(kind)} needs {' and '.join(map(plain_name, missing))}: {_fields_of(str(kind))}")
     content = {"kind": str(kind), **{name: CHECKS[name](name, value) for name, value in given.items()}}
     begins, ends = content.get("valid_from_us"), content.get("valid_until_us")
     if begins is not None and ends is not None and begins >= ends:
@@ -335,6 +335,10 @@ def checked(kind: object, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value for name, value in content.items() if value not in (None, (), [], {}) or name == "value"
     }
+
+
+def named(kind: object) -> str:
+    return f"an {kind}" if kind == "episode" else f"a {kind}"
 
 
 def plain_name(field: str) -> str:
