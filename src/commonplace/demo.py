@@ -145,7 +145,9 @@ class Demo:
         other = ben.remember(key="token.hours", value=2, shared=True)
         yield self._check("a contradiction waits for somebody to settle it", other.outcome == "flagged")
         found = ben.search("which port does postgers use").results
-        yield self._check("it is found, typing errors and all", [one.id for one in found[:1]] == [port.item_id])
+        yield self._check(
+            "it is found, typing errors and all", [one.id for one in found[:1]] == [port.item_id]
+        )
         echo = ben.remember(found[0].text)
         yield self._check("recalled text is no new evidence", echo.reason.startswith("an echo"))
         mirror = book.mirror(self.path.parent / "notes", person="kim")

@@ -31,7 +31,9 @@ RESERVED_ACTORS = (OWNER, RUNTIME)
 MEMORY = "memory."
 """How the kinds of durable memory begin. Only their own commands record them."""
 
-WORKING_KINDS = frozenset({"memory.logged", "memory.noted", "memory.gated", "memory.shelved", "memory.result"})
+WORKING_KINDS = frozenset(
+    {"memory.logged", "memory.noted", "memory.gated", "memory.shelved", "memory.result"}
+)
 """Those of the working tier; the others are long-term memory's."""
 
 EVERYBODY = "*"

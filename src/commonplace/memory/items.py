@@ -327,7 +327,9 @@ def checked(kind: object, given: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{named(kind)} has no {', '.join(map(plain_name, stray))}: {_fields_of(str(kind))}")
     missing = [name for name in shape.needs if name not in given]
     if missing:
-        raise BadInput(f"{named(kind)} needs {' and '.join(map(plain_name, missing))}: {_fields_of(str(kind))}")
+        raise BadInput(
+            f"{named(kind)} needs {' and '.join(map(plain_name, missing))}: {_fields_of(str(kind))}"
+        )
     content = {"kind": str(kind), **{name: CHECKS[name](name, value) for name, value in given.items()}}
     begins, ends = content.get("valid_from_us"), content.get("valid_until_us")
     if begins is not None and ends is not None and begins >= ends:

@@ -219,9 +219,13 @@ def _superseded(case: Case) -> tuple[Item, ...]:
                 f"item {id!r} is superseded already, by {known.superseded_by!r}: supersede that one"
             )
         if known.core != request.content.get("core"):
-            raise BadInput(f"item {id!r} is an entry of {known.core or 'no core'}: supersede it with one of the same")
+            raise BadInput(
+                f"item {id!r} is an entry of {known.core or 'no core'}: supersede it with one of the same"
+            )
         if known.scope != request.content.get("scope", ""):
-            raise BadInput(f"item {id!r} is {'a' if known.scope else 'no'} fact of the repository: use repository_fact")
+            raise BadInput(
+                f"item {id!r} is {'a' if known.scope else 'no'} fact of the repository: use repository_fact"
+            )
         found[id] = known
     return tuple(found.values())
 
