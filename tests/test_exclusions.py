@@ -7,55 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonplace.memory.exclusions import excluded
-from tests.exclusion_texts import DEV, HELD_OUT, KEPT
+from tests.exclusion_texts import HELD_OUT, KEPT, LEARNED
 
 Labelled = list[tuple[str, str]]
-
-KEPT_LATER = """
-The staging database is refreshed from production every Sunday night.
-Customers in Japan expect invoices with the consumption tax shown separately.
-We decided to keep the monolith until the team has more than twelve engineers.
-Never send marketing mail to addresses that end in .gov.
-Deploys need two approvals, one of them from the platform group.
-The printer on the second floor only takes A4.
-Ben is allergic to peanuts.
-Use feature flags for every change that touches billing.
-The VPN must be on before the integration tests can reach the queue.
-Our API returns 429 after 100 requests a minute per key.
-Grandmother's recipe needs two eggs and no sugar.
-The user wants answers in bullet points.
-Please do not touch the legacy importer without asking Maria first.
-Kubernetes manifests live in a repository of their own because audits need it.
-To release: bump the version, tag it, and let the pipeline publish.
-The quarterly report is due on the 5th working day.
-Caroline moved to Berlin in 2021 and works as a nurse.
-Retries use exponential back-off because the gateway punishes bursts.
-Passwords rotate every 90 days for service accounts.
-Backups are kept for 35 days in two regions.
-"""
-REFUSED_LATER = """
-Function load_config in settings.py takes two arguments.
-The class OrderService inherits from BaseService and has 14 methods.
-src/api/routes.ts exports a default router.
-README.md mentions Python 3.11.
-requirements.txt pins flask==2.3.1
-The Dockerfile uses node:18-alpine as base image.
-There are 42 test files under tests/.
-Line 88 of main.go calls os.Exit(1).
-Commit a81bc3f fixed the flaky test.
-Branch release/2.4 was merged yesterday by Tom.
-PR #512 got two approvals and was squashed.
-git log shows the last change to auth.py was on 3 May.
-The tag v1.9.0 points at 77ad01c.
-Tests passed on the second try at 10:12.
-Currently refactoring the parser, about half done.
-Next: rerun the migration and check the logs.
-I just opened the file and will read it now.
-Step 4 of 7 complete.
-Build is running, waiting for it to finish.
-Got a timeout from the API, retrying in a minute.
-"""
-"""Written by somebody who had not seen the rules, after they were made."""
 
 
 def right(texts: Labelled) -> tuple[float, float, float]:
@@ -70,20 +24,33 @@ def right(texts: Labelled) -> tuple[float, float, float]:
 
 
 @pytest.mark.spec("3.5")
-@pytest.mark.parametrize("texts", [DEV, HELD_OUT, [*DEV, *HELD_OUT]], ids=["made on", "held out", "all"])
-def test_nearly_every_text_is_judged_as_a_person_would(texts: Labelled) -> None:
-    assert len(texts) >= 200
-    kept, refused, named = right(texts)
+def test_nearly_every_text_not_seen_before_is_judged_as_a_person_would() -> None:
+    assert len(HELD_OUT) >= 200
+    assert 2 * sum(label == KEPT for _, label in HELD_OUT) == len(HELD_OUT)
+    assert not {text for text, _ in HELD_OUT} & {text for text, _ in LEARNED}
+    kept, refused, named = right(HELD_OUT)
     assert kept >= 0.95
     assert refused >= 0.95
-    assert named >= 0.9
+    assert named >= 0.95
 
 
 @pytest.mark.spec("3.5")
-def test_texts_that_were_written_later_are_judged_as_well() -> None:
-    wrong = [text for text in KEPT_LATER.strip().splitlines() if excluded(text) is not None]
-    wrong += [text for text in REFUSED_LATER.strip().splitlines() if excluded(text) is None]
-    assert len(wrong) <= 2, wrong
+def test_the_weights_are_those_of_the_texts_they_were_learned_from() -> None:
+    kept, refused, named = right(LEARNED)
+    assert min(kept, refused, named) >= 0.99
+
+
+@pytest.mark.spec("3.5")
+def test_one_line_of_a_log_does_not_spoil_a_procedure() -> None:
+    line = "[14:02:11] INFO worker 3 finished job 8812 in 412 ms\n"
+    procedure = (
+        "To restore a book, stop the writer first. Copy the newest snapshot over the data folder and replay the log. "
+        "Compare the number of events with the checkpoint; if the two differ, take the snapshot before it. "
+        "Never start the writer before the numbers agree. Tell support when it is done, customers wait for it. "
+        "The procedure takes about an hour and needs no downtime of the readers.\n"
+    )
+    assert excluded(line) is not None
+    assert excluded(procedure + line) is None
 
 
 @pytest.mark.spec("3.5")
