@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -100,3 +101,41 @@ def test_a_core_that_does_not_dedupe_takes_what_is_nearly_the_same(book: Book) -
     assert lee.remember(words, core="raw").outcome == "stored"
     assert lee.remember(f"{words} indeed", core="raw").outcome == "stored"
     assert lee.remember(words).outcome == "stored"  # outside the core it is new
+
+
+@pytest.mark.spec("3.4")
+def test_a_librarian_is_told_what_could_be_done_and_nothing_is_changed(book: Book) -> None:
+    lee = book.as_actor("lee", role="librarian")
+    lee.core("ops", name="Operations", config={"auto_dedupe": False, "archive_after_days": 90})
+    said = {
+        name: str(lee.remember(text, core="ops", tags=tags).item_id)
+        for name, text, tags in (
+            ("one", "Deploys wait for a green pipeline and two approvals.", ["deploy", "pipeline"]),
+            ("two", "Deploys wait for a green pipeline and two approvals!!", ["deploy", "pipeline"]),
+            ("three", "Rotate certificates before the summer.", ["Deploys", "certificate"]),
+            ("four", "A deploy needs the certificate of the gateway.", []),
+        )
+    }
+    old = lee.remember("The office closes at six.", valid_until=datetime(2026, 1, 1, tzinfo=UTC))
+    before = book.head
+    found = lee.suggestions()
+    told = {(one.act, one.items): one for one in found}
+    assert [one.act for one in found] == sorted(
+        (one.act for one in found), key=["merge", "link", "refresh", "tag"].index
+    )
+    assert ("merge", (said["one"], said["two"])) in told
+    assert told["link", (said["one"], said["two"])].why == "both are about deploy, pipeline"
+    assert "over" in told["refresh", (str(old.item_id),)].why
+    assert told["tag", (said["three"],)].tags == ("certificate", "deploy")
+    assert told["tag", (said["four"],)].tags == ("certificate", "deploy")
+    later = lee.suggestions("ops", now=datetime.now(UTC) + timedelta(days=91))
+    assert {one.items[0] for one in later if one.act == "refresh"} == {*said.values()}
+    lee.link(said["one"], "related", said["two"])
+    lee.verify_item(said["one"])
+    assert ("link", (said["one"], said["two"])) not in {
+        (one.act, one.items) for one in lee.suggestions("ops")
+    }
+    assert book.head == before + 2
+    assert book.as_actor("ada", role="developer").suggestions("ops")
+    with pytest.raises(NotFound, match="no core"):
+        lee.suggestions("nowhere")

@@ -76,6 +76,36 @@ def test_everything_that_may_be_seen_stands_where_people_look_for_it(book: Book,
     assert b"I prefer short names" not in shown["MEMORY.md"]
 
 
+@pytest.mark.spec("3.7")
+def test_every_place_of_the_markdown_can_be_called_something_else(book: Book, tmp_path: Path) -> None:
+    places = {
+        "MEMORY.md": "TEAM.md",
+        "NOTES.md": "now/NOTES.md",
+        "plans/artifacts/": "work/",
+        "memory/": "log/days/",
+    }
+    fill(book)
+    book.mirror().sync()
+    book.configure_memory(places=places)
+    mirror = book.mirror(person="kim")
+    mirror.sync()
+    shown = set(files(tmp_path))
+    assert {"TEAM.md", "now/NOTES.md", "work/login/decisions.md", "memories/cores/auth.md"} <= shown
+    assert not any(path.startswith(("MEMORY.md", "NOTES.md", "plans/artifacts", "memory/")) for path in shown)
+    edit(tmp_path / "TEAM.md", "Postgres listens on 5433", "Postgres listens on 5444")
+    edit(tmp_path / "now/NOTES.md", "ship the login", "ship the logout")
+    mirror.sync()
+    assert "Postgres listens on 5444" in {one.body for one in book.items()}
+    assert "ship the logout" in book.notes()
+    for wrong in (
+        {"elsewhere/": "x/"}, {"memory/": "../x/"}, {"memory/": "/x/"}, {"memory/": "x"}, {"MEMORY.md": "a/b/"},
+        {"memory/": "plans/"}, {"MEMORY.md": "NOTES.md"}, {"memory/": ".mirror/"}, {"memory/": "a//b/"},
+    ):  # fmt: skip
+        with pytest.raises(BadInput, match=r"place|called"):
+            book.configure_memory(places=wrong)
+    assert book.memory_settings().places == places
+
+
 @pytest.mark.spec("L1", "3.7")
 def test_rebuilding_gives_the_same_bytes(book: Book, tmp_path: Path) -> None:
     fill(book)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -210,12 +211,43 @@ def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(bo
     assert changed.superseded == (item.id,)
     with pytest.raises(BadInput) as refused:
         ada.repository_fact(
-            "phase-2 notes", "One. Two. Three.", citations=[], reason=" ", category="reference"
+            "phase-2, 2026-03-01", "One. Two. Three.", citations=[], reason=" ", category="reference"
         )
     for word in ("plan or a day", "one or two sentences", "cite", "reason"):
         assert word in str(refused.value)
     with pytest.raises(BadInput, match="category"):
         ada.repository_fact("x", "y", citations=["a.py:1"], reason="z", category="other")
+
+
+@pytest.mark.spec("3.2")
+def test_a_fact_of_the_repository_names_no_plan_and_says_nothing_that_is_known_better(ada: Actor) -> None:
+    given: dict[str, Any] = {
+        "citations": ["Makefile:3"],
+        "reason": "every change is tested",
+        "category": "reference",
+    }
+    kept = ada.repository_fact(
+        "phase-2: test command (2026-03-01)", "Tests run with make test, in evals.", **given
+    )
+    assert ada.item(str(kept.item_id)).key == "test command"
+    broader = ada.repository_fact("test command", "Tests run with make.", **given)
+    assert (broader.outcome, broader.item_id) == ("rejected", kept.item_id)
+    assert "more specific" in broader.reason
+    other = ada.repository_fact("test command", "Tests run with npm.", **given)
+    assert (other.outcome, other.held and other.held.why) == ("flagged", "dispute")
+
+
+@pytest.mark.spec("L9", "3.1")
+def test_what_was_read_and_logged_and_curated_corroborates_nothing(book: Book, ada: Actor) -> None:
+    lee, bob = book.as_actor("lee", role="librarian"), book.as_actor("bob")
+    kept = ada.remember("The gateway drops idle connections after a minute.", shared=True)
+    for run_id in ("first", "second"):
+        bob.search("gateway idle")
+        with book.run(run_id=run_id) as run, run.agent("bob") as turn:
+            turn.write({"learned": "The gateway drops idle connections after a minute."})
+    (told,) = lee.curate()["found"]
+    assert (told["outcome"], told["id"]) == ("merged", kept.item_id)
+    assert lee.item(str(kept.item_id)).corroborated == ()
 
 
 def test_an_item_reads_the_same_from_its_markdown() -> None:

@@ -170,6 +170,7 @@ class AsyncBook:
     core: Callable[..., Awaitable[Any]] = lifted(Book.core)
     cores = lifted(Book.cores)
     proposals = lifted(Book.proposals)
+    suggestions = lifted(Book.suggestions)
     traverse = lifted(Book.traverse)
     log = lifted(Book.log)
     days = lifted(Book.days)

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 from .errors import BadInput, CommonplaceError, Conflict, NotFound
 from .memory.items import Item
 from .memory.markdown import bullets, changed_fields, fields
-from .memory.pages import CORES, REPOSITORY, sheets
+from .memory.pages import CORES, REPOSITORY, Sheet, renamed, sheets
 from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
-from .memory.reading import item_at
+from .memory.reading import item_at, settings_of
 from .memory.requests import Kept
 from .mirror import Added, Block, Changed, Clash, Difference, Edit, Mirror, Page, Removed, Report, Taken
 
 if TYPE_CHECKING:
     from .actor import Actor
     from .book import Book
+    from .commit import Snapshot
 
 log = logging.getLogger("commonplace")
 
@@ -41,6 +42,7 @@ class BookMirror:
         self._person = person
         self._at = 0
         self._heads: dict[str, str] = {}
+        self._places: dict[str, str] = {}
         self._mirror = Mirror(folder, self._pages, self._take, clash=self._told, of=book.id, raw=self._raw)
 
     @property
@@ -81,7 +83,9 @@ class BookMirror:
         """Take what was erased out of the files, and of all that is remembered of them, whatever people made of it."""
         events = [self._book.event(id) for id in ids]
         noted = any(event.kind == NOTED for event in events)
-        self._mirror.erase(ids, lambda path: noted and path.startswith(SESSIONS))
+        self._mirror.erase(
+            ids, lambda path: noted and renamed(path, self._places, back=True).startswith(SESSIONS)
+        )
         return self.sync()
 
     def files(self) -> list[Path]:
@@ -96,7 +100,7 @@ class BookMirror:
 
     def _pages(self) -> Iterator[Page]:
         with self._book.snapshot() as snapshot:
-            found = list(sheets(snapshot))
+            found = self._sheets(snapshot)
             self._at = snapshot.position
             self._heads = {one.path: one.head for one in found}
         for one in found:
@@ -109,7 +113,12 @@ class BookMirror:
     def _raw(self) -> dict[str, bytes]:
         """Logs for programs, which have no room for marks."""
         with self._book.snapshot() as snapshot:
-            return {one.path: one.head.encode() for one in sheets(snapshot) if one.may == "raw"}
+            return {one.path: one.head.encode() for one in self._sheets(snapshot) if one.may == "raw"}
+
+    def _sheets(self, snapshot: Snapshot) -> list[Sheet]:
+        """Every page, in the place where this book has it."""
+        self._places = settings_of(snapshot).places
+        return [one._replace(path=renamed(one.path, self._places)) for one in sheets(snapshot)]
 
     # what people change
 
@@ -121,6 +130,7 @@ class BookMirror:
             me = self._me()
             if isinstance(edit, Added) and edit.text.strip() in self._heads.get(path, ""):
                 return Taken(edit, True)  # a save that was cut off within the head
+            path = renamed(path, self._places, back=True)
             if path == NOTES:
                 return self._noted(me, edit)
             if path.startswith(("memory/", "archive/2")):

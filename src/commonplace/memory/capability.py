@@ -25,6 +25,7 @@ from .changes import (
 )
 from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
+from .pages import check_places
 from .reading import Settings
 from .remember import decide_remember
 from .requests import (
@@ -221,6 +222,7 @@ def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
         return refused
     merged = _merged(overlay.get("memory.settings", "") or {}, request.fields)
     settings: Settings = _converted(merged, Settings, "the settings of memory")
+    check_places(settings.places)
     if msgspec.to_builtins(settings) != (
         overlay.get("memory.settings", "") or msgspec.to_builtins(Settings())
     ):

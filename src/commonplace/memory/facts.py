@@ -19,15 +19,18 @@ _SENTENCE = re.compile(r"[.!?](?:\s|$)")
 def checked_fact(
     subject: str, fact: str, citations: Sequence[str], reason: str, category: str | None
 ) -> tuple[str, str, tuple[str, ...]]:
-    """The parts of a fact as they are kept. Raises BadInput that lists everything that is wrong with it."""
-    subject = " ".join(check_text("subject", subject).split())
+    """The parts of a fact as they are kept, plans and days stripped from its subject. Raises BadInput that lists
+    everything that is wrong with it."""
+    given = " ".join(check_text("subject", subject).split())
+    subject = " ".join(_DATE.sub("", _OF_A_PLAN.sub("", given)).split()).strip(" ,;:-–()[]")
     fact = " ".join(check_text("fact", fact).split())
     wrong = []
-    if not subject:
+    if not given:
         wrong.append("say what it is about in subject")
-    plan = _OF_A_PLAN.search(subject) or _DATE.search(subject)
-    if plan:
-        wrong.append(f"the subject names a plan or a day ({plan[0]}): keep that in the task's folder instead")
+    elif not subject:
+        wrong.append(
+            f"the subject {given!r} names only a plan or a day: keep that in the task's folder instead"
+        )
     if not fact:
         wrong.append("say what holds in fact")
     if len(_SENTENCE.findall(fact.rstrip())) > 2 or len(fact) > 500:

@@ -139,7 +139,7 @@ class Noting:
     def task_papers(self, task: str, at: At = None) -> dict[str, str]:
         """The papers of a task's folder by their names."""
         self._may_read_tier("working")
-        below = f"plans/artifacts/{papers.slug(task)}/"
+        below = f"{papers.TASKS}{papers.slug(task)}/"
         with self._seeing(at) as (lens, _):
             found = papers.papers(lens, below)
         return {path.removeprefix(below): papers.rendered(path, self.paper(path, at)) for path in found}

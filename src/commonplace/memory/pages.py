@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..access.secrets import masked
 from ..commit import Lens
+from ..errors import BadInput, shown
 from ..events import from_us
 from . import daily, papers, upkeep
 from .items import Item, without_secrets
@@ -17,6 +19,13 @@ from .reading import MEMORY_MD, all_items, of_memory, settings_of
 ARCHIVE = "archive/MEMORY.md"
 AGENTS, CORES, REPOSITORY = "memories/agents/", "memories/cores/", "memories/repo/"
 TEMPLATE = "plans/templates/session-notes-template.md"
+_PART = re.compile(r"\w[\w. -]{0,79}")
+
+PLACES = (
+    MEMORY_MD, NOTES, "memory/", papers.SESSIONS, REPOSITORY, AGENTS, CORES, papers.TASKS, "plans/templates/",
+    "archive/",
+)  # fmt: skip
+"""The files and folders that can be called something else."""
 
 HOW = "Change a line to change the item, delete it to have it forgotten, write a new one below to have it remembered."
 
@@ -28,6 +37,32 @@ class Sheet(NamedTuple):
     head: str
     blocks: tuple[tuple[str, str], ...]
     may: str = "edit"
+
+
+def check_places(places: Mapping[str, str]) -> None:
+    """Raises BadInput unless every place is known and its other name a plain path that no other place has."""
+    for usual, name in places.items():
+        if usual not in PLACES:
+            raise BadInput(f"the mirror has no place {shown(usual)}: it has {', '.join(PLACES)}")
+        parts = name.removesuffix("/").split("/")
+        if name.endswith("/") != usual.endswith("/") or any(not _PART.fullmatch(one) for one in parts):
+            like = "a folder such as 'work/'" if usual.endswith("/") else "a file such as 'TEAM.md'"
+            raise BadInput(f"{shown(usual)} cannot be called {shown(name)}: give {like}")
+    names = [places.get(one, one) for one in PLACES]
+    clash = next(
+        (one for one in names for other in names if other is not one and other.startswith(one)), None
+    )
+    if clash is not None:
+        raise BadInput(f"two places of the mirror would be in {clash!r}: give each a name of its own")
+
+
+def renamed(path: str, places: Mapping[str, str], *, back: bool = False) -> str:
+    """What a path of the mirror is called, or with `back` what one that is called so usually is."""
+    for usual, name in places.items():
+        was, becomes = (name, usual) if back else (usual, name)
+        if path.startswith(was) and (was.endswith("/") or path == was):
+            return becomes + path.removeprefix(was)
+    return path
 
 
 def source_of(item: Item) -> str:
@@ -85,14 +120,14 @@ def _papers(lens: Lens) -> Iterator[Sheet]:
     named = papers.papers(lens)
     for path in named:
         found = [one for one in papers.lines(lens, path) if one.sensitivity != "sensitive"]
-        task = path.split("/")[2] if path.startswith("plans/artifacts/") else ""
+        task = path.split("/")[2] if path.startswith(papers.TASKS) else ""
         shelf = lens.get("memory.shelf", "task", task) if task else None
         where = path if shelf is None else f"archive/{from_us(shelf['at_us']):%Y-%m}/{path}"
         if path == NOTES:
             yield Sheet(NOTES, "", tuple((one.id, one.text.strip("\n")) for one in found))
         elif path.endswith(".ndjson"):
             yield Sheet(where, papers.rendered(path, found), (), "raw")
-        elif path.startswith("memories/session/"):
+        elif path.startswith(papers.SESSIONS):
             yield Sheet(where, papers.rendered(path, found).rstrip("\n"), (), "nothing")
         else:
             lines = tuple((one.id, masked(one.text.strip("\n"))) for one in found)

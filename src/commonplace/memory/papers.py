@@ -30,7 +30,7 @@ from .notes import check_notes
 NOTED, GATED = "memory.noted", "memory.gated"
 
 NOTES = "NOTES.md"
-SESSIONS = "memories/session/"
+SESSIONS, TASKS = "memories/session/", "plans/artifacts/"
 SECTIONS = ("Current State", "Files and Functions", "Errors & Corrections", "Key Results", "Worklog")
 GATES = ("PLAN", "PREFLECT", "PHASE_REVIEW", "HIGH_RISK_APPROVAL", "COMPLETION")
 DECISIONS = ("GO", "REPLAN", "ABSTAIN", "BLOCKED")
@@ -107,12 +107,12 @@ def task_path(task: str, paper: str) -> str:
         raise BadInput(
             f"{shown(paper)} is not the name of a paper: use letters, digits, . _ -, such as decisions"
         )
-    return f"plans/artifacts/{slug(task)}/{name}"
+    return f"{TASKS}{slug(task)}/{name}"
 
 
 def gates_path(task: str, id: str | None) -> str:
     named = slug(id or task)
-    return f"plans/artifacts/{slug(task)}/observability/{named}.ndjson"
+    return f"{TASKS}{slug(task)}/observability/{named}.ndjson"
 
 
 # deciding

@@ -46,6 +46,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Budget = Budget()
     person: str = "person"
     """Who edits the markdown by hand."""
+    places: dict[str, str] = {}
+    """Where the markdown stands if not in its usual place, such as `{"plans/artifacts/": "work/"}`: a file or folder
+    of the mirror, and what it is called instead."""
 
 
 def settings_of(lens: Lens) -> Settings:

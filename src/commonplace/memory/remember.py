@@ -35,7 +35,7 @@ from .items import (
 from .markdown import HEAD, size
 from .reading import MEMORY_MD, compared, item_at, may_read, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
-from .similar import FLAGGED, jaccard
+from .similar import FLAGGED, jaccard, tokens
 
 WAITS = {
     "near_duplicate": "it is nearly the same as an item that is there: resolve it with skip, merge, or create and a "
@@ -93,6 +93,9 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     if twin is not None and twin.id not in request.supersedes:
         return _known_already(overlay, request, twin)
     superseded = _superseded(case)
+    broader = _more_specific(case)
+    if broader is not None and broader.id not in request.supersedes:
+        return Kept(broader.id, "rejected", f"a more specific fact of the repository is known: {broader.id}")
     held = _held(case, superseded)
     if isinstance(held, Kept):
         return held
@@ -170,7 +173,7 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
         return Kept(
             twin.id, "flagged", "the same is held already: resolve it", twin.held, position=twin.position
         )
-    if not _origin_is_new(request, twin):
+    if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
         return Kept(
             twin.id, "merged", "it is remembered already, from the same origin", position=twin.position
         )
@@ -197,6 +200,12 @@ def _origin_is_new(request: Remember, known: Item) -> bool:
         actor == request.by or (run is not None and run == request.run) or (theirs and theirs == source)
         for actor, run, theirs in origins
     )
+
+
+def _from_memory_itself(overlay: Overlay, request: Remember) -> bool:
+    """Whether this was drawn from what memory holds, such as a day's log: whoever wrote that may have read it here."""
+    events = (overlay.event(parent) for parent in request.parents)
+    return any(event is not None and event.kind.startswith("memory.") for event in events)
 
 
 def _source(provenance: dict[str, Any]) -> tuple[str, ...]:
@@ -228,6 +237,14 @@ def _superseded(case: Case) -> tuple[Item, ...]:
             )
         found[id] = known
     return tuple(found.values())
+
+
+def _more_specific(case: Case) -> Item | None:
+    """The fact of the repository about the same subject that says all of this, and more."""
+    if case.request.content.get("scope") != "repository":
+        return None
+    mine = tokens(str(case.request.content.get("value")))
+    return next((one for one in same_key(case) if one.scope and mine < tokens(str(one.value))), None)
 
 
 def same_key(case: Case) -> list[Item]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..book import At
     from ..commit import Lens
     from .adopt import Adopted
+    from .suggestions import Suggestion
 
 CONFIRMATION = "FORGET"
 MOST_SHOWN = 500
@@ -107,9 +108,9 @@ class Remembering(Noting):
         if text is not None:
             given[_shape(kind).text] = check_text("text", text)
         if scope == "repository":
-            checked_fact(
+            given["key"] = checked_fact(
                 str(key), value_text(given.get("value", "")), list(citations), reason or "", category
-            )
+            )[0]
         content = encode_payload(checked(kind, given))[1]
         run = self._memory_run if run_id is None else check_name("run_id", run_id)
         with self._ledger.snapshot() as now:
@@ -504,6 +505,16 @@ class Remembering(Noting):
         held = self.items(core=core, status="held")
         return [one for one in held if one.held is not None and one.held.why == "proposal"]
 
+    def suggestions(self, core: str | None = None, *, now: datetime | None = None) -> list[Suggestion]:
+        """What could be done for memory, or for one core: duplicates to merge, links to make, what has grown stale,
+        better tags. It changes nothing."""
+        from .suggestions import suggested
+
+        rules = {one.id: one.config for one in self.cores()}
+        if core is not None and core not in rules:
+            raise NotFound(no_core(core))
+        return suggested(self.items(core=core), rules, to_us("now", now or datetime.now(UTC)))
+
     def traverse(
         self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
     ) -> list[Step]:
@@ -518,7 +529,7 @@ class Remembering(Noting):
 
 def _all_there_is(lens: Lens, judge: Judge) -> Holdings:
     tasks: dict[str, tuple[int, str]] = {}
-    for path in papers.papers(lens, "plans/artifacts/"):
+    for path in papers.papers(lens, papers.TASKS):
         task = path.split("/")[2]
         if shelved(lens, "task", task):
             continue

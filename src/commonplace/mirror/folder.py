@@ -377,10 +377,13 @@ class Mirror:
         found, target = False, self.folder / path
         spares = sorted(self._spares(path), key=lambda spare: -spare.stat().st_ctime_ns)
         ours = {spare.name.split("-")[1] for spare in spares}
+        dropped = False
         for spare in spares:
             _, wrote, seen, _ = spare.name.split("-")
             tag, current = _tag(_bytes(spare)), _tag(_bytes(target))
-            if current == "none" and (wrote != "none" or tag != seen):
+            if spare is spares[0]:  # the last that was done may have been to take the file away
+                dropped = wrote == "none" and tag == seen
+            if current == "none" and not (dropped and tag in (wrote, seen)):
                 found = True  # nobody wanted it gone: it was on its way
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.hardlink_to(spare)

@@ -435,6 +435,17 @@ def core__proposals(shell: Shell) -> Answer:
 
 
 @_core
+def core__suggest(
+    shell: Shell,
+    core: Annotated[str | None, typer.Argument(metavar="[CORE]", help="Only of this core.")] = None,
+) -> Answer:
+    """Say what could be done: duplicates to merge, links to make, what has grown stale, better tags."""
+    found = shell.acting().suggestions(core)
+    told = [f"{one.act:8} {' '.join(one.items)} {' '.join(one.tags)} ({one.why})" for one in found]
+    return Answer(found, lines(*told) if told else lines("nothing to suggest"))
+
+
+@_core
 def core__link(
     shell: Shell,
     item: IdArgument,
