@@ -59,6 +59,7 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert [one["id"] for one in ask("core", "list")] == ["tools"]
     proposal = ask("core", "propose", "tools", "Call the linter once.", "--as", "ada")
     assert [one["id"] for one in ask("core", "proposals")] == [proposal["item_id"]]
+    assert ask("core", "suggest", "tools") == []
     ask("resolve", proposal["item_id"], "create")
     assert len(ask("core", "show", "tools")["entries"]) == 1
     ask("core", "link", proposal["item_id"], "related", note["item_id"])

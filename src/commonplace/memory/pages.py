@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 from typing import NamedTuple
 
 from ..access.secrets import masked
@@ -49,9 +50,7 @@ def check_places(places: Mapping[str, str]) -> None:
             like = "a folder such as 'work/'" if usual.endswith("/") else "a file such as 'TEAM.md'"
             raise BadInput(f"{shown(usual)} cannot be called {shown(name)}: give {like}")
     names = [places.get(one, one) for one in PLACES]
-    clash = next(
-        (one for one in names for other in names if other is not one and other.startswith(one)), None
-    )
+    clash = next((one for one, other in permutations(names, 2) if other.startswith(one)), None)
     if clash is not None:
         raise BadInput(f"two places of the mirror would be in {clash!r}: give each a name of its own")
 
