@@ -64,6 +64,8 @@ def fault_16(count: int, seed: int, tmp: Path) -> Result:
         home, victim_home = place(kind, tmp), place(kind, tmp)
         with home.open() as book, victim_home.open() as victim:
             victim.record("agent.spoke", id="treasure", actor="victim", run_id="vault", payload={"x": "gold"})
+            book.configure_memory(exclusions=False)
+            book.as_actor("victim").remember(HIDDEN, tags=["hidden"])
             for n in range(3):
                 book.record("agent.spoke", id=f"own-{n}", actor="victim", run_id="vault", payload={"n": n})
             for case in range(seed, seed + count // len(ALL)):
@@ -98,6 +100,7 @@ def _inject(book: Book, text: str, case: int, result: Result, told: str) -> None
         ("label", lambda: book.record("agent.spoke", labels={text: "x"}), CommonplaceError),
         ("blob", lambda: book.blob(text), NotFound),
     )
+    questions += _memory_questions(book, text, own, case)
     allowed = "\0" not in own
     for name, ask, expected in questions:
         try:
@@ -116,6 +119,41 @@ def _inject(book: Book, text: str, case: int, result: Result, told: str) -> None
             if allowed and answer != expected:
                 result.problem(told, f"{name} answers {answer!r} instead of {expected!r}")
     result.outcomes["stored" if allowed else "refused"] += 1
+
+
+HIDDEN = "the treasure of the victim lies under the old oak"
+
+
+def _memory_questions(
+    book: Book, text: str, own: str, case: int
+) -> tuple[tuple[str, Callable[[], Any], Any], ...]:
+    """The same text as key, value, tag and core, and as a query of somebody who may not see what is hidden."""
+    stranger, tag = book.as_actor("stranger"), own.strip()
+
+    def keep() -> bool:
+        kept = book.remember(key=own, value=[text, case], tags=[own], provenance={"channel": own})
+        return kept.outcome in ("stored", "flagged")
+
+    def search(query: str) -> bool:
+        found = stranger.search(query[:1000], max_results=50)
+        return all(HIDDEN not in one.text for one in found.results)
+
+    return (
+        ("remember", keep, True),
+        ("key", lambda: [one.key for one in book.items(key=own, status=None)], [own]),
+        ("tag", lambda: [one.key for one in book.items(tag=tag, status=None)], [own]),
+        (
+            "provenance",
+            lambda: [one.key for one in book.items(provenance={"channel": own}, status=None)],
+            [own],
+        ),
+        ("foreign tag", lambda: book.items(tag=text + "?"), []),
+        ("foreign item", lambda: book.item(text + "?"), NotFound),
+        ("foreign core", lambda: book.remember("something else", core=text + "?"), NotFound),
+        ("forget", lambda: book.forget(key=text + "?", confirm="FORGET").items, ()),
+        ("search", lambda: search(text), True),
+        ("search among", lambda: search(f'{text} OR "treasure" {text} oak* -old'), True),
+    )
 
 
 # 17. names that look alike
@@ -169,11 +207,38 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
                 ]
                 if any(ids != [name] for ids in found):
                     result.problem(told, f"asked for {name!a}, got {found!a}")
+            if case % 5 == 1:
+                _two_agents(book, first, second, result, told)
             result.outcomes["names in a book"] += 1
     for kind, book in books.items():
         book.close()
         homes[kind].drop()
     return result
+
+
+def _two_agents(book: Book, first: str, second: str, result: Result, told: str) -> None:
+    """What two agents keep to themselves under names, tags and keys that look alike stays apart."""
+    kept = {
+        name: str(
+            book.as_actor(name).remember(key=name, value={"of": name}, tags=[name], override="x").item_id
+        )
+        for name in (first, second)
+    }
+    for name in (first, second):
+        me, own = book.as_actor(name), [kept[name]]
+        found = {
+            "items": [one.id for one in me.items()],
+            "key": [one.id for one in book.items(key=name)],
+            "agent": [one.id for one in book.items(agent=name)],
+            "search": [one.id for one in me.search(name[:1000]).results if one.id in kept.values()] or own,
+            "tag": [one.id for one in me.items(tag=name.strip())],
+        }
+        for asked, ids in found.items():
+            if ids != own:
+                result.problem(told, f"{asked} of {name!a}: {ids} instead of {own}")
+    book.as_actor(first).forget(key=first, confirm="FORGET")
+    if [one.id for one in book.items(key=second)] != [kept[second]]:
+        result.problem(told, "forgetting one took the other")
 
 
 def _two_books(kind: str, tmp: Path, first: str, second: str, result: Result, told: str) -> None:
@@ -244,7 +309,7 @@ def fault_18(count: int, seed: int, tmp: Path) -> Result:
             )
         kind = ("files", "sqlite")[case % 2]
         told = f"{kind}, {path[:60]!a} (seed {case})"
-        inside = outside / "deep" / "book"
+        inside = outside / "deep" / "home" / "book"  # and what is derived from it beside it
         url = f"file:{inside}" if kind == "files" else str(inside / "book.db")
         try:
             _use_path(Place(kind, url, path if rng.random() < 0.3 else "book", None), path, result, told)
@@ -252,7 +317,7 @@ def fault_18(count: int, seed: int, tmp: Path) -> Result:
             result.outcomes[type(error).__name__] += 1
         except Exception as error:  # noqa: BLE001  an error of no known type is a finding
             result.problem(told, f"raises {type(error).__name__}: {error}")
-        shutil.rmtree(inside, ignore_errors=True)
+        shutil.rmtree(inside.parent, ignore_errors=True)
         if tree(outside) != before or set(Path().iterdir()) != cwd:
             result.problem(told, "something outside the folder was changed")
             break
@@ -274,9 +339,29 @@ def _use_path(home: Place, path: str, result: Result, told: str) -> None:
         )
         book.erase(event.id)
         book.purge()
+        folder = Path(home.url.removeprefix("file:"))
+        _use_path_in_memory(book, text, (folder if home.kind == "files" else folder.parent) / "notes")
         if home.kind == "files":
             with commonplace.open(f"file:{Path(home.url[5:]) / '%2e%2e' / 'x'}") as other:
                 other.record("agent.spoke")
+
+
+def _use_path_in_memory(book: Book, path: str, folder: Path) -> None:
+    """The path wherever memory makes a file of a name, and the files written."""
+    agent = book.as_actor(path[:200] or "x")
+    agent.remember("a thing of one's own", tags=["paths"])
+    for act in (
+        lambda: book.core(path[:200], name=path),
+        lambda: book.remember("an entry of it", core=path[:200]),
+        lambda: agent.task_note(path, "decisions", "We went on."),
+        lambda: agent.task_note("a task", path, "We went on."),
+        lambda: agent.session_note(path, "half way"),
+        lambda: agent.gate(path, "PLAN", "GO"),
+        lambda: book.configure_memory(places={"memory/": path if path.endswith("/") else f"{path}/"}),
+    ):
+        with suppress(CommonplaceError):
+            act()
+    book.mirror(folder).sync()
 
 
 def _symlinks(folder: Path, result: Result) -> None:
