@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         OutcomeUnknown,
         OwnedKind,
         RunFailed,
+        Stale,
         StorageFailed,
         TooLarge,
         UnknownEngine,
@@ -93,6 +94,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "RunInfo",
+    "Stale",
     "State",
     "Status",
     "StorageFailed",
@@ -113,7 +115,7 @@ _HOMES = {
     "erase": "Erasure",
     "errors": "BadInput BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Denied EngineUnavailable Erased ForkedBook MissingExtra NotABook NotEnabled "
-    "NotFound OutcomeUnknown OwnedKind RunFailed StorageFailed TooLarge UnknownEngine",
+    "NotFound OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",
     "state.cells": "State",

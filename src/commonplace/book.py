@@ -29,6 +29,7 @@ from .events import (
     Draft,
     Event,
     check_name,
+    check_path,
     check_text,
     draft,
     draft_from,
@@ -556,7 +557,11 @@ class Book(Recalling):
         `person` who edits."""
         from .mirroring import BookMirror, remember_folder
 
-        where = Path(folder) if folder is not None else self._engine.beside and self._engine.beside.parent
+        where = (
+            check_path("a folder", folder)
+            if folder is not None
+            else self._engine.beside and self._engine.beside.parent
+        )
         if where is None:
             raise BadInput(
                 "this book is not in a folder of this host: say in which one its markdown shall lie"

@@ -9,6 +9,7 @@
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
     ├── Conflict             409  the same id with other content, or a diverged copy
+    │   └── Stale            409  changed by somebody else after it was read
     ├── Erased               410  the content was erased; nothing brings it back
     ├── BeforeHorizon        410  `at=` lies below the versions that are kept
     ├── ContractViolation    422  an agent's output is not what its contract declares
@@ -103,6 +104,12 @@ class Conflict(CommonplaceError):
 
     def as_dict(self) -> dict[str, object]:
         return {**super().as_dict(), **({"details": list(self.details)} if self.details else {})}
+
+
+class Stale(Conflict):
+    """What was to be changed was changed by somebody else after it had been read: read it again."""
+
+    code = "stale"
 
 
 class Erased(CommonplaceError):

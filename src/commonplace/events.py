@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -468,6 +469,18 @@ def _refs(value: object) -> Iterator[str]:
 @lru_cache(1024)
 def _is_kind(kind: str) -> bool:
     return len(kind) <= MAX_NAME and KIND.fullmatch(kind) is not None
+
+
+def check_path(field: str, value: object) -> Path:
+    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+        raise BadInput(f"{field} {shown(value)} is not a path: give the name of a file or folder")
+    return Path(value)
+
+
+def check_seen(value: object) -> int | None:
+    if value is not None and type(value) is not int:
+        raise BadInput(f"seen={shown(value)} is not a position: give the position of what you have read")
+    return value
 
 
 def check_name(field: str, value: object) -> str:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import BadInput, CommonplaceError, Conflict, NotFound
+from .errors import BadInput, CommonplaceError, NotFound, Stale
 from .memory.items import Item
 from .memory.markdown import bullets, changed_fields, fields
 from .memory.pages import CORES, REPOSITORY, Sheet, renamed, sheets
@@ -54,7 +54,7 @@ class BookMirror:
         for attempt in range(TRIES):
             try:
                 return self._mirror.sync()
-            except Conflict:
+            except Stale:
                 if attempt == TRIES - 1:
                     raise
         raise AssertionError  # not reached
@@ -144,7 +144,7 @@ class BookMirror:
             return (
                 self._removed(me, item, edit) if isinstance(edit, Removed) else self._changed(me, item, edit)
             )
-        except Conflict:
+        except Stale:
             raise  # somebody was quicker: look at the book anew
         except CommonplaceError as error:
             return Taken(edit, False, str(error))

@@ -26,7 +26,7 @@ from .changes import (
 from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .pages import check_places
-from .reading import Settings
+from .reading import Settings, all_items
 from .remember import decide_remember
 from .requests import (
     CONFIGURED,
@@ -36,6 +36,7 @@ from .requests import (
     FORGOTTEN,
     RECALLED,
     UPDATED,
+    Mark,
     Shown,
 )
 
@@ -221,6 +222,7 @@ def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
     if refused:
         return refused
     merged = _merged(overlay.get("memory.settings", "") or {}, request.fields)
+    merged |= {name: request.fields[name] for name in ("places",) if name in request.fields}  # said whole
     settings: Settings = _converted(merged, Settings, "the settings of memory")
     check_places(settings.places)
     if msgspec.to_builtins(settings) != (
@@ -243,11 +245,22 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
     core: Core = _converted(merged, Core, "a core")
     plain = msgspec.to_builtins(core)
     if plain != before:
+        if before is not None and (before["visibility"] == "private") != (core.visibility == "private"):
+            _show_entries(overlay, core)
         audience = {"audience": "team"} if core.visibility != "private" else {}
         overlay.emit(
             draft(CORE_SET, actor=request.by, payload=plain, labels={"sensitivity": "private", **audience})
         )
     return core
+
+
+def _show_entries(overlay: Overlay, core: Core) -> None:
+    """A core says who may see its entries: all of them follow it."""
+    team = core.visibility != "private"
+    for item in [one for one in all_items(overlay) if one.core == core.id and one.shared != team]:
+        overlay.run(
+            "memory", decide_mark, Mark(OWNER, (item.id,), "shared" if team else "unshared", "as its core")
+        )
 
 
 def _merged(before: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

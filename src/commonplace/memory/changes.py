@@ -6,7 +6,7 @@ stands already, and entries of cores are for keepers of memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from ..access.commands import Audience, Relabel, decide_audience, decide_relabel
 from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..erase import EraseRequest, Erasure, decide_erase
-from ..errors import BadInput, Conflict, Denied
+from ..errors import BadInput, Conflict, Denied, Stale
 from ..events import canonical, draft
 from ..labels import strictness
 from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
@@ -38,15 +38,28 @@ def _may_change(overlay: Overlay, by: str, item: Item, act: str) -> Denied | Non
     return need(overlay, by, "keep_memory", f"{act} {item.id}")
 
 
-def _check_consistent(overlay: Overlay, by: str, after: Item) -> None:
-    """Raises Conflict if a fact would stand beside another one that says otherwise."""
-    if not after.current or after.kind != "fact":
+BESIDE = "beside"
+"""The relation of two facts under one key that somebody has decided both hold."""
+
+
+def _check_consistent(
+    overlay: Overlay, by: str, before: Item, after: Item, ending: Collection[str] = ()
+) -> None:
+    """Raises Conflict if a fact would stand beside another one that says otherwise, unless that ends now or somebody
+    has decided that both hold."""
+    telling = ("key", "value", "valid_from_us", "valid_until_us", "shared", "status", "core")
+    if (
+        not after.current
+        or after.kind != "fact"
+        or all(getattr(before, one) == getattr(after, one) for one in telling)
+    ):
         return
     rights = rights_of(overlay, by)
+    ending = {*ending, *(id for relation, id in after.links if relation == BESIDE)}
 
     def comparable(id: str) -> Item | None:
         other = item_at(overlay, id)
-        here = other is not None and other.id != after.id and other.core == after.core
+        here = other is not None and other.id not in {after.id, *ending} and other.core == after.core
         return other if here and other is not None and may_read(rights, other) else None
 
     where = ["", after.agent] if not after.shared else [""]
@@ -76,7 +89,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     if item.scope == "repository" and CONTENT.intersection(request.content):
         raise BadInput(f"{item.id!r} is a fact of the repository: it is not changed, a new one supersedes it")
     if request.seen is not None and item.position > request.seen:
-        raise Conflict(
+        raise Stale(
             f"item {item.id!r} was changed at {item.position}, after you had read it at {request.seen}: read it again",
             [{"seen": request.seen, "current": item.position, "text": words(item.as_content())}],
         )
@@ -98,7 +111,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
         and after.valid_from_us >= after.valid_until_us
     ):
         raise BadInput("valid_until lies before valid_from: give the time from which it holds, then the end")
-    _check_consistent(overlay, request.by, after)
+    _check_consistent(overlay, request.by, item, after)
     if request.secrets and strictness("sensitivity", item.sensitivity) < strictness(
         "sensitivity", "sensitive"
     ):
@@ -124,11 +137,14 @@ def decide_mark(overlay: Overlay, request: Mark) -> int | Denied:
         refused = _may_change(overlay, request.by, item, request.act)
         if refused:
             return refused
+        if request.act == "verified" and item.status == "held" and item.held and item.held.why == "proposal":
+            decide_resolve(overlay, Resolve(request.by, item.id, "create", request.why))
+            item = known(overlay, request.by, item.id)
         after = _marked(overlay, request, item)
         if after == {name: getattr(item, name) for name in after}:
             continue
         changed = replace(item, **after)
-        _check_consistent(overlay, request.by, changed)
+        _check_consistent(overlay, request.by, item, changed)
         if request.act == "unshared":
             events = (item.id, *_changes_of(overlay, item.id))
             overlay.run("access", decide_audience, Audience(request.by, events, False))
@@ -153,12 +169,13 @@ def _changes_of(overlay: Overlay, id: str) -> list[str]:
 def _marked(overlay: Overlay, request: Mark, item: Item) -> dict[str, Any]:
     match request.act:
         case "shared" | "unshared":
-            if item.core is not None:
+            if item.core is not None and request.by != OWNER:
                 raise BadInput(f"item {item.id!r} is an entry of a core: the core says who may see it")
             return {"shared": request.act == "shared"}
         case "verified":
-            chosen = {"status": "live", "held": None} if item.held and item.held.why == "proposal" else {}
-            return {"verified_by": request.by, "verified_us": overlay.now, **chosen}
+            if not item.current:
+                raise Conflict(f"item {item.id!r} is {item.status}: only what stands can be verified")
+            return {"verified_by": request.by, "verified_us": overlay.now}
         case "archived":
             if not item.current:
                 raise Conflict(f"item {item.id!r} is {item.status}, so it cannot be archived")
@@ -196,12 +213,30 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
         raise BadInput(
             f"to {request.choice} it beside what is there takes a rationale: say why both are needed"
         )
-    others = [one for one in (item_at(overlay, id) for id in item.held.items) if one is not None]
+    others = _successors(overlay, item.held.items)
     changes = _resolved(overlay, request, item, item.held, others)
-    moved = [(one, replace(one, **changes[one.id])) for one in (item, *others) if one.id in changes]
+    touched = [item, *(one for id in changes if id != item.id and (one := item_at(overlay, id)) is not None)]
+    moved = [(one, replace(one, **changes[one.id])) for one in touched if one.id in changes]
+    for before, after in moved:
+        ending = {id for id, said in changes.items() if said.get("status") == "superseded"}
+        _check_consistent(overlay, request.by, before, after, ending)
     weight = sum(weight_of(after) - weight_of(before) for before, after in moved)
     change(overlay, request.by, request.choice, changes, why=request.rationale, weight=weight)
-    return others[0].id if request.choice in ("skip", "merge", "old") and others else item.id
+    rights = rights_of(overlay, request.by)
+    stands = next((one.id for one in others if one.current and may_read(rights, one)), item.id)
+    return stands if request.choice in ("skip", "merge", "old") else item.id
+
+
+def _successors(overlay: Overlay, ids: Iterable[str]) -> list[Item]:
+    """These items, or what has taken their place since."""
+    found: dict[str, Item] = {}
+    for id in ids:
+        one = item_at(overlay, id)
+        while one is not None and one.superseded_by is not None and one.id not in found:
+            one = item_at(overlay, one.superseded_by)
+        if one is not None:
+            found[one.id] = one
+    return list(found.values())
 
 
 def _resolved(
@@ -220,7 +255,11 @@ def _resolved(
             return {item.id: dropped, **undisputed}
         case "merge":
             changes: dict[str, dict[str, Any]] = {item.id: dropped}
-            for one in others[:1]:
+            rights = rights_of(overlay, request.by)
+            seen = [one for one in others if one.current and may_read(rights, one)]
+            if not seen:
+                raise Conflict("what it is like does not stand any more: create it, or skip it")
+            for one in seen[:1]:
                 if strictness("sensitivity", item.sensitivity) > strictness("sensitivity", one.sensitivity):
                     raise Conflict(
                         f"it is more sensitive than {one.id!r}, which may not say so: skip it, or create it"
@@ -238,9 +277,16 @@ def _resolved(
     ended = {"status": "superseded", "superseded_by": item.id}
     gone = {id: ended for id in held.supersedes if item_at(overlay, id) is not None}
     if request.choice == "new":
-        gone |= {one.id: ended for one in others}
-    old = {id: {**undisputed.get(id, {}), **gone.get(id, {})} for id in {**undisputed, **gone}}
-    return {item.id: {"status": "live", "held": None, "supersedes": list(gone)}, **old}
+        gone |= {one.id: ended for one in others if one.current}
+    old: dict[str, dict[str, Any]] = {
+        id: {**undisputed.get(id, {}), **gone.get(id, {})} for id in {**undisputed, **gone}
+    }
+    stands: dict[str, Any] = {"status": "live", "held": None, "supersedes": list(gone)}
+    if request.choice == "both":
+        stands["links"] = tuple(sorted({*item.links, *((BESIDE, one.id) for one in others)}))
+        for one in others:
+            old.setdefault(one.id, {})["links"] = tuple(sorted({*one.links, (BESIDE, item.id)}))
+    return {item.id: stands, **old}
 
 
 # forgetting
@@ -256,7 +302,7 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
         if refused:
             return refused
         if request.seen is not None and item.position > request.seen:
-            raise Conflict(
+            raise Stale(
                 f"item {item.id!r} was changed at {item.position}, after you had read it: read it again"
             )
     already = tuple(item.id for item in items if item.status == "forgotten")
@@ -359,10 +405,11 @@ def decide_retell(overlay: Overlay, request: Retell) -> Forgotten | Denied:
 
 def _to_forget(overlay: Overlay, by: str, id: str) -> Item | None:
     """The item, also one that was forgotten before but not yet erased; None for one whose content is gone."""
-    found = item_at(overlay, id)
-    if found is not None and found.status == "forgotten" and (by == OWNER or found.agent == by):
+    found, rights = item_at(overlay, id), rights_of(overlay, by)
+    keeps = rights.may("keep_memory")
+    own = found is not None and (by == OWNER or found.agent == by or (keeps and may_read(rights, found)))
+    if found is not None and found.status == "forgotten" and own:
         return found
-    keeps = rights_of(overlay, by).may("keep_memory")
     if found is None and keeps and overlay.get("memory.tombstones", id) is not None:
         return None
     return known(overlay, by, id)

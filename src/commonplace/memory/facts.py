@@ -35,7 +35,7 @@ def checked_fact(
         wrong.append("say what holds in fact")
     if len(_SENTENCE.findall(fact.rstrip())) > 2 or len(fact) > 500:
         wrong.append("a fact has one or two sentences: split it, or keep the rest in the task's folder")
-    if isinstance(citations, str) or not citations:
+    if not isinstance(citations, list | tuple) or not citations:
         wrong.append("cite where it can be seen, such as ['src/app.py:12']")
     else:
         bad = [one for one in citations if not _CITED.fullmatch(check_text("a citation", one))]

@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import BadInput
 from ..events import from_us
+from .daily import check_day
 from .items import SHAPES, Item, value_text
 
 HEADINGS = {"fact": "Facts", "note": "Notes", "procedure": "Procedures", "episode": "Episodes"}
 
 _BULLET = re.compile(r"[-*+] ")
 _FACT = re.compile(r"\*\*(?P<key>[^*\n]+)\*\*: (?P<value>.*)", re.DOTALL)
+_DAY = re.compile(r"^(?:- )?(?:\*\*[^*\n]+\*\* — )?(\d{4}-\d{2}-\d{2}): ")
 _TITLED = re.compile(r"\*\*(?P<title>[^*\n]+)\*\* — (?P<text>.*)", re.DOTALL)
 
 
@@ -80,6 +83,9 @@ def changed_fields(item: Item, text: str) -> dict[str, Any]:
     _, shown = fields(block(item), item.kind)
     changed = {name: value for name, value in said.items() if name not in shown or shown[name] != value}
     changed |= {name: None for name in shown if name not in said}
+    day, was = _DAY.search(text), _DAY.search(block(item))
+    if item.kind == "episode" and day and was and day[1] != was[1]:
+        changed["occurred_at"] = datetime.fromisoformat(check_day("its day", day[1])).replace(tzinfo=UTC)
     if isinstance(item.value, str) and "value" in changed:
         found = _FACT.fullmatch(_unindented(text))
         changed["value"] = found["value"].strip() if found else changed["value"]

@@ -13,7 +13,7 @@ from ..access.commands import Denial
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, Denied, TooLarge, shown
-from ..events import Event, check_name, check_text
+from ..events import Event, check_name, check_seen, check_text
 from . import daily, papers, upkeep
 from .daily import Entry, Log
 from .items import mask
@@ -46,7 +46,7 @@ class Noting:
     def _memory_acts(self, act: str) -> None:
         """Refuse if whoever acts may only look."""
 
-    def _delivered(self, shown: Sequence[tuple[str, str]]) -> None:
+    def _delivered(self, shown: Sequence[tuple[str, str]], always: bool = False) -> None:
         """Things that were just shown to whoever acts: their ids, and what was shown of them."""
 
     def _ask_memory(self, command: str, request: Any, act: str) -> Any:
@@ -101,9 +101,10 @@ class Noting:
         self._may_read_tier("working")
         named = daily.check_day("day", day)
         with self._seeing(at) as (lens, rights):
-            return [
-                _shown(one) for one in daily.entries(lens, named) if _may(rights, one.agent, one.sensitivity)
-            ]
+            entries = daily.entries(lens, named)
+            found = [_shown(one) for one in entries if _may(rights, one.agent, one.sensitivity)]
+        self._delivered([(one.id, one.text) for one in found])
+        return found
 
     # papers
 
@@ -114,7 +115,7 @@ class Noting:
     def write_notes(self, text: str, *, seen: int | None = None, id: str | None = None) -> Event:
         """Write NOTES.md anew. It holds the active objective only: what belongs elsewhere is refused, each with
         its line."""
-        return self._note(NOTES, "set", text, seen=seen, id=id)
+        return self._note(NOTES, "set", text, seen=check_seen(seen), id=id)
 
     def session_note(self, task: str, text: str, section: str = "Worklog") -> Event:
         """Add to the notes of a session, in one of five sections."""

@@ -66,7 +66,7 @@ def renamed(path: str, places: Mapping[str, str], *, back: bool = False) -> str:
 
 def source_of(item: Item) -> str:
     """The page on which a person finds an item."""
-    if item.core is not None:
+    if item.core is not None and item.shared:
         return f"{CORES}{file_name(item.core)}.md"
     if item.scope == "repository":
         return f"{REPOSITORY}{item.category or 'facts'}.md"
@@ -97,7 +97,7 @@ def sheets(lens: Lens) -> Iterator[Sheet]:
 
 
 def _title(item: Item) -> str:
-    if item.core is not None:
+    if item.core is not None and item.shared:
         return f"Core: {item.core}"
     if item.scope == "repository":
         return f"Facts of the repository: {item.category or 'facts'}"
@@ -123,11 +123,11 @@ def _papers(lens: Lens) -> Iterator[Sheet]:
         shelf = lens.get("memory.shelf", "task", task) if task else None
         where = path if shelf is None else f"archive/{from_us(shelf['at_us']):%Y-%m}/{path}"
         if path == NOTES:
-            yield Sheet(NOTES, "", tuple((one.id, one.text.strip("\n")) for one in found))
+            yield Sheet(NOTES, "", tuple((one.id, masked(one.text.strip("\n"))) for one in found))
         elif path.endswith(".ndjson"):
-            yield Sheet(where, papers.rendered(path, found), (), "raw")
+            yield Sheet(where, masked(papers.rendered(path, found)), (), "raw")
         elif path.startswith(papers.SESSIONS):
-            yield Sheet(where, papers.rendered(path, found).rstrip("\n"), (), "nothing")
+            yield Sheet(where, masked(papers.rendered(path, found).rstrip("\n")), (), "nothing")
         else:
             lines = tuple((one.id, masked(one.text.strip("\n"))) for one in found)
             yield Sheet(where, f"# {papers.title_of(path)}", lines, "nothing")

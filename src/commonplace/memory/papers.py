@@ -22,7 +22,7 @@ import msgspec
 
 from ..access.commands import Audience, decide_audience, need_tier
 from ..commit import Lens, Overlay
-from ..errors import BadInput, Conflict, Denied, NotFound, shown
+from ..errors import BadInput, Denied, NotFound, Stale, shown
 from ..events import Event, check_text, draft, iso
 from ..keys import Key
 from .notes import check_notes
@@ -102,7 +102,7 @@ def session_path(task: str) -> str:
 
 
 def task_path(task: str, paper: str) -> str:
-    name = paper if paper.endswith(".md") else f"{paper}.md"
+    name = paper if check_text("a paper", paper).endswith(".md") else f"{paper}.md"
     if not _PAPER.fullmatch(name) or ".." in name:
         raise BadInput(
             f"{shown(paper)} is not the name of a paper: use letters, digits, . _ -, such as decisions"
@@ -130,7 +130,7 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
         raise NotFound(f"there is no entry {request.entry!r} in {request.path}")
     last = max((one.position for one in lines(overlay, request.path)), default=0)
     if request.seen is not None and last > request.seen:
-        raise Conflict(
+        raise Stale(
             f"{request.path} was written at {last}, after you had read it at {request.seen}: read it again"
         )
     payload: dict[str, Any] = {"path": request.path, "act": request.act, "text": request.text}

@@ -18,6 +18,7 @@ from ..access.rights import Rights, rights_of
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
 from ..events import Draft, canonical, draft, from_us
+from ..labels import strictness
 from .cores import core_of, may_know, no_core
 from .items import (
     WORTH,
@@ -87,12 +88,16 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     if request.excluded and not request.override:
         return Kept(None, "rejected", request.excluded)
     echo = request.echo_of or _echo_by_lineage(overlay, request)
-    if echo and not request.supersedes:  # who names what it replaces corrects it, and does not repeat it
+    corrects = request.supersedes or request.replaces  # who names what it replaces does not repeat it
+    if echo and not corrects:
         return _is_echo(echo)
     twin = _twin(case)
     if twin is not None and twin.id not in request.supersedes:
         return _known_already(overlay, request, twin)
     superseded = _superseded(case)
+    if request.follows and any(one.shared and one.agent == request.by for one in superseded):
+        request = replace(request, labels={**request.labels, "audience": "team"})
+        case = case._replace(request=request)  # a correction is for those who know what it corrects
     broader = _more_specific(case)
     if broader is not None and broader.id not in request.supersedes:
         return Kept(broader.id, "rejected", f"a more specific fact of the repository is known: {broader.id}")
@@ -113,6 +118,8 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
     assert event is not None
     stored = event.payload.get("item", {})
     same = all(stored.get(name) == value for name, value in request.content.items() if name != "links")
+    labels = {name: event.labels.get(name) for name in request.labels} == request.labels
+    same = same and labels and len(stored) - ("links" in stored) == len({*request.content} - {"links"})
     if event.kind != CREATED or event.actor != request.by or not same:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     held = event.payload.get("held")
@@ -175,13 +182,34 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
         )
     if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
         return Kept(
-            twin.id, "merged", "it is remembered already, from the same origin", position=twin.position
+            twin.id,
+            "merged",
+            f"it is remembered already, from the same origin{_not_taken(request, twin)}",
+            position=twin.position,
         )
     source = _source(request.content.get("provenance", {}))
     added = Corroboration(request.by, overlay.position + 1, request.run, source)
     changes = {"corroborated": [*twin.corroborated, added]}
     event = change(overlay, request.by, "corroborated", {twin.id: changes}, run=request.run)
-    return Kept(twin.id, "merged", "it is remembered already, and this corroborates it", position=event)
+    told = f"it is remembered already, and this corroborates it{_not_taken(request, twin)}"
+    return Kept(twin.id, "merged", told, position=event)
+
+
+def _not_taken(request: Remember, twin: Item) -> str:
+    """What was said of an item that is known, and does not hold of it."""
+    wanted = {
+        name: request.content.get(name) for name in ("tags", "citations", "reason", "category", "confidence")
+    }
+    left = [name for name, said in wanted.items() if said and not _covers(getattr(twin, name), said)]
+    if request.labels.get("audience") == "team" and not twin.shared:
+        left.append("shared")
+    if strictness("sensitivity", request.labels["sensitivity"]) > strictness("sensitivity", twin.sensitivity):
+        left.append("sensitivity")
+    return f"; not taken over: {', '.join(left)} (revise, share or relabel it)" if left else ""
+
+
+def _covers(has: Any, said: Any) -> bool:
+    return {*said} <= {*has} if isinstance(said, list | tuple) else bool(has == said)
 
 
 def was_shown(lens: Lens, actor: str, run: str | None, id: str) -> bool:
@@ -218,7 +246,8 @@ def _superseded(case: Case) -> tuple[Item, ...]:
     overlay, request, rights = case
     found: dict[str, Item] = {}
     if request.replaces:
-        found = {one.id: one for one in same_key(case) if one.agent == request.by}
+        new = from_row({"id": "", "agent": request.by, **request.content})
+        found = {one.id: one for one in same_key(case) if one.agent == request.by and overlap(new, one)}
     for id in request.supersedes:
         known = item_at(overlay, id)
         if known is None or known.status in ("forgotten", "dropped") or not may_read(rights, known):
@@ -255,14 +284,16 @@ def same_key(case: Case) -> list[Item]:
 def standing(
     lens: Lens, key: str | None, where: Iterable[str], comparable: Callable[[str], Item | None]
 ) -> list[Item]:
-    """The newest fact under a key in each of these places that stands."""
+    """The facts under a key that stand, in each of these places: the newest, and while these hold for some time only,
+    those before."""
     found = []
     for partition in where if key is not None else ():
         for _, id in lens.scan("memory.keys", str(key), partition, limit=MOST_UNDER_A_KEY, reverse=True):
             known = comparable(id)
             if known is not None and known.key == key and known.current:
                 found.append(known)
-                break
+                if known.valid_from_us is None and known.valid_until_us is None:
+                    break  # what stands before it was weighed against it
     return found
 
 
@@ -299,19 +330,17 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
 
 def contradicts(new: Item, known: Item) -> bool:
     """Another value under the same key, for a time that both speak of."""
-    if (
-        known.valid_until_us is not None
-        and new.valid_from_us is not None
-        and new.valid_from_us >= known.valid_until_us
-    ):
-        return False
-    if (
-        known.valid_from_us is not None
-        and new.valid_until_us is not None
-        and new.valid_until_us <= known.valid_from_us
-    ):
-        return False
-    return canonical(known.value) != canonical(new.value)
+    return overlap(new, known) and canonical(known.value) != canonical(new.value)
+
+
+def overlap(one: Item, other: Item) -> bool:
+    """Whether there is a time for which both hold."""
+    return not (_before(one, other) or _before(other, one))
+
+
+def _before(one: Item, other: Item) -> bool:
+    ends, begins = one.valid_until_us, other.valid_from_us
+    return ends is not None and begins is not None and ends <= begins
 
 
 def _nearest(case: Case, others: set[str]) -> tuple[Item, float] | None:

@@ -27,6 +27,8 @@ class Remember(msgspec.Struct, frozen=True):
     turn: int = 0
     parents: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
+    follows: bool = False
+    """Nobody said whether it is shared: then as what it takes the place of."""
     replaces: bool = False
     """Supersede whatever fact of the author's own has the same key."""
     secrets: tuple[str, ...] = ()

@@ -183,11 +183,11 @@ def _duplicates(live: list[Item]) -> list[tuple[str, tuple[str, ...]]]:
         ):
             found["" if one.shared else one.agent, one.core or "", one.key].append(one)
     told = []
-    for (_, _, key), facts in sorted(found.items()):
+    for _, facts in sorted(found.items()):
         if len(facts) > 1:
             stays = max(facts, key=_standing)
             losers = tuple(one.id for one in facts if one is not stays)
-            told.append((f"{key!r} stands {len(facts)} times; {stays.id} stays", losers))
+            told.append((f"one key stands {len(facts)} times; {stays.id} stays", losers))
     return told
 
 
@@ -200,7 +200,7 @@ def _oldest_episodes(live: Iterable[Item]) -> list[Item]:
     """The older half of somebody's episodes, whose are most."""
     by: dict[tuple[str, bool], list[Item]] = defaultdict(list)
     for one in live:
-        if one.kind == "episode":
+        if one.kind == "episode" and one.core is None:
             by[one.agent, one.shared].append(one)
     if not by:
         return []

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from msgspec import convert, json
 
 from ..access.rights import OWNER, rights_of
-from ..access.secrets import find_secrets
+from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..events import check_name, check_text, encode_payload, to_us
+from ..events import check_name, check_path, check_seen, check_text, encode_payload, to_us
 from ..labels import SENSITIVITY, TRUST, strictness
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
@@ -132,17 +132,23 @@ class Remembering(Noting):
             labels=labels,
             run=run,
             session=session_id,
-            parents=tuple(check_name("a parent", one) for one in parents),
+            parents=tuple(check_name("a parent", one) for one in _each(parents)),
             supersedes=tuple(check_name("an item", one) for one in _each(replaced)),
             replaces=supersedes is True,
+            follows=shared is None and core is None,
             secrets=secrets,
             excluded=_excluded(content, kind) if settings.exclusions else "",
-            override=check_text("override", override),
+            override=masked(check_text("override", override)),
             echo_of=echo,
             id=None if id is None else check_name("id", id),
             occurred_us=None if occurred_at is None else to_us("occurred_at", occurred_at),
         )
         kept: Kept = self._ask_memory("memory.remember", request, "remember")
+        if kept.held is not None and kept.held.comparison:
+            with self._judging(None) as judge:
+                others = [judge.item(one) for one in kept.held.items]
+            theirs = [one for one in others if one is not None and one.agent != self._memory_actor]
+            self._delivered([(one.id, one.text) for one in theirs], always=True)
         return kept
 
     def _labels(
@@ -194,7 +200,7 @@ class Remembering(Noting):
         if id is None:
             raise BadInput("nothing was kept, so there is nothing to choose: the answer's reason says why")
         request = Resolve(
-            self._memory_actor, check_name("an item", id), choice, check_text("rationale", rationale)
+            self._memory_actor, check_name("an item", id), choice, masked(check_text("rationale", rationale))
         )
         stands: str = self._ask_memory("memory.resolve", request, "resolve")
         return self.item(stands)
@@ -208,7 +214,8 @@ class Remembering(Noting):
         times = {"occurred_at": "occurred_us", "observed_at": "observed_us", "valid_from": "valid_from_us",
                  "valid_until": "valid_until_us"}  # fmt: skip
         given = {
-            times.get(name, name): to_us(name, one) if name in times else one for name, one in fields.items()
+            times.get(name, name): to_us(name, one) if name in times and one is not None else one
+            for name, one in fields.items()
         }
         if "text" in given:
             given[_shape(item.kind).text] = given.pop("text")
@@ -222,12 +229,14 @@ class Remembering(Noting):
             raise BadInput(
                 f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and remember where"
             )
-        if seen is not None and (type(seen) is not int or isinstance(seen, bool)):
-            raise BadInput(
-                f"seen={shown(seen)} is not a position: give the position of the item you have read"
-            )
         request = Patch(
-            self._memory_actor, id, found, secrets, why=check_text("why", why), seen=seen, key=once
+            self._memory_actor,
+            id,
+            found,
+            secrets,
+            why=masked(check_text("why", why)),
+            seen=check_seen(seen),
+            key=once and check_name("once", once),
         )
         self._ask_memory("memory.patch", request, "revise")
         return self.item(id)
@@ -255,7 +264,7 @@ class Remembering(Noting):
     def link(self, id: str, relation: str, to: str) -> Item:
         """Connect two items: `related`, `depends_on`, or a relation of your own."""
         return self._marked(
-            (id,), "linked", "", ((check_name("a relation", relation), check_name("an item", to)),)
+            (id,), "linked", "", ((masked(check_name("a relation", relation)), check_name("an item", to)),)
         )
 
     def _marked(
@@ -266,7 +275,7 @@ class Remembering(Noting):
         links: tuple[tuple[str, str], ...] = (),
     ) -> Item:
         named = tuple(check_name("an item", id) for id in ids)
-        request = Mark(self._memory_actor, named, act, check_text("why", why), links)
+        request = Mark(self._memory_actor, named, act, masked(check_text("why", why)), links)
         self._ask_memory("memory.mark", request, act)
         return self.item(ids[0])
 
@@ -290,6 +299,10 @@ class Remembering(Noting):
             if found is not None:
                 self._delivered([(id, found.text)])
                 return judge.shown(found)
+        for tier in ("long_term", "episodic"):
+            self._may_read_tier(
+                tier
+            )  # who may not read at all is told so, whether there is such an item or not
         raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
 
     def items(
@@ -373,7 +386,15 @@ class Remembering(Noting):
             matching = tuple(one.id for one in own if one.status != "forgotten" or erase)
             ids = matching if id is None else tuple(one for one in ids if one in matching)
         by = "operator" if self._memory_actor == OWNER else "user"
-        request = Forget(self._memory_actor, ids, check_text("reason", reason), by, erase, dry_run, seen)
+        request = Forget(
+            self._memory_actor,
+            ids,
+            masked(check_text("reason", reason)),
+            by,
+            erase,
+            dry_run,
+            check_seen(seen),
+        )
         forgotten: Forgotten = self._ask_memory("memory.forget", request, "forget")
         if forgotten.erased and not dry_run:
             self._ledger.erased(forgotten.erased)
@@ -409,13 +430,13 @@ class Remembering(Noting):
         from .adopt import adopt
 
         self._memory_acts("adopt")
-        return adopt(self, Path(source), dry_run, shared, progress)
+        return adopt(self, check_path("a source", source), dry_run, shared, progress)
 
     def export_items(self, to: str | Path, at: At = None) -> int:
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.items(status=None, at=at)
         try:
-            Path(to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+            check_path("a file", to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None
         return len(found)
@@ -459,7 +480,7 @@ class Remembering(Noting):
 
     def unarchive(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring days and tasks back from the archive."""
-        for what, names in (("day", tuple(days)), ("task", tuple(tasks))):
+        for what, names in (("day", tuple(_each(days))), ("task", tuple(_each(tasks)))):
             if names:
                 self._ask_memory(
                     "memory.shelve", Shelve(self._memory_actor, what, names, back=True), "unarchive"
@@ -485,7 +506,7 @@ class Remembering(Noting):
         """A core by its id; with fields, it is made or changed, which takes a librarian or person."""
         check_name("a core", id)
         if fields:
-            request = SetCore(self._memory_actor, id, encode_payload(fields)[1])
+            request = SetCore(self._memory_actor, id, mask(encode_payload(fields)[1]))
             core: Core = self._ask_memory("memory.core", request, "core")
             return core
         with self._seeing(at) as (lens, rights):
@@ -511,7 +532,7 @@ class Remembering(Noting):
         from .suggestions import suggested
 
         rules = {one.id: one.config for one in self.cores()}
-        if core is not None and core not in rules:
+        if core is not None and check_name("a core", core) not in rules:
             raise NotFound(no_core(core))
         return suggested(self.items(core=core), rules, to_us("now", now or datetime.now(UTC)))
 
@@ -522,9 +543,11 @@ class Remembering(Noting):
         if type(depth) is not int or not 1 <= depth <= DEEPEST:
             raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
         first = self.item(start, at)
-        wanted = None if relations is None else {check_name("a relation", one) for one in relations}
+        wanted = None if relations is None else {check_name("a relation", one) for one in _each(relations)}
         with self._judging(at) as judge:
-            return walked(judge, first, depth, wanted)
+            steps = walked(judge, first, depth, wanted)
+        self._delivered([(one.item.id, one.item.text) for one in steps])
+        return steps
 
 
 def _all_there_is(lens: Lens, judge: Judge) -> Holdings:
@@ -574,7 +597,7 @@ def event_text(payload: Mapping[str, Any]) -> str:
 
 
 def _shape(kind: str) -> Any:
-    if kind not in SHAPES:
+    if not isinstance(kind, str) or kind not in SHAPES:
         raise BadInput(f"there is no kind of item {shown(kind)}: the kinds are {', '.join(SHAPES)}")
     return SHAPES[kind]
 
@@ -590,5 +613,5 @@ def _each(ids: str | Sequence[str]) -> Sequence[str]:
 
 
 def _one_of(field: str, given: object, allowed: Collection[str]) -> None:
-    if given is not None and given not in allowed:
+    if given is not None and not (isinstance(given, str) and given in allowed):
         raise BadInput(f"there is no {field} {shown(given)}: it is one of {', '.join(allowed)}")

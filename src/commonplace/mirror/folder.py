@@ -188,7 +188,7 @@ class Mirror:
         """Files for programs, which have no room for marks: written whole. One that a person has changed is kept
         under another name."""
         ledger = self._own / "raw.json"
-        wrote: dict[str, str] = json.loads(_bytes(ledger) or b"{}")
+        wrote: dict[str, list[str]] = json.loads(_bytes(ledger) or b"{}")
         wanted = check_paths(dict(self._raw_pages()))
         for path in sorted({*wrote, *wanted}):
             target, text = self.folder / path, wanted.get(path)
@@ -196,10 +196,13 @@ class Mirror:
                 before = self._raw(path)
                 if before == text:
                     continue
-                if before is not None and _tag(before) != wrote.get(path):
+                if before is not None and [_tag(before)] != wrote.get(path, [])[:1]:
                     kept = target.with_name(f"{target.name}.edited-{os.urandom(4).hex()}")
                     target.rename(kept)
                     report.refused.append((path, f"it was edited by hand, and is kept as {kept.name}"))
+                self._forget_lines(
+                    target, {*wrote.get(path, [])[1:]} - {*map(_tag, (text or b"").splitlines())}
+                )
                 if text is not None:
                     _store(target, text)
                     report.written.append(path)
@@ -208,9 +211,19 @@ class Mirror:
                     report.removed.append(path)
             except (_Refused, OSError) as error:
                 report.refused.append((path, _told(error)))
-        now = {path: _tag(text) for path, text in wanted.items()}
+        now = {path: [_tag(text), *map(_tag, text.splitlines())] for path, text in wanted.items()}
         if now != wrote:
             _store(ledger, json.dumps(now).encode())
+
+    def _forget_lines(self, target: Path, lost: set[str]) -> None:
+        """A log only grows: lines that were written and are to be there no longer were erased, in copies as well."""
+        for copy in target.parent.glob(f"{target.name}.edited-*") if lost else ():
+            kept = [
+                line
+                for line in copy.read_bytes().splitlines(keepends=True)
+                if _tag(line.rstrip()) not in lost
+            ]
+            _store(copy, b"".join(kept))
 
     def files(self) -> list[Path]:
         """Every file that may hold what pages held: those written, what was put beside them, and what is remembered."""

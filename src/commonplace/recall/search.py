@@ -87,11 +87,13 @@ def asked(
     enabled: Collection[str],
 ) -> Asked:
     """Check a search. Raises BadInput that says what is allowed."""
-    if mode not in SERVES:
+    if not isinstance(mode, str) or mode not in SERVES:
         raise BadInput(f"there is no mode {shown(mode)}: the modes are {', '.join(SERVES)}")
     if type(max_results) is not int or not 1 <= max_results <= MOST:
         raise BadInput(f"max_results {shown(max_results)} is not a whole number from 1 to {MOST}")
-    if any(isinstance(one, str) for one in (tiers, agent_filter, cores)):
+    if any(
+        one is not None and not isinstance(one, list | tuple | set) for one in (tiers, agent_filter, cores)
+    ):
         raise BadInput("tiers, agent_filter and cores are lists, such as ['working']")
     for tier in tiers or ():
         if tier not in TIERS:

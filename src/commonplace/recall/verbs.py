@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from ..access.rights import OWNER, TIERS
+from ..access.commands import Denial
+from ..access.rights import OWNER, TIERS, rights_of
 from ..memory.items import sketch
 from ..memory.requests import Shown
 from ..memory.similar import tokens
@@ -51,13 +52,24 @@ class Recalling(Remembering):
             "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,
             "max_results": max_results, "cores": cores,
         }  # fmt: skip
+        self._note_denied_tiers(tiers)
         answer = find(self._ledger, self._memory_actor, wanted, self._memory_tiers(), at, explain)
         self._was_shown([(one.id, one.text, one.content) for one in answer.results])
         return answer
 
-    def _delivered(self, shown: Sequence[tuple[str, str]]) -> None:
-        """What an agent reads in a run is kept in mind; elsewhere only what it searches for."""
-        if self._memory_run is not None:
+    def _note_denied_tiers(self, tiers: object) -> None:
+        """Asking for a tier that one may not read leaves a trace, as reading it does."""
+        with self._ledger.snapshot() as now:
+            rights = rights_of(now, self._memory_actor)
+        asked = [tier for tier in TIERS if isinstance(tiers, list | tuple | set) and tier in tiers]
+        for tier in [tier for tier in asked if rights.tier(tier) == "none"]:
+            self._ledger.submit(
+                "access.deny", Denial(self._memory_actor, "memory.search", tier, self._memory_run)
+            )
+
+    def _delivered(self, shown: Sequence[tuple[str, str]], always: bool = False) -> None:
+        """What an agent reads in a run is kept in mind; elsewhere only what it searches for, or is compared with."""
+        if always or self._memory_run is not None:
             self._was_shown(shown)
 
     def _was_shown(self, shown: Sequence[tuple[str, ...]]) -> None:
