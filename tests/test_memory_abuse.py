@@ -450,3 +450,224 @@ def test_memory_md_keeps_to_its_size_marks_and_all(tmp_path: Path) -> None:
         book.configure_memory(max_size_kb=100)
         long = [book.remember(f"number {n} " + f"w{n} " * 15_000).overflow for n in range(3)]
         assert "full" in long[-1]
+
+
+# what a third look found
+
+ALIKE = "Postgres listens on port 5433 at host alpha in the second rack"
+
+
+@pytest.mark.spec("3.7", "L5")
+def test_a_hand_edit_that_contradicts_is_told_and_stops_nothing_else(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        book.remember(key="a.port", value=1)
+        book.remember(key="b.port", value=2)
+        book.mirror().sync()
+        page = tmp_path / "MEMORY.md"
+        page.write_text(page.read_text().replace("**b.port**", "**a.port**") + "\n- **c.port**: 3\n")
+        report = book.mirror().sync()
+        assert sorted(taken.ok for taken in report.taken) == [False, True]
+        assert any("stands already" in taken.note for taken in report.taken)
+        assert [one.value for one in book.items(key="c.port")] == [3]
+        other = book.remember("The lift is slow on Mondays.")
+        assert book.forget(str(other.item_id), erase=True, confirm="FORGET").items
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        assert len(book.items()) == 3
+
+
+@pytest.mark.spec("3.5", "L5")
+def test_nothing_is_merged_into_what_is_gone_or_hidden(book: Book, team: dict[str, Any]) -> None:
+    ada, bob = team["ada"], team["bob"]
+    first = str(ada.remember(ALIKE, shared=True).item_id)
+    held = bob.remember(f"The {ALIKE}", shared=True, reason="seen in the rack")
+    assert held.outcome == "flagged"
+    ada.unshare(first)
+    ada.revise(first, reason="NEVER SHARED", citations=["private/path:3"])
+    with pytest.raises(Conflict, match="does not stand any more"):
+        bob.resolve(held, "merge")
+    assert not any("NEVER SHARED" in str(event.payload) for event in bob.events())
+    ada.share(first)
+    ada.forget(first, confirm="FORGET")
+    with pytest.raises(Conflict, match="create it, or skip it"):
+        bob.resolve(held, "merge")
+    assert bob.resolve(held, "create", rationale="it stands alone now").status == "live"
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_settling_makes_no_silent_contradiction(book: Book, team: dict[str, Any]) -> None:
+    ada, bob, lee = team["ada"], team["bob"], team["lee"]
+    first = ada.remember(key="limit", value=60, shared=True)
+    other = bob.remember(key="limit", value=90, shared=True)
+    assert other.outcome == "flagged"
+    third = ada.remember(key="limit", value=120, supersedes=True)
+    assert book.item(str(third.item_id)).shared  # a correction is for those who know what it corrects
+    lee.resolve(other, "new", rationale="measured")
+    assert [one.value for one in book.items(key="limit")] == [90]
+    assert book.item(str(first.item_id)).superseded_by == third.item_id
+    both = ada.remember(key="limit", value=130, shared=True)
+    lee.resolve(both, "both", rationale="one each for the two regions")
+    kept = str(both.item_id)
+    assert ada.revise(kept, tags=["regions"]).tags == ("regions",)
+    assert lee.verify_item(kept).verified_by == "lee"
+    assert ada.archive(kept).status == "archived"
+    assert ada.restore(kept).status == "live"
+
+
+@pytest.mark.spec("3.3")
+def test_a_contradiction_within_an_earlier_time_is_seen(team: dict[str, Any]) -> None:
+    ada, bob = team["ada"], team["bob"]
+    year = {n: datetime(n, 1, 1, tzinfo=UTC) for n in range(2020, 2024)}
+    for value, start in ((1, 2020), (2, 2022)):
+        kept = ada.remember(
+            key="k", value=value, valid_from=year[start], valid_until=year[start + 1], shared=True
+        )
+        assert kept.outcome == "stored"
+    against = bob.remember(key="k", value=9, valid_from=year[2020], valid_until=year[2021], shared=True)
+    assert (against.outcome, against.held and against.held.why) == ("flagged", "dispute")
+
+
+@pytest.mark.spec("3.4")
+def test_verifying_is_no_way_round_what_was_decided(team: dict[str, Any]) -> None:
+    ada, lee = team["ada"], team["lee"]
+    lee.core("ops", name="Operations")
+    old = lee.remember("Deploys need one approval.", core="ops")
+    dropped = ada.remember("Deploys need no approval at all, as far as I know.", core="ops")
+    lee.resolve(dropped, "skip")
+    with pytest.raises(Conflict, match="dropped"):
+        lee.verify_item(str(dropped.item_id))
+    better = ada.remember(
+        "Deploys need two approvals of other teams.", core="ops", supersedes=str(old.item_id)
+    )
+    assert better.outcome == "flagged"
+    assert lee.verify_item(str(better.item_id)).status == "live"
+    assert [one.id for one in lee.items(core="ops")] == [better.item_id]
+
+
+@pytest.mark.spec("L5", "L4")
+def test_what_is_not_taken_over_is_told(team: dict[str, Any]) -> None:
+    ada = team["ada"]
+    ada.remember("The lift is slow on Mondays.", id="lift")
+    again = ada.remember("The lift is slow on Mondays.", shared=True, tags=["lift"], sensitivity="sensitive")
+    assert again.outcome == "merged"
+    assert "not taken over: tags, shared, sensitivity" in again.reason
+    with pytest.raises(Conflict, match="other content"):
+        ada.remember("The lift is slow on Mondays.", shared=True, id="lift")
+
+
+@pytest.mark.spec("3.4", "3.7")
+def test_a_core_that_becomes_private_takes_its_entries_along(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        lee, ada = book.as_actor("lee", role="librarian"), book.as_actor("ada", role="developer")
+        lee.core("ops", name="Operations")
+        lee.remember("Deploys need two approvals.", core="ops")
+        assert len(ada.items(core="ops")) == len(ada.search("approvals").results) == 1
+        lee.core("ops", visibility="private")
+        assert ada.items(core="ops") == []
+        assert ada.search("approvals").results == ()
+        book.mirror().sync()
+        assert not (tmp_path / "memories" / "cores").exists()
+        lee.core("ops", visibility="team")
+        assert len(ada.items(core="ops")) == 1
+
+
+@pytest.mark.spec("3.3", "L10")
+def test_secrets_said_beside_an_item_are_taken_out(book: Book, team: dict[str, Any]) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    ada, lee = team["ada"], team["lee"]
+    one = str(ada.remember("The lift is slow on Mondays.", shared=True, override=secret).item_id)
+    two = str(ada.remember("The stairs are steep.", shared=True).item_id)
+    ada.revise(one, tags=["lift"], why=f"as {secret} says")
+    ada.link(one, f"like {secret}", two)
+    lee.core("ops", name=secret, description=f"of {secret}")
+    ada.forget(two, confirm="FORGET", reason=secret)
+    said = [str(event.payload) for event in book.events()]
+    assert len(said) > 5
+    assert not any(secret in one for one in said)
+
+
+@pytest.mark.spec("L10", "3.2")
+def test_an_erased_gate_leaves_the_copies_that_people_made(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        gate = book.gate("Login", "PLAN", "GO", reason="quokka words")
+        book.mirror().sync()
+        (log,) = tmp_path.rglob("*.ndjson")
+        log.write_text(log.read_text() + '{"mine": true}\n')
+        book.gate("Login", "COMPLETION", "GO")
+        book.mirror().sync()
+        book.erase(gate.id)
+        texts = [path.read_text() for path in log.parent.iterdir()]
+        assert len(texts) == 2
+        assert not any("quokka" in text for text in texts)
+        assert any('{"mine": true}' in text for text in texts)
+
+
+@pytest.mark.spec("L9")
+def test_what_a_comparison_shows_is_no_new_evidence(team: dict[str, Any]) -> None:
+    ada, bob = team["ada"], team["bob"]
+    first = str(ada.remember(ALIKE, shared=True).item_id)
+    assert bob.remember(f"The {ALIKE}", shared=True).held is not None
+    assert bob.remember(ALIKE, shared=True).outcome == "rejected"
+    assert ada.item(first).corroborated == ()
+
+
+@pytest.mark.spec("3.7", "3.8")
+def test_days_places_and_ends_can_be_changed_back(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        when = datetime(2026, 3, 1, tzinfo=UTC)
+        told = str(book.remember("We moved offices.", kind="episode", occurred_at=when).item_id)
+        fact = str(book.remember(key="k", value=1, valid_until=when).item_id)
+        assert book.revise(fact, valid_until=None).valid_until_us is None
+        book.mirror().sync()
+        page = tmp_path / "MEMORY.md"
+        page.write_text(page.read_text().replace("2026-03-01", "2026-03-02"))
+        book.mirror().sync()
+        assert datetime.fromtimestamp((book.item(told).occurred_us or 0) / 1e6, UTC).day == 2
+        book.configure_memory(places={"MEMORY.md": "TEAM.md"})
+        assert book.configure_memory(places={}).places == {}
+        lee = book.as_actor("lee", role="librarian")
+        lee.forget(told, confirm="FORGET")
+        assert lee.restore(told).status == "live"
+
+
+@pytest.mark.spec("3.9")
+def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, team: dict[str, Any]) -> None:
+    kept = str(book.remember("The lift is slow on Mondays.").item_id)
+    book.grant("ada", tiers={"long_term": "none"})
+    for id in (kept, "nowhere"):
+        before = book.head
+        with pytest.raises(Denied, match="long_term"):
+            team["ada"].item(id)
+        assert [event.kind for event in book.events(before)] == ["access.denied"]
+    before = book.head
+    assert team["ada"].search("lift", tiers=["long_term"]).results == ()
+    assert [event.kind for event in book.events(before)] == ["access.denied"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda book: book.remember("x y z", kind=[]),
+        lambda book: book.remember("x y z", parents=None),
+        lambda book: book.items(kind=[]),
+        lambda book: book.search("x", mode=[]),
+        lambda book: book.search("x", tiers=5),
+        lambda book: book.search("x", cores=5),
+        lambda book: book.search("x", agent_filter=5),
+        lambda book: book.task_note("a", None, "t"),
+        lambda book: book.write_notes("- Objective: x", seen=""),
+        lambda book: book.repository_fact("a", "b", citations=5, reason="c", category="user"),
+        lambda book: book.suggestions([]),
+        lambda book: book.traverse(book.items()[0].id, relations=5),
+        lambda book: book.unarchive(tasks=5),
+        lambda book: book.adopt(5),
+        lambda book: book.mirror(5),
+        lambda book: book.revise(book.items()[0].id, value="\ud800"),
+        lambda book: book.revise(book.items()[0].id, once=1.5, tags=["x"]),
+    ],
+)
+def test_what_has_the_wrong_type_is_bad_input(call: Any) -> None:
+    with commonplace.open("memory:") as book:
+        book.remember(key="a", value="b")
+        with pytest.raises(BadInput):
+            call(book)
+        assert len(book.items()) == 1

@@ -373,7 +373,9 @@ def _line(field: str, value: Any) -> str:
 
 
 def _optional_text(field: str, value: Any) -> str:
-    return check_text(field, value)[:MAX_TEXT]
+    if len(check_text(field, value)) > MAX_TEXT:
+        raise TooLarge(f"{field} may have {MAX_TEXT:,} characters: keep it elsewhere, and refer to it")
+    return str(value)
 
 
 def _value(_field: str, value: Any) -> Any:

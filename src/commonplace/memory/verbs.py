@@ -88,7 +88,7 @@ class Remembering(Noting):
         own fact under the same key. `override` is a reason to keep what would not be kept. With an `id` of
         your own the call can be repeated safely.
         """
-        kind = kind or ("note" if key is None else "fact")
+        kind = ("note" if key is None else "fact") if kind is None else kind
         if text is not None and value is not ...:
             raise BadInput("a fact has one value: give it as value, or as text")
         given = _given(
@@ -221,7 +221,7 @@ class Remembering(Noting):
             given[_shape(item.kind).text] = given.pop("text")
         full = {name: getattr(item, name) for name in _shape(item.kind).needs}
         said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
-        content = encode_payload(checked(item.kind, said))[1]
+        content = encode_payload(checked(item.kind, encode_payload(said)[1]))[1]
         content = {name: content.get(name) for name in given}
         settings = self.memory_settings()
         found, secrets, _ = _without_risk(settings, content, None)
