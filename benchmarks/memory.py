@@ -19,6 +19,7 @@ WORDS = [
     "pebble", "ribbon", "barrel", "hammer", "feather", "basket", "mirror", "needle", "pocket", "velvet", "cinder",
 ]  # fmt: skip
 DIMENSIONS = 64
+AT_RANDOM = "words at random now and then look like something that is not kept"
 
 
 def sentence(rng: random.Random) -> str:
@@ -33,7 +34,7 @@ def growth(scale: float) -> Iterator[Figure]:
         ada = book.as_actor("ada")
 
         def remember(_: int) -> None:
-            kept = ada.remember(sentence(rng))
+            kept = ada.remember(sentence(rng), override=AT_RANDOM)
             assert kept.outcome == "stored", kept
 
         def fill(upto: int) -> None:
@@ -92,10 +93,10 @@ def beside_mem0(scale: float) -> Iterator[Figure]:
         ada, mem0 = book.as_actor("ada"), theirs(where)
 
         def ours(_: int) -> None:
-            ada.remember(sentence(rng))
+            ada.remember(sentence(rng), override=AT_RANDOM)
 
         def ours_found(_: int) -> None:
-            ada.remember(sentence(rng))
+            ada.remember(sentence(rng), override=AT_RANDOM)
             book.reindex()
 
         def add(_: int) -> None:
