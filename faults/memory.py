@@ -192,7 +192,10 @@ def fault_22(count: int, seed: int, tmp: Path) -> Result:
                 book.forget(ids[start : start + 50], erase=True, confirm="FORGET")
             wrong += [f"items show {item.id}" for item in book.items(status=None) if marker in str(item)]
             wrong += [f"events show {event.id}" for event in book.events() if marker in str(event.payload)]
-            wrong += [f"a search finds {hit.id}" for hit in book.search(marker, max_results=50).results]
+            for mode in ("keyword", "hybrid", "semantic"):
+                found = book.search(marker, mode=mode, max_results=50).results
+                wrong += [f"a search ({mode}) finds {hit.id}" for hit in found if marker in hit.text]
+            wrong += [f"a word finds {hit.id}" for hit in book.search(marker, mode="keyword").results]
             wrong += [f"the mirror shows it in {path}" for path in holding(folder, marker)]
             report = book.purge()
             wrong += [f"purge left: {text}" for text in report.remaining]

@@ -131,7 +131,8 @@ def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
     assert "Tea is served at four." in cli("items", *book).out
     assert SECRET not in cli("items", "--status", "all", *book).out
     assert "Tea is served" in cli("search", "tea", *book).out
-    assert "left out: semantic" in cli("search", "tea", *book).out
+    told = cli("search", "tea", "--mode", "keyword", "--tier", "episodic", *book).out
+    assert "left out: episodic" in told
     asks = cli("forget", "--key", "nothing", *book)
     assert (asks.code, "--yes" in asks.err) == (1, True)
     assert cli("core", "show", "none", *book).code == 1

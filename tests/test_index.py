@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, BookClosed, EngineUnavailable, NotABook
-from commonplace.index import Change, Doc, Erase, Found, Gone, Index, Put, Who, fingerprint, store
+from commonplace.index import Change, Doc, Erase, Found, Gone, Index, Put, Who, store
 from commonplace.index.words import near
 
 DAY = 86_400_000_000
@@ -502,11 +502,11 @@ def test_damage_found_later_empties_the_index_and_says_so(tmp_path: Path) -> Non
 def test_a_file_of_another_version_is_built_again(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     filled([Put(doc("a", "fox"))], path).close()
-    with mock.patch.object(store, "fingerprint", "of tomorrow"):
+    with mock.patch.object(store, "FINGERPRINT", "of tomorrow"):
         index = Index.open(path)
         assert (index.position, index.rebuilt) == (0, "it was made by another version")
         index.close()
-    assert "BM25" in fingerprint
+    assert "BM25" in store.FINGERPRINT
 
 
 def test_the_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -65,10 +65,8 @@ def test_each_mode_serves_its_tiers_and_says_what_it_leaves_out(team: dict[str, 
     assert {one.tier for one in ada.search("harbour").results} == {"long_term", "working", "episodic"}
     assert {one.tier for one in ada.search("harbour", tiers=["working"]).results} == {"working"}
     semantic = ada.search("harbour", mode="semantic")
-    assert (semantic.results, [(one.what, one.why) for one in semantic.left_out]) == (
-        (),
-        [("semantic", "it is not enabled")],
-    )
+    assert {one.tier for one in semantic.results} == {"semantic"}
+    assert semantic.left_out == ()
     barred = ada.search("harbour", mode="keyword", tiers=["episodic", "working"])
     assert [(one.what, one.why) for one in barred.left_out] == [
         ("episodic", "the mode keyword does not serve it")
@@ -87,9 +85,9 @@ def test_each_mode_serves_its_tiers_and_says_what_it_leaves_out(team: dict[str, 
 @pytest.mark.spec("4.2", "4.11")
 def test_words_phrases_prefixes_and_typing_errors(team: dict[str, Actor]) -> None:
     ada = team["ada"]
-    assert found(ada.search('"harbour freezes"')) == {"harbour: The harbour freezes in January"}
-    assert found(ada.search("freez*")) == {"harbour: The harbour freezes in January"}
-    assert found(ada.search("winter")) == {"harbour: The harbour freezes in January"}
+    for query in ('"harbour freezes"', "freez*", "winter"):
+        assert found(ada.search(query, mode="keyword")) == {"harbour: The harbour freezes in January"}
+        assert ada.search(query).results[0].content.startswith("harbour: The harbour freezes in January")
     typed = ada.search("harbuor frezes")
     assert typed.corrected == {"harbuor": "harbour", "frezes": "freezes"}
     why = ada.search("freezing January", explain=True).results[0].why
@@ -130,13 +128,13 @@ def test_a_search_as_of_then_finds_what_was_known_then_and_may_be_seen_now(
     ada.revise(id, text="The harbour thaws in April")
     assert found(ben.search("harbour thaws", mode="keyword")) >= {"harbour: The harbour thaws in April"}
     assert "harbour: The harbour freezes in January" in found(ben.search("freezes", at=then))
-    assert ben.search("freezes").results == ()
+    assert not any("freezes" in one for one in found(ben.search("freezes")))
     ada.unshare(id)
-    assert ben.search("freezes", at=then).results == ()
+    assert not any("freezes" in one for one in found(ben.search("freezes", at=then)))
     assert "harbour: The harbour freezes in January" in found(ada.search("freezes", at=then))
     ada.forget(id, confirm="FORGET", erase=True)
-    assert ada.search("freezes", at=then).results == ()
-    assert ada.search("thaws").results == ()
+    assert not any("freezes" in one for one in found(ada.search("freezes", at=then)))
+    assert not any("thaws" in one for one in found(ada.search("thaws")))
 
 
 @pytest.mark.spec("L1", "4.2")

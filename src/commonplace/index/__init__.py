@@ -1,6 +1,20 @@
 """The index: what the ledger says, made searchable. Derived, so that its file can be deleted at any time."""
 
-from .search import Found, Hit, Index
-from .store import Change, Doc, Erase, Gone, Put, Who, fingerprint
+from .search import Found, Hit, How, Index
+from .store import Change, Doc, Erase, Gone, Put, Who
+from .vectors import Embedder, static_words
 
-__all__ = ["Change", "Doc", "Erase", "Found", "Gone", "Hit", "Index", "Put", "Who", "fingerprint"]
+__all__ = [
+    "Change",
+    "Doc",
+    "Embedder",
+    "Erase",
+    "Found",
+    "Gone",
+    "Hit",
+    "How",
+    "Index",
+    "Put",
+    "Who",
+    "static_words",
+]

@@ -7,10 +7,11 @@ import msgspec
 import numpy as np
 
 from .score import Floats, Ints
-from .store import File, Head, Who
+from .store import VECTORS, WORD_VECTORS, File, Head, Who
+from .vectors import Vectors
 
 ENDLESS = 2**63 - 1
-DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us FROM docs WHERE num >= ?"
+DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, session, flags FROM docs WHERE num >= ?"
 ENDS = "SELECT num, until FROM docs WHERE until > ?"
 CLASSES = "SELECT who, tier FROM classes WHERE num > ? ORDER BY num"
 
@@ -29,9 +30,14 @@ class Columns:
         self.classes: list[tuple[Who, str]] = []
         """Who may see them, and their tier: what each `kind` stands for."""
         self._position = 0
-        self._fields = np.zeros((5, 1024), np.int64)
+        self._fields = np.zeros((7, 1024), np.int64)
         self._merged = 0
         self._buffer: dict[int, list[int]] = {}
+        self._vectors = _Rows()
+        self._word_vectors = _Rows()
+        self._word_nums: list[int] = []
+        self._word_places = np.zeros(0, np.int64)
+        self._in_order = (-1, np.zeros(0, np.int64))
 
     def follow(self, file: File, head: Head) -> None:
         """Read what has come to the file since the last time, whoever wrote it."""
@@ -78,6 +84,43 @@ class Columns:
     def time_us(self) -> Ints:
         return self._fields[4, : self.size]
 
+    @property
+    def session(self) -> Ints:
+        return self._fields[5, : self.size]
+
+    @property
+    def flags(self) -> Ints:
+        return self._fields[6, : self.size]
+
+    def conversations(self) -> Ints:
+        """The documents that are part of one, conversation by conversation, each in the order of the ledger."""
+        if self._in_order[0] != self.size:
+            parts = np.flatnonzero(self.session)
+            self._in_order = self.size, parts[np.argsort(self.session[parts], kind="stable")]
+        return self._in_order[1]
+
+    def vectors(self, file: File) -> Vectors:
+        """The vector of every document, zeros where it has none."""
+        known = self._vectors
+        for num, vector in file.connection.execute(VECTORS, (known.size,)):
+            known.put(num, vector)
+        known.size = self.size
+        return known.upto(self.size)
+
+    def words(self, file: File) -> tuple[Ints, list[int], Vectors]:
+        """Of every number of a word, where its vector stands (−1: it has none); the numbers of those that have one; and
+        their vectors."""
+        last = self._word_nums[-1] if self._word_nums else 0
+        for num, vector in file.connection.execute(WORD_VECTORS, (last,)):
+            self._word_vectors.put(len(self._word_nums), vector)
+            self._word_nums.append(num)
+        if len(self._word_places) <= (most := self._word_nums[-1] if self._word_nums else 0):
+            self._word_places = np.full(2 * most + 1, -1)
+            self._word_places[self._word_nums] = np.arange(len(self._word_nums))
+        elif self._word_nums and most > last:
+            self._word_places[self._word_nums] = np.arange(len(self._word_nums))
+        return self._word_places, self._word_nums, self._word_vectors.upto(len(self._word_nums))
+
     def having(self, file: File, words: list[int]) -> tuple[Ints, Floats, Ints]:
         """The documents that have one of these words, word for word and in order; how often they have it; and
         how many there are for each word."""
@@ -95,3 +138,26 @@ class Columns:
             raise apsw.CorruptError("a list of entries names a document that there is not")
         every &= 255
         return docs, every.astype(np.float64), np.array(sizes, np.int64)
+
+
+class _Rows:
+    """Vectors by their numbers, in an array that grows."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._rows: Vectors = np.zeros((0, 0), np.int8)
+
+    def put(self, num: int, vector: bytes) -> None:
+        if num >= len(self._rows) or len(vector) != self._rows.shape[1]:
+            if self._rows.shape[1] not in (0, len(vector)):
+                raise apsw.CorruptError("vectors are of different lengths")
+            grown = np.zeros((max(1024, 2 * num), len(vector)), np.int8)
+            grown[: len(self._rows), : self._rows.shape[1]] = self._rows
+            self._rows = grown
+        self._rows[num] = np.frombuffer(vector, np.int8)
+
+    def upto(self, size: int) -> Vectors:
+        if size > len(self._rows):
+            missing = np.zeros((size - len(self._rows), self._rows.shape[1]), np.int8)
+            self._rows = np.concatenate([self._rows, missing])
+        return self._rows[:size]

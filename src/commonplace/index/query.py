@@ -51,6 +51,8 @@ class Asked(NamedTuple):
     phrases: tuple[re.Pattern[str], ...]
     """To be searched for in `flat` texts."""
     cut: bool
+    text: str = ""
+    """The query as far as it was read."""
 
 
 def parse(query: str) -> Asked:
@@ -84,7 +86,7 @@ def parse(query: str) -> Asked:
             terms[_key(term)] = known._replace(
                 phrases=known.phrases | term.phrases, correctable=known.correctable and term.correctable
             )
-    return Asked(tuple(terms.values()), tuple(phrases), cut)
+    return Asked(tuple(terms.values()), tuple(phrases), cut, text)
 
 
 def flat(text: str) -> str:

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from ..errors import StorageFailed
 from .columns import Columns
-from .query import Asked, Term, flat, parse
+from .fusion import (
+    BY_VECTOR,
+    BY_WORDS,
+    FIRST,
+    LEAST,
+    LEAST_ABOUT,
+    NEAR_WORDS,
+    SECOND,
+    Signals,
+    Word,
+    as_scores,
+    names,
+    speakers,
+    weighed,
+)
+from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
 from .store import Change, Damaged, File, Who
+from .vectors import SCALE, Embedder, likeness
 from .words import folded, snippet, stem
 
 TEXT = "SELECT text FROM texts WHERE num = ?"
 SHOWN = "SELECT text, source, run FROM texts WHERE num = ?"
 
+How = Literal["keyword", "semantic", "hybrid"]
 T = TypeVar("T")
 
 
@@ -40,6 +58,8 @@ class Hit(msgspec.Struct, frozen=True):
     position: int
     matched: tuple[tuple[str, str, float], ...]
     snippet: str
+    signals: tuple[tuple[str, float], ...] = ()
+    """What each signal of a hybrid search gave."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -66,6 +86,7 @@ class _Matches(NamedTuple):
     having: Ints
     """The documents, each once and in order; below, what each of them gains, and what there was to gain."""
     gained: Floats
+    counts: Floats
     rarity: int
     seen: bool
     """Whether there are any that the reader may see."""
@@ -83,11 +104,12 @@ class Index:
         self._columns_of = (0, 0)
 
     @classmethod
-    def open(cls, path: Path | None) -> Index:
-        """Open the index at a path, or make an empty one; None keeps it in memory. What cannot be used
+    def open(cls, path: Path | None, embedder: Embedder | None = None) -> Index:
+        """Open the index at a path, or make an empty one; None keeps it in memory. Without an embedder it finds by
+        words alone. What cannot be used
         (damaged, or made by another version) is thrown away, which `rebuilt` says. A database of something
         else raises NotABook and is left alone."""
-        return cls(File(path))
+        return cls(File(path, embedder))
 
     @property
     def rebuilt(self) -> str:
@@ -124,6 +146,8 @@ class Index:
         authors: Collection[str] | None = None,
         chosen: Callable[[Who], bool] | None = None,
         listing: bool = False,
+        how: How = "keyword",
+        vectors: bool = True,
         limit: int = 10,
     ) -> Found:
         """What answers a query best, among the documents that the reader may see as of `at` (None: now), and in
@@ -131,7 +155,8 @@ class Index:
 
         `allowed` is asked once for each different Who. Tiers, authors, `chosen` and times (`since_us` included,
         `until_us` not) choose among the hits and leave their scores as they are. Any query is good; an empty
-        one finds nothing, or with `listing` all there is, the newest first.
+        one finds nothing, or with `listing` all there is, the newest first. `how` is by its words, by what it
+        is about (semantic), or by all there is to go by (hybrid), which can do without `vectors`.
         """
         asked = parse(query)
 
@@ -155,8 +180,12 @@ class Index:
                 kept &= columns.time_us >= since_us
             if until_us is not None:
                 kept &= columns.time_us < until_us
-            search = _Search(self._file, columns, visible)
-            return search.listed(kept, limit, as_of) if listing else search.answer(asked, kept, limit, as_of)
+            search = _Search(self._file, columns, visible, self._file.embedder if vectors else None)
+            if listing:
+                return search.listed(kept, limit, as_of)
+            if how == "semantic":
+                return search.semantic(query, kept, limit, as_of)
+            return (search.hybrid if how == "hybrid" else search.answer)(asked, kept, limit, as_of)
 
         return self._reading(look)
 
@@ -197,8 +226,9 @@ class Index:
 class _Search:
     """One search in one state of the file."""
 
-    def __init__(self, file: File, columns: Columns, visible: Mask) -> None:
+    def __init__(self, file: File, columns: Columns, visible: Mask, embedder: Embedder | None) -> None:
         self._file = file
+        self._embedder = embedder
         self._columns = columns
         self._visible = visible
         self._documents = int(np.count_nonzero(visible))
@@ -218,6 +248,79 @@ class _Search:
         ranked = best(docs, scores(gained[docs], most), self._columns.ids, limit) if most else []
         hits = self._hits(ranked, found, most)
         return Found(hits, len(docs), corrected, as_of, asked.cut)
+
+    def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
+        """What is about the same as the query, the nearest first."""
+        alike = self._likeness(query)
+        docs = np.flatnonzero(kept & (alike > 0))
+        ranked = best(docs, alike[docs] * MILLION // SCALE**2, self._columns.ids, limit)
+        cut = len(query) > MAX_QUERY
+        return Found(
+            self._hits([(doc, min(one, MILLION)) for doc, one in ranked], [], 1), len(docs), {}, as_of, cut
+        )
+
+    def hybrid(self, asked: Asked, kept: Mask, limit: int, as_of: int) -> Found:
+        """What answers by all signals together: see `fusion`."""
+        corrected: dict[str, str] = {}
+        found = [self._matches(term, corrected) for term in asked.terms]
+        columns, size = self._columns, self._columns.size
+        said_by = {name for one in speakers(columns, self._visible) for name in names(one)}
+        every = [self._word(one, one.term.word in said_by) for one in found]
+        words = [one for one in every if len(one.docs) or one.text not in said_by]
+        signals = Signals(columns, self._visible, words, asked.text)
+        all_of_them = signals.first()
+        near = _NearWords(self._file, columns, words, self._embedder)
+        all_of_them["softx"] = signals.softly(near.documents)
+        fits = kept & np.logical_or.reduce(
+            [all_of_them[name] > 0 for name in ("bm", "bm_pc", "bm_s", "softx")]
+        )
+        all_of_them["phrase"] = np.zeros(size)
+        for phrase, pattern in enumerate(asked.phrases):
+            needed = [one.having for one in found if phrase in one.term.phrases]
+            has = fits.copy()
+            has[self._lacking(needed, pattern, fits)] = False
+            all_of_them["phrase"] += has / len(asked.phrases)
+        sums = weighed(all_of_them, FIRST, size)
+        docs = np.flatnonzero(fits)
+        chosen = [doc for doc, _ in best(docs, sums[docs], columns.ids, max(limit, BY_WORDS))]
+        alike = self._likeness(asked.text)
+        enough = np.where(columns.session > 0, 1, int(LEAST_ABOUT * SCALE**2))
+        about = np.flatnonzero(kept & (alike >= enough))
+        chosen += [doc for doc, _ in best(about, alike[about], columns.ids, BY_VECTOR)]
+        total = len(np.union1d(docs, chosen)) if chosen else 0
+        picked = np.unique(np.array(chosen, np.int64))
+        there = {name: one[picked] for name, one in all_of_them.items()}
+        weights = FIRST
+        if self._embedder is not None:
+            there |= signals.about(alike, picked)
+            there["soft"] = signals.soft(near.best(picked))
+            weights = SECOND
+        final = as_scores(weighed(there, weights, len(picked)))
+        ranked = best(picked, final, columns.ids, limit)
+        most = sum(one.rarity for one in found) or 1
+        hits = self._hits(ranked, found, most)
+        at = {doc: place for place, doc in enumerate(picked.tolist())}
+        told = [
+            tuple((name, round(float(there[name][at[doc]] * weight), 3)) for name, weight in weights.items())
+            for doc, _ in ranked
+        ]
+        hits = [replace(hit, signals=gave) for hit, gave in zip(hits, told, strict=True)]
+        return Found(hits, total, corrected, as_of, asked.cut)
+
+    def _word(self, found: _Matches, is_a_name: bool) -> Word:
+        """A word of the query. Of a conversation, those who speak in it are no words: they are in all of it."""
+        docs, counts = found.having, found.counts
+        if is_a_name:
+            elsewhere = self._columns.session[docs] == 0
+            docs, counts = docs[elsewhere], counts[elsewhere]
+        return Word(docs, counts, found.rarity, stem(folded(found.term.word)), folded(found.term.word))
+
+    def _likeness(self, query: str) -> Ints:
+        if self._embedder is None:
+            return np.zeros(self._columns.size, np.int64)
+        wanted = self._embedder.embed([query[:MAX_QUERY]])
+        alike: Ints = likeness(self._columns.vectors(self._file), wanted)[0].astype(np.int64)
+        return alike
 
     def listed(self, kept: Mask, limit: int, as_of: int) -> Found:
         """All documents that are kept, the newest first."""
@@ -250,7 +353,8 @@ class _Search:
         seen = int(np.count_nonzero(self._visible[having]))
         rare = rarity(self._documents, seen)
         gained = gains(rare, weighed, self._damping[having])
-        return _Matches(term, [word for _, word, _ in words], docs, sizes, having, gained, rare, seen > 0)
+        found = [word for _, word, _ in words]
+        return _Matches(term, found, docs, sizes, having, gained, weighed, rare, seen > 0)
 
     def _meant(self, typed: str) -> str | None:
         """The word one typing error away that most documents have; of several the first in the alphabet."""
@@ -309,6 +413,43 @@ class _Search:
                 )
             )
         return hits
+
+
+class _NearWords:
+    """The words of the file that are near to those of a query."""
+
+    def __init__(self, file: File, columns: Columns, words: list[Word], embedder: Embedder | None) -> None:
+        self._file, self._columns, self._wanted = file, columns, words
+        self._places, self._nums, vectors = columns.words(file)
+        self._near = np.zeros((len(words), len(self._nums)))
+        if embedder is not None and words and self._nums:
+            self._near = likeness(vectors, embedder.embed([one.text for one in words])) / SCALE**2
+        self._own = {one.stem: at for at, one in enumerate(words)}
+
+    def documents(self, word: Word) -> Iterator[tuple[Ints, float]]:
+        """The documents that have words near to one, and how near."""
+        near = self._near[self._own[word.stem]]
+        found = np.flatnonzero(near > LEAST)
+        found = found[np.lexsort((found, -near[found]))][:NEAR_WORDS]
+        for place in found.tolist():
+            docs, _, _ = self._columns.having(self._file, [self._nums[place]])
+            yield docs, float((near[place] - LEAST) / (1 - LEAST))
+
+    def best(self, docs: Ints) -> Floats:
+        """For each word of the query and each document, how near the nearest word of that is."""
+        nearest = np.zeros((len(self._wanted), len(docs)))
+        words = self._file.words_in(docs.tolist())
+        places = [found[found >= 0] for found in (self._places_of(one) for one in words)]
+        some = np.array([at for at, one in enumerate(places) if len(one)], np.int64)
+        if len(some):
+            sizes = np.cumsum([0, *(len(places[at]) for at in some[:-1].tolist())])
+            every = np.concatenate([places[at] for at in some.tolist()])
+            nearest[:, some] = np.maximum.reduceat(self._near[:, every], sizes, axis=1)
+        return nearest
+
+    def _places_of(self, words: Ints) -> Ints:
+        known: Ints = self._places[words[words < len(self._places)]]
+        return known
 
 
 def _among(which: list[bool], kinds: Ints) -> Mask:

@@ -27,23 +27,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
+from .hints import flags, spoken
+from .vectors import Embedder
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
 
-LAYOUT = 1
+LAYOUT = 2
 APPLICATION_ID = 0x636F6D69  # "comi"
 BLOCK = 1 << 14
 BUFFER = 1 << 16
 MOST = 255
 """How often a word counts in one document at most: an entry has one byte for it."""
 
-fingerprint = f"{VERSION}, BM25 0.9 0.4, layout {LAYOUT}"
-"""All that an answer depends on besides the ledger and the question. Files with another one are built again,
-so processes that run different versions should not share a file: put it into the file's name."""
+FINGERPRINT = f"{VERSION}, BM25 0.9 0.4, fusion 1, layout {LAYOUT}"
+"""All that an answer depends on besides the ledger, the question and the embedder. Files with another one are built
+again, so processes that run different versions should not share a file: put it into the file's name."""
 
 Ints = NDArray[np.int64]
 Words = list[tuple[Any, ...]]
 """Words after their numbers, or numbers of words before how often they occur."""
 _ENTRY = np.dtype("<u4")  # the number within its block, shifted by eight bits, and the count
+_NUMBER = np.dtype("<u4")
 _WAITING = np.dtype([("word", "<u4"), ("count", "u1")])
 
 SCHEMA = """
@@ -56,12 +59,16 @@ CREATE TABLE classes (
 ) STRICT;
 CREATE TABLE docs (
     num INTEGER PRIMARY KEY, id TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
-    class INTEGER NOT NULL, length INTEGER NOT NULL, time_us INTEGER NOT NULL
+    class INTEGER NOT NULL, length INTEGER NOT NULL, time_us INTEGER NOT NULL, session INTEGER NOT NULL,
+    flags INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE sessions (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
+CREATE TABLE word_vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
 CREATE INDEX docs_by_id ON docs (id, until);
 CREATE INDEX docs_by_end ON docs (until) WHERE until IS NOT NULL;
 CREATE TABLE texts (
-    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL
+    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL, words BLOB NOT NULL
 ) STRICT;
 CREATE TABLE words (num INTEGER PRIMARY KEY, word TEXT NOT NULL, stem TEXT NOT NULL, back TEXT) STRICT;
 CREATE UNIQUE INDEX words_by_word ON words (word);
@@ -77,8 +84,17 @@ SET_HEAD = "UPDATE head SET position = ?, next = ?, merged = ?, waiting = ?, era
 CLASS = "SELECT num FROM classes WHERE who = ? AND tier = ?"
 ADD_CLASS = "INSERT INTO classes (who, tier) VALUES (?, ?) RETURNING num"
 END = "UPDATE docs SET until = ? WHERE id = ? AND until IS NULL"
-ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, NULL, ?, ?, ?)"
-ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?)"
+ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?)"
+SESSION = "SELECT num FROM sessions WHERE name = ?"
+ADD_SESSION = "INSERT INTO sessions (name) VALUES (?) RETURNING num"
+ADD_VECTOR = "INSERT INTO vectors VALUES (?, ?)"
+ADD_WORD_VECTOR = "INSERT INTO word_vectors VALUES (?, ?)"
+DROP_WORD_VECTOR = (
+    "DELETE FROM word_vectors WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM words WHERE num = ?1)"
+)
+VECTORS = "SELECT num, vector FROM vectors WHERE num >= ? ORDER BY num"
+WORD_VECTORS = "SELECT num, vector FROM word_vectors WHERE num > ? ORDER BY num"
+ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?)"
 ADD_RECENT = "INSERT INTO recent VALUES (?, ?)"
 WORDS = "SELECT word, num FROM words WHERE word IN (SELECT value FROM json_each(?))"
 ADD_WORD = "INSERT INTO words (word, stem, back) VALUES (?, ?, ?) RETURNING num"
@@ -95,6 +111,7 @@ DROP_ENTRIES = "DELETE FROM postings WHERE word = ? AND block = ?"
 # A word that no document has any more.
 DROP_WORD = "DELETE FROM words WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE word = ?1)"
 VERSIONS = "SELECT num, text FROM docs JOIN texts USING (num) WHERE id = ? ORDER BY num"
+WORDS_IN = "SELECT num, words FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 WORDS_OF_STEM = "SELECT num, word FROM words WHERE stem = ?"
 WORDS_FROM = "SELECT num, word FROM words WHERE word >= ? AND word < ?"
 # Words that share the first half with a given one, or the second half, and are about as long; or are the one
@@ -131,6 +148,8 @@ class Doc(msgspec.Struct, frozen=True):
     source: str
     time_us: int
     run: str = ""
+    session: str = ""
+    """The conversation that it is a part of, if it is: then what was said before and after it counts, too."""
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -171,8 +190,10 @@ class Head(NamedTuple):
 class File:
     """One open index file. Damage found on the way is answered by throwing the file away."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, embedder: Embedder | None = None) -> None:
         self.path = path
+        self.embedder = embedder
+        self.fingerprint = f"{FINGERPRINT}, {'no vectors' if embedder is None else embedder.name}"
         self.rebuilt = ""
         self.lock = threading.RLock()
         self.closed = False
@@ -220,7 +241,7 @@ class File:
         self._prepare()
         if empty:
             self._make_tables()
-        elif self.connection.pragma("user_version") != LAYOUT or self.head().fingerprint != fingerprint:
+        elif self.connection.pragma("user_version") != LAYOUT or self.head().fingerprint != self.fingerprint:
             return "it was made by another version"
         found = self.path.stat()
         self._inode = found.st_dev, found.st_ino
@@ -250,7 +271,7 @@ class File:
     def _make_tables(self) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         self.connection.execute(SCHEMA)
-        self.connection.execute("INSERT INTO head VALUES (?, 0, 0, 0, 0, 0)", (fingerprint,))
+        self.connection.execute("INSERT INTO head VALUES (?, 0, 0, 0, 0, 0)", (self.fingerprint,))
         self.connection.pragma("application_id", APPLICATION_ID)
         self.connection.pragma("user_version", LAYOUT)
         self.connection.execute("COMMIT")
@@ -328,6 +349,11 @@ class File:
             _read(found, _ENTRY) + np.int64(block * BLOCK << 8)
             for block, found in self.connection.execute(ENTRIES, (word,))
         ]
+
+    def words_in(self, docs: list[int]) -> list[Ints]:
+        """The numbers of the words of documents, in the order of these."""
+        found = dict(self.connection.execute(WORDS_IN, (json.dumps(docs),)))
+        return [_read(found.get(doc, b""), _NUMBER).astype(np.int64) for doc in docs]
 
     def recent(self, start: int) -> Iterator[tuple[int, Words]]:
         """The documents in the buffer from this number on, each with its words and how often it has them."""
@@ -410,6 +436,8 @@ class Writing:
         self._do = file.connection.execute
         self._known: dict[str, int] = {}
         self._pending: list[tuple[int, NDArray[Any]]] = []
+        self._unembedded: dict[int, str] = {}
+        self._unembedded_words: dict[int, str] = {}
         self._next, self._merged = head.next, head.merged
         self._waiting, self._erasures = head.waiting, head.erasures
 
@@ -428,6 +456,7 @@ class Writing:
                     self._erase(num, text)
 
     def finish(self, position: int) -> None:
+        self._embed()
         self._file.connection.executemany(
             ADD_RECENT, [(num, entries.tobytes()) for num, entries in self._pending]
         )
@@ -439,13 +468,42 @@ class Writing:
         entries = np.empty(len(counts), _WAITING)
         entries["word"] = self._numbers(counts)
         entries["count"] = [min(count, MOST) for count in counts.values()]
-        self._do(ADD_DOC, (num, doc.id, position, self._class(doc), length, doc.time_us))
-        self._do(ADD_TEXT, (num, doc.text, doc.source, doc.run))
+        self._do(
+            ADD_DOC,
+            (
+                num,
+                doc.id,
+                position,
+                self._class(doc),
+                length,
+                doc.time_us,
+                self._session(doc),
+                flags(doc.text),
+            ),
+        )
+        self._unembedded[num] = spoken(doc.text, doc.who.author, doc.time_us) if doc.session else doc.text
+        self._do(ADD_TEXT, (num, doc.text, doc.source, doc.run, entries["word"].tobytes()))
         if len(entries):
             self._pending.append((num, entries))
             self._waiting += len(entries)
         if self._waiting >= BUFFER:
             self._merge()
+
+    def _embed(self) -> None:
+        """Give all that is new its vector."""
+        if self._file.embedder is None:
+            return
+        for statement, new in ((ADD_VECTOR, self._unembedded), (ADD_WORD_VECTOR, self._unembedded_words)):
+            made = self._file.embedder.embed(list(new.values()))
+            rows = [(num, vector.tobytes()) for num, vector in zip(new, made, strict=True)]
+            self._file.connection.executemany(statement, rows)
+            new.clear()
+
+    def _session(self, doc: Doc) -> int:
+        if not doc.session:
+            return 0
+        found = self._do(SESSION, (doc.session,)).get
+        return int(self._do(ADD_SESSION, (doc.session,)).get if found is None else found)
 
     def _class(self, doc: Doc) -> int:
         key = (msgspec.json.encode(doc.who).decode(), doc.tier)
@@ -461,6 +519,8 @@ class Writing:
                 if word not in known:
                     back = word[::-1] if 4 <= len(word) < LONGEST else None
                     known[word] = self._do(ADD_WORD, (word, stem(word), back)).get
+                    if word.isalpha() and len(word) >= 3 and word not in STOPWORDS:
+                        self._unembedded_words[known[word]] = word
         return [known[word] for word in words]
 
     def _merge(self) -> None:
@@ -486,6 +546,7 @@ class Writing:
 
     def _erase(self, num: int, text: str) -> None:
         """Take out a document, and the words that no other has. Nothing waits in the buffer."""
+        self._embed()
         block, within = divmod(num, BLOCK)
         for word in self._numbers(counted(text)[0]):
             entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
@@ -495,6 +556,8 @@ class Writing:
             else:
                 self._do(DROP_ENTRIES, (word, block))
                 self._do(DROP_WORD, (word,))
+                self._do(DROP_WORD_VECTOR, (word,))
+        self._do("DELETE FROM vectors WHERE num = ?", (num,))
         self._do("DELETE FROM texts WHERE num = ?", (num,))
         self._do("DELETE FROM docs WHERE num = ?", (num,))
         self._known.clear()

@@ -107,7 +107,8 @@ def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) 
     who = Who(event.actor, event.kind, False, level, "episodic")
     source = "the ledger" if event.run_id is None else f"run {event.run_id}"
     time_us = event.created_us if event.occurred_us is None else event.occurred_us
-    return Doc(event.id, text, who, "episodic", source, time_us, event.run_id or "")
+    said_in = event.session_id or event.run_id or ""
+    return Doc(event.id, text, who, "episodic", source, time_us, event.run_id or "", said_in)
 
 
 def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:

@@ -12,11 +12,13 @@ from .search import Answer, LeftOut, asked, result, visible
 
 if TYPE_CHECKING:
     from ..book import At
+    from ..index import How
     from ..ledger import Ledger
     from .indexing import Indexing
 
 
 TRIES = 3
+HOW: dict[str, How] = {"semantic": "semantic", "hybrid": "hybrid"}
 
 
 def find(
@@ -36,8 +38,11 @@ def find(
 
     def chosen(who: Who) -> bool:
         """In a tier that is looked at, or an agent's own result when its history is; and of the cores asked for."""
-        right = who.tier in tiers or (results_too and who.kind == RESULT)
+        right = search.mode == "semantic" or who.tier in tiers or (results_too and who.kind == RESULT)
         return right and (search.cores is None or who.core in search.cores)
+
+    if search.mode == "semantic" and not tiers:
+        return Answer((), 0, tuple(left_out), now_at if position is None else position)
 
     def look() -> Found:
         index = indexing.catch_up()
@@ -51,6 +56,8 @@ def find(
             chosen=chosen,
             limit=search.max_results,
             listing=not search.query.strip() and search.mode in ("date_range", "agent_filter"),
+            how=HOW.get(search.mode, "keyword"),
+            vectors="semantic" in tiers,
         )
 
     found, wanted_at = look(), now_at if position is None else position
@@ -69,6 +76,8 @@ def find(
         )
     if found.cut:
         left_out.append(LeftOut("the end of the query", "it is longer than a query may be"))
+    if indexing.without_vectors and "semantic" in tiers:
+        left_out.append(LeftOut("semantic", indexing.without_vectors))
     if indexing.trouble:
         left_out.append(LeftOut("the index file", indexing.trouble))
     results = tuple(result(hit, search.mode, explain) for hit in hits)

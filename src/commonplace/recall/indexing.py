@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..errors import CommonplaceError
+from ..errors import CommonplaceError, NotEnabled
 from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
 
 if TYPE_CHECKING:
-    from ..index import Index
+    from ..index import Embedder, Index
 
 PAGE = 500
 
@@ -36,6 +36,8 @@ class Indexing:
         self._left: dict[int, dict[str, Any]] = {}
         self._erasures = 0
         self.trouble = ""
+        self.without_vectors = ""
+        """Why there are no vectors, if there are none."""
 
     def open(self) -> Index:
         from ..index import Index
@@ -45,13 +47,22 @@ class Indexing:
                 try:
                     if self.place is not None:
                         self.place.parent.mkdir(parents=True, exist_ok=True)
-                    self._index = Index.open(self.place)
+                    self._index = Index.open(self.place, self._embedder())
                 except (CommonplaceError, OSError) as error:
                     self.trouble = (
                         f"the index at {self.place} cannot be used ({error}), so it is kept in memory"
                     )
-                    self._index = Index.open(None)
+                    self._index = Index.open(None, self._embedder())
             return self._index
+
+    def _embedder(self) -> Embedder | None:
+        from ..index import static_words
+
+        try:
+            return static_words()
+        except NotEnabled as error:
+            self.without_vectors = str(error)
+            return None
 
     @property
     def exists(self) -> bool:

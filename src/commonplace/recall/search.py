@@ -159,9 +159,12 @@ def visible(rights: Collection[Rights]) -> Callable[[Who], bool]:
 
 def result(hit: Hit, mode: str, explain: bool) -> Result:
     tier = "episodic" if mode == "agent_filter" and hit.kind == RESULT else hit.tier
+    tier = "semantic" if mode == "semantic" else tier
     why = ""
     if explain:
-        why = "; ".join(f"{word!r} matched {found!r} ({weight:.3f})" for word, found, weight in hit.matched)
+        told = [f"{word!r} matched {found!r} ({weight:.3f})" for word, found, weight in hit.matched]
+        told += [f"{name} gave {given:+.3f}" for name, given in hit.signals if given]
+        why = "; ".join(told) or f"its meaning is near ({hit.score:.3f})"
     when = iso(hit.time_us)
     return Result(hit.id, tier, hit.source, hit.snippet, hit.score, when, hit.author, hit.kind, why, hit.text)
 

@@ -22,8 +22,8 @@ class Recalling(Remembering):
     """What everybody can look for, each under its own rights."""
 
     def _memory_tiers(self) -> Collection[str]:
-        """The tiers that are switched on for whoever acts; there are no vectors yet."""
-        return TIERS[:-1]
+        """The tiers that are switched on for whoever acts."""
+        return TIERS
 
     def search(
         self,
@@ -40,11 +40,12 @@ class Recalling(Remembering):
     ) -> Answer:
         """Find items and events that answer a query, among those that this actor may see, as of `at`.
 
-        `mode` is keyword, semantic, date_range, agent_filter or hybrid (all of them). "Phrases" in quotes must
-        occur, a `*` at a word's end stands for any ending; a typing error in a longer word that occurs nowhere is
-        mended, and the answer says so. `date_range` (days, both included) and `agent_filter` narrow any mode; with
-        no query, those two modes list what there is. `cores` looks in these cores alone. `explain` says why each
-        result is there.
+        `mode` is keyword, semantic, date_range, agent_filter or hybrid (by all there is to go by: words, meaning, what
+        was said around it, days and speakers that are named). "Phrases" in quotes must occur in the first, and count
+        for more in the last; a `*` at a word's end stands for any ending; a typing error in a longer word that occurs
+        nowhere is mended, and the answer says so. `date_range` (days, both included) and `agent_filter` narrow any
+        mode; with no query, those two modes list what there is. `cores` looks in these cores alone. `explain` says why
+        each result is there.
         """
         from .finding import find
 
