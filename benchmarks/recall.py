@@ -1,0 +1,108 @@
+"""How well search finds, on conversations in LoCoMo's format: `python -m benchmarks.recall FILE [FILE …]`.
+
+A file is a list of conversations, each with sessions of turns and with questions that name the turns that hold their
+evidence. Turns are recorded as `agent.spoke` with their dates. Told are R@5, R@10, R@20 (the mean share of a question's
+evidence among the first so many) and nDCG@10, by mode and category of question; category 5 has no answer and stands
+apart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import commonplace
+from commonplace import Book
+
+MODES = ("hybrid", "semantic", "words")
+ANSWERED = ("1", "2", "3", "4")
+_WHEN = re.compile(r"(\d+):(\d+) (am|pm) on (\d+) (\w+), (\d+)")
+
+Row = tuple[list[float], float]
+
+
+def day(text: str) -> datetime:
+    """`1:56 pm on 8 May, 2023`."""
+    found = _WHEN.search(text)
+    assert found is not None, text
+    hour, minute, half, number, month, year = found.groups()
+    plain = f"{hour}:{minute} {half} {number} {month} {year}"
+    return datetime.strptime(plain, "%I:%M %p %d %B %Y").replace(tzinfo=UTC)
+
+
+def told(book: Book, conversation: dict[str, Any]) -> dict[str, str]:
+    """Record a conversation; answers the event of each turn."""
+    ids, number = {}, 1
+    while f"session_{number}" in conversation:
+        began = day(conversation[f"session_{number}_date_time"])
+        for n, turn in enumerate(conversation[f"session_{number}"]):
+            event = book.record(
+                "agent.spoke", actor=turn["speaker"], session_id=f"session-{number}",
+                occurred_at=began + timedelta(seconds=n), payload={"text": turn["text"]},
+            )  # fmt: skip
+            ids[turn["dia_id"]] = event.id
+        number += 1
+    return ids
+
+
+def found(book: Book, question: str, mode: str) -> list[str]:
+    if mode == "words":  # keyword mode serves other tiers: the same index, without the rest
+        index = book._ledger.indexing.catch_up()
+        hits = index.search(question, allowed=lambda _: True, limit=20).hits
+        return [hit.id for hit in hits]
+    return [one.id for one in book.search(question, mode=mode, max_results=20).results]
+
+
+def graded(ranked: list[str], evidence: set[str]) -> Row:
+    shares = [len(evidence & {*ranked[:k]}) / len(evidence) for k in (5, 10, 20)]
+    gained = sum(1 / math.log2(place + 2) for place, id in enumerate(ranked[:10]) if id in evidence)
+    return shares, gained / sum(1 / math.log2(place + 2) for place in range(min(10, len(evidence))))
+
+
+def questions(path: Path, times: dict[str, list[float]]) -> Iterator[tuple[str, str, Row]]:
+    for one in json.loads(path.read_text()):
+        with commonplace.open("memory:") as book:
+            ids = told(book, one["conversation"])
+            book.reindex()
+            for asked in one["qa"]:
+                evidence = {ids[name] for name in asked["evidence"] if name in ids}
+                for mode in MODES if evidence else ():
+                    start = time.perf_counter()
+                    ranked = found(book, asked["question"], mode)
+                    times[mode].append(time.perf_counter() - start)
+                    yield mode, str(asked["category"]), graded(ranked, evidence)
+
+
+def main(paths: list[str]) -> int:
+    if not paths:
+        print(__doc__)
+        return 2
+    rows, times = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, list[float]](list)
+    for path in paths:
+        for mode, category, row in questions(Path(path), times):
+            rows[mode, category].append(row)
+            if category in ANSWERED:
+                rows[mode, "1-4"].append(row)
+    table = Table("mode", "category", "questions", "R@5", "R@10", "R@20", "nDCG@10", "ms (p50)")
+    for (mode, category), graded_ in sorted(rows.items()):
+        shares = [f"{100 * mean(one[0][k] for one in graded_):.1f}" for k in range(3)]
+        gain = f"{100 * mean(one[1] for one in graded_):.1f}"
+        table.add_row(mode, category, str(len(graded_)), *shares, gain, f"{1000 * median(times[mode]):.1f}")
+    Console(width=100).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
