@@ -124,6 +124,18 @@ def test_what_is_hidden_shapes_no_score_of_its_neighbours() -> None:
     assert answers[0]
 
 
+@pytest.mark.spec("4.1", "4.2")
+def test_without_vectors_words_and_what_was_said_around_them_still_count(book: Book) -> None:
+    book.grant("ada", tiers={"semantic": "none"})
+    ada = book.as_actor("ada")
+    answer = ada.search("puppy from the shelter", explain=True)
+    assert answer.results[0].content == TALK[1][3]
+    assert "cos gave" not in answer.results[0].why
+    assert ("semantic", "you may not read it") in [(one.what, one.why) for one in answer.left_out]
+    assert ada.search("puppy", mode="semantic").results == ()
+    assert not any("broke down" in one.content for one in ada.search("automobile trouble").results)
+
+
 @pytest.mark.spec("L10")
 def test_an_erased_text_takes_its_vector_and_its_words_along(book: Book) -> None:
     said = next(event for event in book.events() if "puppy" in event.payload["text"])

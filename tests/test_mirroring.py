@@ -319,3 +319,18 @@ def test_a_folder_shows_one_book_and_a_server_needs_to_be_told_where(tmp_path: P
         two.mirror(tmp_path / "two").sync()
     with commonplace.open("memory:") as book, pytest.raises(BadInput, match="say in which one"):
         book.mirror()
+
+
+@pytest.mark.spec("3.7", "L5")
+def test_of_several_lines_by_hand_the_file_says_which_wait(book: Book, tmp_path: Path) -> None:
+    book.remember("The lift is slow on Mondays and on Tuesdays in winter.")
+    book.mirror().sync()
+    page = tmp_path / "MEMORY.md"
+    added = "- The stairs are steep.\n- The lift is slow on Mondays and on Tuesdays in the winter.\n"
+    page.write_text(f"{page.read_text()}\n{added}")
+    (taken,) = book.mirror().sync().taken
+    assert (taken.ok, "1 of 2 are taken in" in taken.note) == (False, True)
+    assert "The stairs are steep." in {one.body for one in book.items()}
+    assert taken.note in page.read_text()
+    book.mirror().sync()
+    assert len(book.items(status=None)) == 3

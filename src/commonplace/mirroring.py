@@ -184,8 +184,12 @@ class BookMirror:
             self._remembered(me, path, core, part, f"{edit.id}-{n}")
             for n, part in enumerate(bullets(edit.text))
         ]
-        held = next((one for one in kept if one.outcome in ("flagged", "rejected")), kept[0])
-        return _answer(edit, held)
+        waiting = [one for one in kept if one.outcome in ("flagged", "rejected")]
+        answer = _answer(edit, (waiting or kept)[0])
+        if waiting and len(waiting) < len(kept):
+            told = f"{len(kept) - len(waiting)} of {len(kept)} are taken in and stand above: delete them here"
+            return Taken(edit, False, f"{told}; of the rest: {answer.note}")
+        return answer
 
     def _remembered(self, me: Actor, path: str, core: str | None, text: str, id: str) -> Kept:
         kind, said = fields(text)
