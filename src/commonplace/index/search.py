@@ -438,18 +438,15 @@ class _NearWords:
     def best(self, docs: Ints) -> Floats:
         """For each word of the query and each document, how near the nearest word of that is."""
         nearest = np.zeros((len(self._wanted), len(docs)))
-        words = self._file.words_in(docs.tolist())
-        places = [found[found >= 0] for found in (self._places_of(one) for one in words)]
-        some = np.array([at for at, one in enumerate(places) if len(one)], np.int64)
-        if len(some):
-            sizes = np.cumsum([0, *(len(places[at]) for at in some[:-1].tolist())])
-            every = np.concatenate([places[at] for at in some.tolist()])
-            nearest[:, some] = np.maximum.reduceat(self._near[:, every], sizes, axis=1)
+        words, sizes = self._file.words_in(docs.tolist())
+        of_doc = np.repeat(np.arange(len(docs)), sizes)
+        known = words < len(self._places)
+        places, of_doc = self._places[words[known]], of_doc[known]
+        places, of_doc = places[places >= 0], of_doc[places >= 0]
+        if len(places):
+            some, starts = np.unique(of_doc, return_index=True)
+            nearest[:, some] = np.maximum.reduceat(self._near[:, places], starts, axis=1)
         return nearest
-
-    def _places_of(self, words: Ints) -> Ints:
-        known: Ints = self._places[words[words < len(self._places)]]
-        return known
 
 
 def _among(which: list[bool], kinds: Ints) -> Mask:

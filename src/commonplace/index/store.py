@@ -350,10 +350,13 @@ class File:
             for block, found in self.connection.execute(ENTRIES, (word,))
         ]
 
-    def words_in(self, docs: list[int]) -> list[Ints]:
-        """The numbers of the words of documents, in the order of these."""
+    def words_in(self, docs: list[int]) -> tuple[Ints, list[int]]:
+        """The numbers of the words of documents, one document after the other, and how many each has."""
         found = dict(self.connection.execute(WORDS_IN, (json.dumps(docs),)))
-        return [_read(found.get(doc, b""), _NUMBER).astype(np.int64) for doc in docs]
+        blobs = [found.get(doc, b"") for doc in docs]
+        return _read(b"".join(blobs), _NUMBER).astype(np.int64), [
+            len(one) // _NUMBER.itemsize for one in blobs
+        ]
 
     def recent(self, start: int) -> Iterator[tuple[int, Words]]:
         """The documents in the buffer from this number on, each with its words and how often it has them."""
