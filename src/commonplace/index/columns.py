@@ -5,12 +5,15 @@ from __future__ import annotations
 import apsw
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from .score import Floats, Ints
 from .store import VECTORS, WORD_VECTORS, File, Head, Who
 from .vectors import Vectors
 
 ENDLESS = 2**63 - 1
+FEW = 1 << 15
+"""Up to so many vectors are held as they are multiplied, which takes four times the memory (32 MB)."""
 DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, session, flags FROM docs WHERE num >= ?"
 ENDS = "SELECT num, until FROM docs WHERE until > ?"
 CLASSES = "SELECT who, tier FROM classes WHERE num > ? ORDER BY num"
@@ -99,7 +102,7 @@ class Columns:
             self._in_order = self.size, parts[np.argsort(self.session[parts], kind="stable")]
         return self._in_order[1]
 
-    def vectors(self, file: File) -> Vectors:
+    def vectors(self, file: File) -> Vectors | NDArray[np.float32]:
         """The vector of every document, zeros where it has none."""
         known = self._vectors
         for num, vector in file.connection.execute(VECTORS, (known.size,)):
@@ -107,7 +110,7 @@ class Columns:
         known.size = self.size
         return known.upto(self.size)
 
-    def words(self, file: File) -> tuple[Ints, list[int], Vectors]:
+    def words(self, file: File) -> tuple[Ints, list[int], Vectors | NDArray[np.float32]]:
         """Of every number of a word, where its vector stands (−1: it has none); the numbers of those that have one; and
         their vectors."""
         last = self._word_nums[-1] if self._word_nums else 0
@@ -146,6 +149,7 @@ class _Rows:
     def __init__(self) -> None:
         self.size = 0
         self._rows: Vectors = np.zeros((0, 0), np.int8)
+        self._ready = np.zeros((0, 0), np.float32)
 
     def put(self, num: int, vector: bytes) -> None:
         if num >= len(self._rows) or len(vector) != self._rows.shape[1]:
@@ -155,9 +159,15 @@ class _Rows:
             grown[: len(self._rows), : self._rows.shape[1]] = self._rows
             self._rows = grown
         self._rows[num] = np.frombuffer(vector, np.int8)
+        self._ready = self._ready[: min(num, len(self._ready))]
 
-    def upto(self, size: int) -> Vectors:
+    def upto(self, size: int) -> Vectors | NDArray[np.float32]:
+        """The first so many; a few of them ready to be multiplied, of many only as they are stored."""
         if size > len(self._rows):
             missing = np.zeros((size - len(self._rows), self._rows.shape[1]), np.int8)
             self._rows = np.concatenate([self._rows, missing])
-        return self._rows[:size]
+        if size > FEW:
+            return self._rows[:size]
+        if len(self._ready) != size:
+            self._ready = self._rows[:size].astype(np.float32)
+        return self._ready

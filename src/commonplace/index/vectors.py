@@ -80,9 +80,12 @@ def static_words() -> StaticWords:
     return StaticWords()
 
 
-def likeness(vectors: Vectors, wanted: Vectors) -> NDArray[np.float32]:
+def likeness(vectors: Vectors | NDArray[np.float32], wanted: Vectors) -> NDArray[np.float32]:
     """How alike each vector is to each of the wanted ones: whole numbers, SCALE² for the very same. One row for each
     of the wanted ones."""
     right = wanted.astype(np.float32).T
-    parts = [vectors[at : at + CHUNK].astype(np.float32) @ right for at in range(0, len(vectors), CHUNK)]
+    parts = [
+        vectors[at : at + CHUNK].astype(np.float32, copy=False) @ right
+        for at in range(0, len(vectors), CHUNK)
+    ]
     return np.concatenate([np.zeros((0, len(wanted)), np.float32), *parts]).T
