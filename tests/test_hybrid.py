@@ -151,6 +151,18 @@ def test_an_erased_text_takes_its_vector_and_its_words_along(book: Book) -> None
         assert file.rows("SELECT word FROM words WHERE word = 'puppy'") == []
 
 
+@pytest.mark.spec("L10", "4.2")
+def test_when_all_is_erased_nothing_is_found_and_what_comes_after_is() -> None:
+    with commonplace.open("memory:") as book:
+        for _ in range(2):
+            said = book.record("agent.spoke", actor="mira", payload={"text": "the ferry leaves at nine"})
+            for mode in ("hybrid", "semantic"):
+                assert [one.id for one in book.search("ferry at nine", mode=mode).results] == [said.id]
+            book.erase(said.id)
+            for mode in ("hybrid", "semantic"):
+                assert book.search("ferry at nine", mode=mode).total == 0
+
+
 def test_vectors_are_whole_numbers_and_alike_texts_are_near() -> None:
     made = static_words().embed(
         ["the car broke down", "my automobile stopped working", "fresh bread and butter", ""]

@@ -18,6 +18,8 @@ DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, s
 ENDS = "SELECT num, until FROM docs WHERE until > ?"
 CLASSES = "SELECT who, tier FROM classes WHERE num > ? ORDER BY num"
 
+Numbers = Vectors | NDArray[np.float32]
+
 _read_who = msgspec.json.Decoder(Who).decode
 
 
@@ -102,27 +104,27 @@ class Columns:
             self._in_order = self.size, parts[np.argsort(self.session[parts], kind="stable")]
         return self._in_order[1]
 
-    def vectors(self, file: File) -> Vectors | NDArray[np.float32]:
-        """The vector of every document, zeros where it has none."""
+    def vectors(self, file: File, width: int) -> Numbers:
+        """The vector of every document, so wide; zeros where it has none."""
         known = self._vectors
         for num, vector in file.connection.execute(VECTORS, (known.size,)):
             known.put(num, vector)
         known.size = self.size
-        return known.upto(self.size)
+        return known.upto(self.size, width)
 
-    def words(self, file: File) -> tuple[Ints, list[int], Vectors | NDArray[np.float32]]:
+    def words(self, file: File, width: int) -> tuple[Ints, list[int], Numbers]:
         """Of every number of a word, where its vector stands (−1: it has none); the numbers of those that have one; and
-        their vectors."""
-        last = self._word_nums[-1] if self._word_nums else 0
-        for num, vector in file.connection.execute(WORD_VECTORS, (last,)):
-            self._word_vectors.put(len(self._word_nums), vector)
-            self._word_nums.append(num)
-        if len(self._word_places) <= (most := self._word_nums[-1] if self._word_nums else 0):
-            self._word_places = np.full(2 * most + 1, -1)
-            self._word_places[self._word_nums] = np.arange(len(self._word_nums))
-        elif self._word_nums and most > last:
-            self._word_places[self._word_nums] = np.arange(len(self._word_nums))
-        return self._word_places, self._word_nums, self._word_vectors.upto(len(self._word_nums))
+        their vectors, so wide."""
+        nums, before = self._word_nums, len(self._word_nums)
+        for num, vector in file.connection.execute(WORD_VECTORS, (nums[-1] if nums else 0,)):
+            self._word_vectors.put(len(nums), vector)
+            nums.append(num)
+        if len(nums) > before:
+            if nums[-1] >= len(self._word_places):
+                more = np.full(2 * nums[-1] + 1 - len(self._word_places), -1)
+                self._word_places = np.concatenate([self._word_places, more])
+            self._word_places[nums[before:]] = np.arange(before, len(nums))
+        return self._word_places, nums, self._word_vectors.upto(len(nums), width)
 
     def having(self, file: File, words: list[int]) -> tuple[Ints, Floats, Ints]:
         """The documents that have one of these words, word for word and in order; how often they have it; and
@@ -152,22 +154,30 @@ class _Rows:
         self._ready = np.zeros((0, 0), np.float32)
 
     def put(self, num: int, vector: bytes) -> None:
-        if num >= len(self._rows) or len(vector) != self._rows.shape[1]:
-            if self._rows.shape[1] not in (0, len(vector)):
-                raise apsw.CorruptError("vectors are of different lengths")
-            grown = np.zeros((max(1024, 2 * num), len(vector)), np.int8)
-            grown[: len(self._rows), : self._rows.shape[1]] = self._rows
-            self._rows = grown
+        self._widen(len(vector))
+        if num >= len(self._rows):
+            self._lengthen(max(1024, 2 * num))
         self._rows[num] = np.frombuffer(vector, np.int8)
-        self._ready = self._ready[: min(num, len(self._ready))]
+        self._ready = self._ready[:num]
 
-    def upto(self, size: int) -> Vectors | NDArray[np.float32]:
+    def upto(self, size: int, width: int) -> Numbers:
         """The first so many; a few of them ready to be multiplied, of many only as they are stored."""
+        self._widen(width)
         if size > len(self._rows):
-            missing = np.zeros((size - len(self._rows), self._rows.shape[1]), np.int8)
-            self._rows = np.concatenate([self._rows, missing])
+            self._lengthen(size)
         if size > FEW:
             return self._rows[:size]
         if len(self._ready) != size:
             self._ready = self._rows[:size].astype(np.float32)
         return self._ready
+
+    def _widen(self, width: int) -> None:
+        if self._rows.shape[1] not in (0, width):
+            raise apsw.CorruptError("vectors are of different lengths")
+        if not self._rows.shape[1]:
+            self._rows = np.zeros((0, width), np.int8)
+            self._ready = np.zeros((0, width), np.float32)
+
+    def _lengthen(self, size: int) -> None:
+        more = np.zeros((size - len(self._rows), self._rows.shape[1]), np.int8)
+        self._rows = np.concatenate([self._rows, more])

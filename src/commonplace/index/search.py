@@ -319,7 +319,9 @@ class _Search:
         if self._embedder is None:
             return np.zeros(self._columns.size, np.int64)
         wanted = self._embedder.embed([query[:MAX_QUERY]])
-        alike: Ints = likeness(self._columns.vectors(self._file), wanted)[0].astype(np.int64)
+        alike: Ints = likeness(self._columns.vectors(self._file, self._embedder.dimensions), wanted)[
+            0
+        ].astype(np.int64)
         return alike
 
     def listed(self, kept: Mask, limit: int, as_of: int) -> Found:
@@ -420,10 +422,12 @@ class _NearWords:
 
     def __init__(self, file: File, columns: Columns, words: list[Word], embedder: Embedder | None) -> None:
         self._file, self._columns, self._wanted = file, columns, words
-        self._places, self._nums, vectors = columns.words(file)
-        self._near = np.zeros((len(words), len(self._nums)))
-        if embedder is not None and words and self._nums:
-            self._near = likeness(vectors, embedder.embed([one.text for one in words])) / SCALE**2
+        self._places, self._nums = np.zeros(0, np.int64), list[int]()
+        self._near: Floats = np.zeros((len(words), 0))
+        if embedder is not None and words:
+            self._places, self._nums, vectors = columns.words(file, embedder.dimensions)
+            wanted = embedder.embed([one.text for one in words])
+            self._near = (likeness(vectors, wanted) / SCALE**2).astype(np.float64)
         self._own = {one.stem: at for at, one in enumerate(words)}
 
     def documents(self, word: Word) -> Iterator[tuple[Ints, float]]:
