@@ -472,12 +472,14 @@ def _is_kind(kind: str) -> bool:
 
 
 def check_path(field: str, value: object) -> Path:
+    """The path of a file or folder, whether it is there or not. Raises BadInput."""
     if not isinstance(value, str | os.PathLike) or "\0" in str(value):
         raise BadInput(f"{field} {shown(value)} is not a path: give the name of a file or folder")
     return Path(value)
 
 
 def check_seen(value: object) -> int | None:
+    """A position that somebody has read, or None: any. Raises BadInput."""
     if value is not None and type(value) is not int:
         raise BadInput(f"seen={shown(value)} is not a position: give the position of what you have read")
     return value

@@ -72,6 +72,8 @@ class Signals:
     def __init__(self, columns: Columns, visible: Mask, words: list[Word], query: str) -> None:
         self._columns, self._visible, self._words, self._query = columns, visible, words, query
         self._most = sum(one.rarity for one in words) or 1
+        order = columns.conversations()
+        self._order = order[visible[order]]
         self._before, self._after = self._neighbours()
         self._length = columns.length.astype(np.float64)
         self._average = _mean(self._length[visible])
@@ -80,9 +82,7 @@ class Signals:
     def _neighbours(self) -> tuple[Ints, Ints]:
         """What comes before and after each document in its conversation, as far as the reader may see; −1: nothing."""
         before, after = np.full(self._columns.size, -1), np.full(self._columns.size, -1)
-        order = self._columns.conversations()
-        order = order[self._visible[order]]
-        session = self._columns.session[order]
+        order, session = self._order, self._columns.session[self._order]
         same = session[1:] == session[:-1]
         before[order[1:][same]] = order[:-1][same]
         after[order[:-1][same]] = order[1:][same]
@@ -103,12 +103,7 @@ class Signals:
                 reached = np.union1d(docs, self._after[docs])
                 reached = reached[reached >= 0]
                 before = self._before[reached]
-                both = self._counts[reached] + np.where(
-                    (before >= 0) & self._visible[before], self._counts[before], 0.0
-                )
-                both *= self._visible[reached]
-                has = both > 0
-                reached, both = reached[has], both[has]
+                both = self._counts[reached] + np.where(before >= 0, self._counts[before], 0.0)
                 joined[reached] += _gain(word.rarity, both, long[reached], usual, K1, B)
                 session += self._of_session(docs, self._counts[docs], talks)
             self._counts[word.docs] = 0
@@ -199,9 +194,7 @@ class Signals:
 
     def _nearest_in_talk(self, likeness: Ints) -> Ints:
         """For each document, what of its conversation is nearest; of one that is part of none, itself."""
-        best = likeness.copy()
-        order = self._columns.conversations()
-        order = order[self._visible[order]]
+        best, order = likeness.copy(), self._order
         if len(order):
             starts = np.flatnonzero(np.diff(self._columns.session[order], prepend=-1))
             sizes = np.diff([*starts.tolist(), len(order)])

@@ -65,7 +65,7 @@ def excluded(text: str) -> Exclusion | None:
 def traits(piece: str) -> set[str]:
     """What a piece of text is judged by."""
     found, words, shape = set(), ["^"], ["^"]
-    for token in _TOKEN.finditer(piece):
+    for token in _token().finditer(piece):
         kind, word = token.lastgroup or "", token[0].lower()
         if kind in {"word", "name"}:
             marked = f"<{word}>"
@@ -87,6 +87,7 @@ def traits(piece: str) -> set[str]:
 
 
 def place(trait: str) -> int:
+    """Where the weights of a trait stand."""
     return crc32(trait.encode("utf-8", "surrogatepass")) % PLACES
 
 
@@ -106,7 +107,7 @@ def _evidence(piece: str, rule: str) -> str:
         word: weights[
             place(f"<{word.lower()}>" if token.lastgroup in {"word", "name"} else f"#{token.lastgroup}")
         ]
-        for token in _TOKEN.finditer(piece)
+        for token in _token().finditer(piece)
         if token.lastgroup != "mark" and (word := " ".join(token[0].split()))
     }
     telling = sorted((word for word in spoken if spoken[word] > 0), key=lambda word: -spoken[word])
@@ -133,6 +134,12 @@ def _ending(word: str) -> str:
 
 
 @cache
+def _token() -> re.Pattern[str]:
+    """Compiled when the first text comes, not when this is imported."""
+    return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()), re.MULTILINE)
+
+
+@cache
 def _weights() -> dict[str, memoryview]:
     table = memoryview(WEIGHTS.read_bytes()).cast("b")
     return {rule: table[at * PLACES : (at + 1) * PLACES] for at, rule in enumerate(CLASSES)}
@@ -153,38 +160,33 @@ _EXTENSIONS = (
     "csproj lua dart"
 )
 
-_TOKEN = re.compile(
-    "|".join(
-        f"(?P<{kind}>{pattern})"
-        for kind, pattern in {
-            "box": r"^\W{0,4}\[[ xX]\]",
-            "address": (
-                r"https?://\S*|\blocalhost(?::\d+)?|\b[\w.-]{1,80}@[\w.-]+|"
-                r"\b[\w-]{1,40}(?:\.[\w-]{1,40}){0,4}\.(?:com|org|io|internal|eu|net)\b[\w/:.-]*"
-            ),
-            "hash": r"\b(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\b",
-            "ticket": r"(?<!\w)[#!]\d+",
-            "version": r"\bv\d+(?:\.\d+)+[\w.-]*|\b\d+\.\d+\.\d+[\w-]*",
-            "file": (
-                rf"(?<![\w/~.])[\w()./*-]{{0,80}}[\w*]\.(?:{'|'.join(_EXTENSIONS.split())})\b(?![\w/])|(?<!\S)\.\w+\b"
-            ),
-            "path": r"(?<![\w~.:])[\w.*-]{0,80}/[\w.*/{}:<>-]*",
-            "call": r"\b\w{1,80}(?:\.\w{1,80}){0,4}\([^()\n]{0,120}\)",
-            "symbol": (
-                r"\b(?:[^\W_]{0,80}_\w+|[a-z]{1,80}[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z]{2,80}\.[a-z_]{2,})\b"
-            ),
-            "acronym": r"\b[A-Z][A-Z0-9]+s?\b",
-            "clock": r"\b\d{1,2}:\d\d(?::\d\d)?\b",
-            "date": r"\b\d{4}-\d\d-\d\d\b",
-            "fraction": r"\b\d+/\d+\b",
-            "percent": r"\b\d[\d.]* ?%",
-            "unit": r"\b\d[\d.]* ?(?:ms|s|min|[GMk]B|h)\b",
-            "year": r"\b(?:19|20)\d\d\b",
-            "number": r"\b\d[\d,.]*\w*\b",
-            "name": r"(?<=[a-z,;] )[A-Z][a-z]+\b",
-            "word": r"[^\W\d_]+(?:['’-][^\W\d_]+)*",
-            "mark": r"[-+=><→]+|[^\w\s]",
-        }.items()
+_KINDS = {
+    "box": r"^\W{0,4}\[[ xX]\]",
+    "address": (
+        r"https?://\S*|\blocalhost(?::\d+)?|\b[\w.-]{1,80}@[\w.-]+|"
+        r"\b[\w-]{1,40}(?:\.[\w-]{1,40}){0,4}\.(?:com|org|io|internal|eu|net)\b[\w/:.-]*"
     ),
-    re.MULTILINE,
-)
+    "hash": r"\b(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\b",
+    "ticket": r"(?<!\w)[#!]\d+",
+    "version": r"\bv\d+(?:\.\d+)+[\w.-]*|\b\d+\.\d+\.\d+[\w-]*",
+    "file": (
+        rf"(?<![\w/~.])[\w()./*-]{{0,80}}[\w*]\.(?:{'|'.join(_EXTENSIONS.split())})\b(?![\w/])|(?<!\S)\.\w+\b"
+    ),
+    "path": r"(?<![\w~.:])[\w.*-]{0,80}/[\w.*/{}:<>-]*",
+    "call": r"\b\w{1,80}(?:\.\w{1,80}){0,4}\([^()\n]{0,120}\)",
+    "symbol": (
+        r"\b(?:[^\W_]{0,80}_\w+|[a-z]{1,80}[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z]{2,80}\.[a-z_]{2,})\b"
+    ),
+    "acronym": r"\b[A-Z][A-Z0-9]+s?\b",
+    "clock": r"\b\d{1,2}:\d\d(?::\d\d)?\b",
+    "date": r"\b\d{4}-\d\d-\d\d\b",
+    "fraction": r"\b\d+/\d+\b",
+    "percent": r"\b\d[\d.]* ?%",
+    "unit": r"\b\d[\d.]* ?(?:ms|s|min|[GMk]B|h)\b",
+    "year": r"\b(?:19|20)\d\d\b",
+    "number": r"\b\d[\d,.]*\w*\b",
+    "name": r"(?<=[a-z,;] )[A-Z][a-z]+\b",
+    "word": r"[^\W\d_]+(?:['’-][^\W\d_]+)*",
+    "mark": r"[-+=><→]+|[^\w\s]",
+}
+"""What the tokens of a text look like, the first that fits counts."""

@@ -60,9 +60,11 @@ class Recalling(Remembering):
 
     def _note_denied_tiers(self, tiers: object) -> None:
         """Asking for a tier that one may not read leaves a trace, as reading it does."""
+        asked = [tier for tier in TIERS if isinstance(tiers, list | tuple | set) and tier in tiers]
+        if not asked:
+            return
         with self._ledger.snapshot() as now:
             rights = rights_of(now, self._memory_actor)
-        asked = [tier for tier in TIERS if isinstance(tiers, list | tuple | set) and tier in tiers]
         for tier in [tier for tier in asked if rights.tier(tier) == "none"]:
             self._ledger.submit(
                 "access.deny", Denial(self._memory_actor, "memory.search", tier, self._memory_run)
