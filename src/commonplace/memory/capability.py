@@ -22,11 +22,12 @@ from .changes import (
     decide_patch,
     decide_resolve,
     decide_retell,
+    follow_core,
 )
 from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .pages import check_places
-from .reading import Settings, all_items
+from .reading import Settings
 from .remember import decide_remember
 from .requests import (
     CONFIGURED,
@@ -36,7 +37,6 @@ from .requests import (
     FORGOTTEN,
     RECALLED,
     UPDATED,
-    Mark,
     Shown,
 )
 
@@ -246,21 +246,12 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
     plain = msgspec.to_builtins(core)
     if plain != before:
         if before is not None and (before["visibility"] == "private") != (core.visibility == "private"):
-            _show_entries(overlay, core)
+            follow_core(overlay, request.by, core.id, core.visibility != "private")
         audience = {"audience": "team"} if core.visibility != "private" else {}
         overlay.emit(
             draft(CORE_SET, actor=request.by, payload=plain, labels={"sensitivity": "private", **audience})
         )
     return core
-
-
-def _show_entries(overlay: Overlay, core: Core) -> None:
-    """A core says who may see its entries: all of them follow it."""
-    team = core.visibility != "private"
-    for item in [one for one in all_items(overlay) if one.core == core.id and one.shared != team]:
-        overlay.run(
-            "memory", decide_mark, Mark(OWNER, (item.id,), "shared" if team else "unshared", "as its core")
-        )
 
 
 def _merged(before: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

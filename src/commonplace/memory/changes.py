@@ -20,7 +20,7 @@ from ..errors import BadInput, Conflict, Denied, Stale
 from ..events import canonical, draft
 from ..labels import strictness
 from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
-from .reading import item_at, may_read, words
+from .reading import all_items, item_at, may_read, words
 from .remember import change, contradicts, known, standing, weight_of
 from .requests import CONSOLIDATED, DELETED, FORGOTTEN, UPDATED, Forget, Forgotten, Mark, Patch, Resolve
 from .upkeep import Retell, note_of
@@ -140,24 +140,35 @@ def decide_mark(overlay: Overlay, request: Mark) -> int | Denied:
         if request.act == "verified" and item.status == "held" and item.held and item.held.why == "proposal":
             decide_resolve(overlay, Resolve(request.by, item.id, "create", request.why))
             item = known(overlay, request.by, item.id)
-        after = _marked(overlay, request, item)
-        if after == {name: getattr(item, name) for name in after}:
-            continue
-        changed = replace(item, **after)
-        _check_consistent(overlay, request.by, item, changed)
-        if request.act == "unshared":
-            events = (item.id, *_changes_of(overlay, item.id))
-            overlay.run("access", decide_audience, Audience(request.by, events, False))
-        position = change(
-            overlay,
-            request.by,
-            request.act,
-            {item.id: after},
-            why=request.why,
-            weight=weight_of(changed) - weight_of(item),
-            placed=[changed] if "shared" in after else (),
-        )
+        position = _put(overlay, request, item, _marked(overlay, request, item)) or position
     return position
+
+
+def _put(overlay: Overlay, request: Mark, item: Item, after: dict[str, Any]) -> int | None:
+    """Record that fields of an item are others now; None if they are as they were."""
+    if after == {name: getattr(item, name) for name in after}:
+        return None
+    changed = replace(item, **after)
+    _check_consistent(overlay, request.by, item, changed)
+    if request.act == "unshared":
+        events = (item.id, *_changes_of(overlay, item.id))
+        overlay.run("access", decide_audience, Audience(request.by, events, False))
+    return change(
+        overlay,
+        request.by,
+        request.act,
+        {item.id: after},
+        why=request.why,
+        weight=weight_of(changed) - weight_of(item),
+        placed=[changed] if "shared" in after else (),
+    )
+
+
+def follow_core(overlay: Overlay, by: str, core: str, team: bool) -> None:
+    """Let everybody see the entries of a core, or nobody but its owner: the core says who may see them."""
+    request = Mark(by, (), "shared" if team else "unshared", "as its core")
+    for item in [one for one in all_items(overlay) if one.core == core]:
+        _put(overlay, request, item, {"shared": team})
 
 
 def _changes_of(overlay: Overlay, id: str) -> list[str]:
@@ -169,7 +180,7 @@ def _changes_of(overlay: Overlay, id: str) -> list[str]:
 def _marked(overlay: Overlay, request: Mark, item: Item) -> dict[str, Any]:
     match request.act:
         case "shared" | "unshared":
-            if item.core is not None and request.by != OWNER:
+            if item.core is not None:
                 raise BadInput(f"item {item.id!r} is an entry of a core: the core says who may see it")
             return {"shared": request.act == "shared"}
         case "verified":
