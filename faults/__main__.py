@@ -17,7 +17,7 @@ from . import FAULTS, Fault, Result
 
 def load() -> dict[str, Fault]:
     """All faults, in the order of their numbers."""
-    from . import abuse, concurrency, damage, durability, erasure, histories, memory, runs  # noqa: F401  they register
+    from . import abuse, concurrency, damage, durability, erasure, histories, memory, recall, runs  # noqa: F401  they register
 
     return dict(sorted(FAULTS.items(), key=lambda item: item[1].number))
 

@@ -16,12 +16,13 @@ from typing import Any
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
 from commonplace.memory.requests import Patch, Shown
 from commonplace.memory.upkeep import Shelve
+from commonplace.recall.checking import Checked, Record
 from commonplace.state.policy import Policy
 from commonplace.state.requests import Open
 
 Entry = tuple[str, Any]
 BLOBS = [f"blob {n} ".encode() * 100 * n for n in range(1, 5)]
-OURS = ("event", "fault", "access", "state", "run", "memory")
+OURS = ("event", "fault", "access", "state", "run", "memory", "premise", "receipt")
 """First words of kinds that the story does not keep account of."""
 STEPS = ("record", "batch", "blob", "child", "again", "erase", "rebuild", "purge")
 WEIGHTS = (50, 14, 10, 8, 6, 8, 2, 2)
@@ -147,6 +148,19 @@ def remember_everything(book: Book) -> None:
     book.submit("memory.shelve", Shelve("owner", "day", ("2020-01-01",)))
     ada.session_note("the lift", "it stops")
     ada.gate("the lift", "PLAN", "GO")
+    recall_everything(book)
+
+
+def recall_everything(book: Book) -> None:
+    """Touch every view of recall."""
+    ben = book.as_actor("ben")
+    kept = book.remember("The lift is painted green, on all floors.", shared=True)
+    book.submit("recall.checked", Record("owner", None, (Checked(str(kept.item_id), "abc"),)))
+    ben.digest("the green lift", stable="a task")
+    book.forget(str(kept.item_id), confirm="FORGET")
+    ben.prompt("go on")
+    ben.digest("the lift", ignore_memory=True)
+    book._ledger.follow("recall.swept")
 
 
 class Truth:

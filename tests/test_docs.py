@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-RUN = ("README.md", "docs/guide.md", "docs/memory.md", "docs/runs.md", "docs/access.md")
+RUN = ("README.md", "docs/guide.md", "docs/memory.md", "docs/recall.md", "docs/runs.md", "docs/access.md")
 
 
 @pytest.mark.parametrize("page", [ROOT / page for page in RUN], ids=lambda page: page.name)

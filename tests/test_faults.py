@@ -17,6 +17,7 @@ from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
 from commonplace.index import Gone
+from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
@@ -51,6 +52,8 @@ SPEC = {
     "forgetting": ("3.6", "L10"),
     "edits": ("3.7", "L5"),
     "runner": ("2.4", "7.6"),
+    "digests": ("4.5", "4.7", "L6"),
+    "leaks": ("4.3", "4.7", "L7"),
 }
 SEED = 1
 
@@ -279,6 +282,18 @@ class Twice:
 
     def rest(self) -> list[dict[str, int]]:
         return [{"stored": 4}]
+
+    def test_leaks_notice_a_reader_who_sees_everything(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for place_of in ("commonplace.recall.search", "commonplace.memory.reading"):
+            monkeypatch.setattr(f"{place_of}.may_see_of", lambda *_: True)
+        assert "shows Piece" in found("leaks", 200, tmp_path)
+
+    def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(packing._Pile, "full", lambda *_: "")
+        monkeypatch.setattr(packing._Pile, "over_all", lambda *_: "")
+        assert "are allowed" in found("digests", 20, tmp_path)
 
 
 def test_the_runner_fails_when_a_fault_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

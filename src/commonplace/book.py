@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from .access.commands import ACCESS, Denial, Grant, Relabel
 from .access.redact import Redactor
 from .access.rights import OWNER, check_actor, subject_of
-from .actor import Actor, Sight
+from .actor import Actor
 from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
@@ -38,7 +38,10 @@ from .events import (
 from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .memory.capability import MEMORY
+from .recall.capability import RECALL
+from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
+from .recall.premises import PremiseWatch
 from .recall.verbs import Recalling
 from .state.capability import STATE
 from .state.cells import About, about, no_run, run_at, sums
@@ -49,6 +52,7 @@ from .state.policy import Policy, Start
 from .state.redaction import redactor_of
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
+from .state.sight import Sight
 from .views import Capability, Registry
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ if TYPE_CHECKING:
     from .workflow.model import Workflow
     from .workflow.runner import Outcome, Tell
 
-BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY)
+BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY, RECALL)
 """The capabilities that every book has."""
 
 log = logging.getLogger("commonplace")
@@ -112,6 +116,8 @@ def open(
     durability: str = "full",
     capabilities: Sequence[Capability] = (),
     mirror: str | Path | bool | None = None,
+    repository: str | Path | None = None,
+    count_tokens: Callable[[str], int] | None = None,
 ) -> Book:
     """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
 
@@ -120,7 +126,9 @@ def open(
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
     your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
     markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
-    in now, and it is written when the book is closed.
+    in now, and it is written when the book is closed. `repository` is the folder of files that what is remembered is
+    checked against; unless it is named, the git repository that a local book lies in. `count_tokens` counts the tokens
+    of a text for budgets, in place of one for every four characters.
     """
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
@@ -135,6 +143,8 @@ def open(
         raise
     opened = Book(engine, ledger)
     try:
+        ledger.count_tokens = count_tokens
+        ledger.repository = repository_around(engine.beside, repository)
         opened._use_mirror(mirror)
     except BaseException:
         opened.close()
@@ -158,6 +168,7 @@ class Book(Recalling):
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
         ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
+        ledger.premises = PremiseWatch(ledger)
         self._say_what_it_cannot_promise()
 
     # writing
@@ -313,12 +324,16 @@ class Book(Recalling):
                 head = self._ledger.store.wait(reached, max(left, 0))
                 if self._closed or (head <= reached and left <= 0):
                     return
+                self._ledger.premises.look()
                 for event in self._ledger.events(reached, head, *chosen):
                     yield event
                     quiet_since = monotonic()
                 reached = max(reached, head)
                 if timeout is not None and monotonic() - quiet_since > timeout:
                     return
+
+    def _events_of(self, run: str, after: int) -> Iterable[Event]:
+        return self.redacted(self.events(after, run_id=run))
 
     def runs(self, at: At = None) -> list[RunInfo]:
         """The runs in the order in which they were first seen."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -114,6 +115,12 @@ class Ledger:
         self.registry = registry
         self.indexing: Any = None
         """How what this ledger says is found; whoever opens a book says how."""
+        self.premises: Any = None
+        """Who tells that something changed which somebody relied on."""
+        self.repository: Path | None = None
+        """The files that what is remembered is checked against."""
+        self.count_tokens: Callable[[str], int] | None = None
+        """Counts the tokens of a text; None: they are estimated."""
         self.erased: Callable[[Collection[str]], None] = lambda _ids: None
         """Told which events were erased, once they are."""
         self._known = (b"", Meta(book="", name=name, created_at=0))

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from ..errors import StorageFailed
+from ..errors import NotEnabled, StorageFailed
 from .columns import Columns
 from .fusion import (
     BY_VECTOR,
@@ -117,6 +117,11 @@ class Index:
         return self._file.rebuilt
 
     @property
+    def fingerprint(self) -> str:
+        """All that an answer depends on besides what was put in: how words are made, the embedder, the weights."""
+        return self._file.fingerprint
+
+    @property
     def position(self) -> int:
         """All changes up to here are in the file, whoever applied them."""
         return self._reading(lambda: self._file.head().position)
@@ -186,6 +191,26 @@ class Index:
             if how == "semantic":
                 return search.semantic(query, kept, limit, as_of)
             return (search.hybrid if how == "hybrid" else search.answer)(asked, kept, limit, as_of)
+
+        return self._reading(look)
+
+    def ranked(self, query: str, ids: Collection[str]) -> list[str]:
+        """Those of the documents that have something of what a query is about, the nearest first. Whoever asks may
+        see them."""
+
+        def look() -> list[str]:
+            columns, _ = self._follow()
+            known = [columns.latest[id] for id in ids if id in columns.latest]
+            embedder = self._file.embedder
+            if embedder is None:
+                raise NotEnabled("this index has no vectors: install the package of an embedder")
+            wanted = embedder.embed([query[:MAX_QUERY]])
+            docs = np.array(known, np.int64)
+            alike = likeness(columns.vectors(self._file, embedder.dimensions)[docs], wanted)[0].astype(
+                np.int64
+            )
+            near = docs[alike > 0]
+            return [columns.ids[doc] for doc, _ in best(near, alike[alike > 0], columns.ids, len(near))]
 
         return self._reading(look)
 

@@ -27,6 +27,7 @@ from .changes import (
 from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .pages import check_places
+from .portions import merged
 from .reading import Settings
 from .remember import decide_remember
 from .requests import (
@@ -221,9 +222,9 @@ def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
             refused = refuse(overlay, Denial(request.by, "memory.person", "settings"), told)
     if refused:
         return refused
-    merged = _merged(overlay.get("memory.settings", "") or {}, request.fields)
-    merged |= {name: request.fields[name] for name in ("places",) if name in request.fields}  # said whole
-    settings: Settings = _converted(merged, Settings, "the settings of memory")
+    said = merged(overlay.get("memory.settings", "") or {}, request.fields)
+    said |= {name: request.fields[name] for name in ("places",) if name in request.fields}  # said whole
+    settings: Settings = _converted(said, Settings, "the settings of memory")
     check_places(settings.places)
     if msgspec.to_builtins(settings) != (
         overlay.get("memory.settings", "") or msgspec.to_builtins(Settings())
@@ -241,8 +242,8 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
     if before is not None and not may_know(rights_of(overlay, request.by), msgspec.convert(before, Core)):
         raise NotFound(no_core(request.id))
     fresh = {"name": request.id, "owner": request.by}
-    merged = _merged({**(before or fresh)}, {**request.fields, "id": request.id})
-    core: Core = _converted(merged, Core, "a core")
+    said = merged(before or fresh, {**request.fields, "id": request.id})
+    core: Core = _converted(said, Core, "a core")
     plain = msgspec.to_builtins(core)
     if plain != before:
         if before is not None and (before["visibility"] == "private") != (core.visibility == "private"):
@@ -252,16 +253,6 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
             draft(CORE_SET, actor=request.by, payload=plain, labels={"sensitivity": "private", **audience})
         )
     return core
-
-
-def _merged(before: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """What was said before with what is said now, one level down as well."""
-    nested = {
-        name: {**before[name], **value}
-        for name, value in fields.items()
-        if isinstance(value, dict) and isinstance(before.get(name), dict)
-    }
-    return {**before, **fields, **nested}
 
 
 def _converted(plain: dict[str, Any], type: Any, what: str) -> Any:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import OWNER, Rights, may_see_of
+from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
 from ..commit import Lens
 from ..labels import FLOWING
 from .items import Item, from_row, subject_and_fact, without_secrets
+from .portions import Count, DigestRules, Salience
 from .requests import CREATED, Tombstone
 from .similar import near_duplicate
+
+if TYPE_CHECKING:
+    from ..book import At
+    from ..ledger import Ledger
 
 MEMORY_MD = "MEMORY.md"
 
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Days = Annotated[int, msgspec.Meta(ge=0, le=36_500)]
 
 
@@ -44,6 +49,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclusions: bool = True
     """Whether what can be read elsewhere (code, git) or will not last is refused."""
     budget: Budget = Budget()
+    v1: DigestRules = DigestRules()
+    """What a prompt is given of it, and how much: see `DigestRules`."""
+    salience: Salience = Salience()
+    """How events of a run are ranked for a prompt."""
+    receipts: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    """Of how many digests a receipt is written: all, a share, or with 0 none."""
+    stale: Literal["mark", "leave_out"] = "mark"
+    """What becomes of an item whose files, symbols or commands are not there any more."""
     person: str = "person"
     """Who edits the markdown by hand."""
     places: dict[str, str] = {}
@@ -105,6 +118,11 @@ class Judge:
     def settings(self) -> Settings:
         return settings_of(self._then)
 
+    @property
+    def then(self) -> Lens:
+        """The book as of the moment that is asked about."""
+        return self._then
+
     def item(self, id: str) -> Item | None:
         found = item_at(self._then, id)
         return found if found is not None and self.allows(found) else None
@@ -155,6 +173,21 @@ class Judge:
     def items(self) -> Iterator[Item]:
         """Every item of the book that the reader may see, oldest first."""
         return filter(self.allows, all_items(self._then))
+
+
+@contextmanager
+def judging(ledger: Ledger, actor: str, at: At) -> Iterator[Judge]:
+    """A judge of what an actor may see, as of `at`, for the length of a `with` block."""
+
+    def rights(lens: Lens) -> Rights:
+        return rights_of(lens, actor)
+
+    with ledger.snapshot() as now:
+        if at is None:
+            yield Judge(now, now, rights)
+            return
+        with ledger.snapshot(at) as then:
+            yield Judge(then, now, rights)
 
 
 def chosen(

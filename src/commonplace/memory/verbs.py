@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -22,7 +22,7 @@ from .facts import checked_fact
 from .items import SHAPES, Item, Status, alike_sketches, checked, mask, sketch, texts_in, value_text, words_of
 from .markdown import fitting
 from .noting import Noting
-from .reading import Judge, Settings, chosen, of_memory, settings_of, tombstones
+from .reading import Judge, Settings, chosen, judging, of_memory, settings_of, tombstones
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
 from .similar import FLAGGED
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
@@ -149,7 +149,11 @@ class Remembering(Noting):
                 others = [judge.item(one) for one in kept.held.items]
             theirs = [one for one in others if one is not None and one.agent != self._memory_actor]
             self._delivered([(one.id, one.text) for one in theirs], always=True)
+        self._was_kept(kept)
         return kept
+
+    def _was_kept(self, kept: Kept) -> None:
+        """Something that was just remembered."""
 
     def _labels(
         self,
@@ -281,15 +285,8 @@ class Remembering(Noting):
 
     # reading
 
-    @contextmanager
-    def _judging(self, at: At) -> Iterator[Judge]:
-        actor = self._memory_actor
-        with self._ledger.snapshot() as now:
-            if at is None:
-                yield Judge(now, now, lambda lens: rights_of(lens, actor))
-                return
-            with self._ledger.snapshot(at) as then:
-                yield Judge(then, now, lambda lens: rights_of(lens, actor))
+    def _judging(self, at: At) -> AbstractContextManager[Judge]:
+        return judging(self._ledger, self._memory_actor, at)
 
     def item(self, id: str, at: At = None) -> Item:
         """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ..access.rights import rights_of
 from ..index import Found, Who
+from ..memory.reading import judging
+from ..memory.requests import CREATED
+from .checking import checked
 from .feed import RESULT
-from .search import Answer, LeftOut, asked, result, visible
+from .search import Answer, LeftOut, Result, asked, result, visible
 
 if TYPE_CHECKING:
     from ..book import At
-    from ..index import How
+    from ..index import How, Index
     from ..ledger import Ledger
     from .indexing import Indexing
 
@@ -22,7 +27,13 @@ HOW: dict[str, How] = {"semantic": "semantic", "hybrid": "hybrid"}
 
 
 def find(
-    ledger: Ledger, actor: str, wanted: dict[str, Any], enabled: Collection[str], at: At, explain: bool
+    ledger: Ledger,
+    actor: str,
+    run: str | None,
+    wanted: dict[str, Any],
+    enabled: Collection[str],
+    at: At,
+    explain: bool,
 ) -> Answer:
     """Answer one search by one actor. Raises BadInput."""
     search = asked(**wanted, enabled=enabled)
@@ -44,8 +55,7 @@ def find(
     if search.mode == "semantic" and not tiers:
         return Answer((), 0, tuple(left_out), now_at if position is None else position)
 
-    def look() -> Found:
-        index = indexing.catch_up()
+    def look(index: Index) -> Found:
         return index.search(
             search.query,
             allowed=visible(rights),
@@ -60,15 +70,8 @@ def find(
             vectors="semantic" in tiers,
         )
 
-    found, wanted_at = look(), now_at if position is None else position
-    for _ in range(TRIES):
-        if found.as_of >= wanted_at:
-            break
-        found = look()  # somebody has thrown the index away in between
-    else:
-        left_out.append(
-            LeftOut("what the index lacks", f"it speaks as of {found.as_of} and keeps being thrown away")
-        )
+    found, trouble = looked_up(ledger, look, now_at if position is None else position)
+    left_out += trouble
     hits = found.hits
     if found.total > len(hits):
         left_out.append(
@@ -78,7 +81,41 @@ def find(
         left_out.append(LeftOut("the end of the query", "it is longer than a query may be"))
     if indexing.without_vectors and "semantic" in tiers:
         left_out.append(LeftOut("semantic", indexing.without_vectors))
+    results = [result(hit, search.mode, explain) for hit in hits]
+    results, dropped = _verified(ledger, actor, run, results, position)
+    left_out += dropped
+    return Answer(tuple(results), found.total, tuple(left_out), found.as_of, found.corrected)
+
+
+def _verified(
+    ledger: Ledger, actor: str, run: str | None, results: list[Result], at: int | None
+) -> tuple[list[Result], list[LeftOut]]:
+    """The results, with what does not hold any more marked, or left out if the book says so."""
+    if ledger.repository is None:
+        return results, []
+    with judging(ledger, actor, at) as judge:
+        policy = judge.settings.stale
+        items = [judge.item(one.id) for one in results if one.kind == CREATED]
+    known = checked(ledger, actor, run, [one for one in items if one is not None], at)
+    stale = {id: one.check.stale for id, one in known.items() if one.check.stale}
+    if policy == "leave_out" and stale:
+        told = "; ".join(dict.fromkeys(stale.values()))
+        return [one for one in results if one.id not in stale], [LeftOut(f"{len(stale)} stale", told)]
+    return [replace(one, stale=stale.get(one.id, "")) for one in results], []
+
+
+def looked_up(ledger: Ledger, look: Callable[[Index], Found], wanted_at: int) -> tuple[Found, list[LeftOut]]:
+    """What the index answers once it has caught up, and what there is to say of it."""
+    indexing: Indexing = ledger.indexing
+    found, told = look(indexing.catch_up()), list[LeftOut]()
+    for _ in range(TRIES):
+        if found.as_of >= wanted_at:
+            break
+        found = look(indexing.catch_up())  # somebody has thrown the index away in between
+    else:
+        told.append(
+            LeftOut("what the index lacks", f"it speaks as of {found.as_of} and keeps being thrown away")
+        )
     if indexing.trouble:
-        left_out.append(LeftOut("the index file", indexing.trouble))
-    results = tuple(result(hit, search.mode, explain) for hit in hits)
-    return Answer(results, found.total, tuple(left_out), found.as_of, found.corrected)
+        told.append(LeftOut("the index file", indexing.trouble))
+    return found, told

@@ -65,6 +65,11 @@ class Indexing:
             return None
 
     @property
+    def fingerprint(self) -> str:
+        """All that an answer of the index depends on besides the ledger."""
+        return self.open().fingerprint
+
+    @property
     def exists(self) -> bool:
         return self._index is not None or (self.place is not None and self.place.exists())
 

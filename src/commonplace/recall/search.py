@@ -63,6 +63,8 @@ class Result(msgspec.Struct, frozen=True):
     why: str = ""
     text: str = ""
     """All of it."""
+    stale: str = ""
+    """What of it does not hold any more, as far as it can be looked up."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -173,7 +175,7 @@ def envelope(answer: Answer) -> dict[str, Any]:
     """The answer as the tool gives it."""
     shown = [
         {name: getattr(one, name) for name in ("id", "tier", "source", "content", "score", "timestamp")}
-        | ({"why": one.why} if one.why else {})
+        | {name: told for name in ("why", "stale") if (told := getattr(one, name))}
         for one in answer.results
     ]
     return {

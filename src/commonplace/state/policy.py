@@ -44,6 +44,12 @@ class AgentMemory(msgspec.Struct, frozen=True):
     log: bool = True
     search: bool = True
     tiers: tuple[str, ...] = ("long_term", "working", "episodic")
+    v1: dict[str, Any] = {}
+    """What its digests have in place of the book's rules: see `DigestRules`."""
+    window: int = 8
+    use_salience: bool = False
+    salience_top_k: int = 8
+    """How many of a run's events its prompt shows: the most recent ones, or the most salient."""
 
 
 class AgentPolicy(msgspec.Struct, frozen=True):

@@ -16,16 +16,16 @@ PREVIEW = 2_000
 """Characters for all inputs together, at least for each one, and of one that does not fit."""
 
 
-def render(task: str, agent: str, state: Mapping[str, Any]) -> str:
-    """Task first, then each key of the state under its own heading, in a fixed order."""
+def inputs(agent: str, state: Mapping[str, Any], most: int = MOST) -> str:
+    """Each key of the state under its own heading, in a fixed order."""
     shown = {key: value for key, value in state.items() if key not in ("_meta", "_trace", "_workflow")}
     shown = {key: value for key, value in shown.items() if value != []}
-    parts = [f"## Task\n{task}"]
-    room = max(LEAST, MOST // max(1, len(shown)))
+    parts = []
+    room = max(LEAST, most // max(1, len(shown)))
     for key in sorted(shown, key=lambda key: (key == agent, key)):
         title = "Your own entry" if key == agent else f"Input: {' '.join(key.split())}"
         parts.append(f"## {title}\n{_fitted(key, shown[key], room)}")
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _fitted(key: str, value: Any, room: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
-from ..events import check_name, check_text, encode_payload, new_id
+from ..events import Event, check_name, check_text, encode_payload, new_id
+from ..recall.episodes import NO_MEMORY, NONE_SALIENT
+from ..recall.prompting import RECENT, Room
 from ..recall.verbs import Recalling
 from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
 from .opening import takes_part
-from .policy import Persistence, Policy, Start
-from .prompt import render
+from .policy import AgentMemory, Persistence, Policy, Start
+from .prompt import inputs
 from .redaction import redactor_of
 from .requests import (
     FAILED,
@@ -37,6 +39,7 @@ from .requests import (
     Written,
 )
 from .sharing import sees_others, visible
+from .sight import Sight
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -338,9 +341,48 @@ class Turn(Recalling):
     command = emit
     """The same under the cqrs model, where agents issue commands and read from a projection."""
 
-    def prompt(self, task: str) -> str:
-        """The task, and what this agent may see of the run's state, as text for a model."""
-        return render(task, self.agent, self.state)
+    # what a prompt is given
+
+    @property
+    def _memory(self) -> AgentMemory:
+        return self.run.policy.agent(self.agent).memory
+
+    def _fixed_parts(self, task: str, parts: Collection[str], room: Room) -> dict[str, str]:
+        """The task, and what this agent may see of the run's state."""
+        made = super()._fixed_parts(task, parts, room)
+        if "inputs" in parts:
+            made["inputs"] = inputs(self.agent, self.state)
+        return made
+
+    def _digest_rules(self) -> Mapping[str, Any]:
+        own = self._memory
+        return {**own.v1, "enabled": bool(own.v1.get("enabled", True))} if own.enabled else {"enabled": False}
+
+    def _long_term_most(self) -> int:
+        own = self._memory
+        return own.max_chars if own.enabled and own.inject else 0
+
+    def _recent(self, task: str, made: Mapping[str, str]) -> str:
+        own, shown = self._memory, "\n".join(made.values())
+        if not own.enabled or not (own.salience_top_k if own.use_salience else own.window):
+            return ""
+        if own.use_salience:
+            found = self.salient(task, top_k=own.salience_top_k, shown=shown)
+        else:
+            found = self.window(k=own.window, shown=shown)
+        return "" if found.text in (NO_MEMORY, NONE_SALIENT) else f"{RECENT}\n{found.text}"
+
+    def _events_of(self, run: str, after: int) -> Iterable[Event]:
+        ledger = self._ledger
+        return Sight(self.agent, ledger.snapshot).events(ledger.events(after, run_id=run), None, ledger.event)
+
+    def _ignoring(self) -> str:
+        """Memory is left out until the end of a turn that was asked to."""
+        with self._ledger.snapshot() as now:
+            asked = now.get("recall.ignoring", self.run.id, self.agent)
+            step = None if asked is None else steps(now, self.run.id, None).get(self.agent)
+        running = step is not None and step["status"] == STARTED and step["position"] < asked
+        return "asked to, earlier in this turn" if running else ""
 
     def finish(self, output: Mapping[str, Any] | None = None, **more: Any) -> None:
         """End the turn well, with a last write in the same commit if there is one."""

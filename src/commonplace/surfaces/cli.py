@@ -457,6 +457,7 @@ def demo(shell: Shell) -> Answer:
 
 
 from . import memory as _memory  # noqa: E402, F401  its commands stand after these
+from . import recall as _recall  # noqa: E402, F401
 from . import runs as _runs  # noqa: E402, F401
 
 if __name__ == "__main__":

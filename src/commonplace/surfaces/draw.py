@@ -26,9 +26,18 @@ Human = Iterator["Text | Table"]
 
 
 def clean(text: str) -> str:
-    """Text on one line that cannot act on a terminal: control characters, escape sequences and marks that
-    turn the direction of writing stand as what they are. Joiners stay, scripts and emoji need them."""
-    text = " ".join(text.split())
+    """Text on one line that cannot act on a terminal."""
+    return harmless(" ".join(text.split()))
+
+
+def page(text: str) -> Human:
+    """A text with its lines and spaces as they are, and nothing in it that could act on a terminal."""
+    return lines(*map(harmless, text.splitlines()))
+
+
+def harmless(text: str) -> str:
+    """Control characters, escape sequences and marks that turn the direction of writing stand as what they are.
+    Joiners stay, scripts and emoji need them."""
     if text.isprintable():
         return text
     return "".join(

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ..access.rights import TIERS, Permission
 from ..errors import BadInput, shown
+from ..memory.portions import DigestRules, rules_with
 from ..state.policy import AgentMemory, AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
 from . import model
 from .check import ancestors, bad_pattern, check, mapping, parts
@@ -313,6 +314,10 @@ def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
         log=own.daily_log_enabled and own.daily_log_auto_write and "working" in on,
         search=own.search_enabled and all.search_enabled,
         tiers=tuple(tier for tier in own.tiers if tier in on),
+        v1=own.v1,
+        window=own.window,
+        use_salience=own.use_salience,
+        salience_top_k=own.salience_top_k,
     )
 
 
@@ -482,6 +487,13 @@ def _agent_memory(r: Reader) -> model.AgentMemory:
     for index, tier in enumerate(found.tiers):
         if tier not in TIERS:
             r.tell(f"tiers[{index}]", f"{shown(tier)} is no tier; write one of {', '.join(TIERS)}")
+    for name in ("window", "salience_top_k"):
+        if getattr(found, name) < 0:
+            r.tell(name, "write how many events, from 0")
+    try:
+        rules_with(DigestRules(), found.v1)
+    except BadInput as error:
+        r.tell("v1", str(error))
     return found
 
 

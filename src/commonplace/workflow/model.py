@@ -127,6 +127,10 @@ class AgentMemory(msgspec.Struct, frozen=True):
     daily_log_auto_write: bool = True
     search_enabled: bool = True
     tiers: tuple[str, ...] = ("long_term", "working", "episodic")
+    v1: dict[str, Any] = {}
+    window: int = 8
+    use_salience: bool = False
+    salience_top_k: int = 8
     kept: dict[str, Any] = {}
 
 

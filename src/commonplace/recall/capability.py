@@ -1,0 +1,83 @@
+"""The recall capability: which events digests leave behind, and what is folded from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..events import Event
+from ..keys import Key
+from ..views import Capability, Kind, View
+from .checking import CHECKED, decide_checked, fold_check
+from .premises import CHANGED, decide_changed
+from .receipts import TRACED, WRITTEN, decide_receipt
+
+
+def _relied(event: Event) -> list[Key]:
+    """Who relies on which item: an actor, in a run, until it is told that the item has changed."""
+    run, payload = event.run_id or "", event.payload
+    if event.kind == CHANGED:
+        return [(payload["item"], event.actor, run)]
+    shown = [*(one[0] for one in payload["included"]), *(one[0] for one in payload["block"])]
+    return [(id, event.actor, run) for id in dict.fromkeys(shown)]
+
+
+def _fold_relied(key: Key, _before: Any, event: Event) -> Any:
+    if event.kind == CHANGED:
+        return None
+    lines = {id: line for id, _, line in event.payload["included"]}
+    return {"receipt": event.id, "line": lines.get(key[0], 0), "position": event.position}
+
+
+def _news(event: Event) -> list[Key]:
+    """What an actor has not been told yet."""
+    ids = [event.id] if event.kind == CHANGED else event.payload.get("told", ())
+    return [(event.actor, id) for id in ids]
+
+
+def _ignoring(event: Event) -> list[Key]:
+    return [(event.run_id or "", event.actor)] if event.payload.get("ignored") else []
+
+
+def _stable(event: Event) -> list[Key]:
+    return [(event.actor, event.payload["stable"])] if event.payload.get("stable") else []
+
+
+def _without_query(payload: dict[str, Any]) -> dict[str, Any]:
+    return {**payload, "request": {**payload["request"], "query": ""}}
+
+
+def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    return {**payload, "text": ""}
+
+
+RECALL = Capability(
+    "recall",
+    kinds=(
+        Kind(WRITTEN, residue=_without_query),
+        Kind(TRACED),
+        Kind(CHANGED, residue=_without_words),
+        Kind(CHECKED),
+    ),
+    commands={
+        "recall.receipt": decide_receipt,
+        "recall.changed": decide_changed,
+        "recall.checked": decide_checked,
+    },
+    views=(
+        View("recall.relied", 1, _relied, _fold_relied, kinds=frozenset({WRITTEN, CHANGED})),
+        View(
+            "recall.news", 1, _news, lambda _key, _before, event: event.position if event.kind == CHANGED else None,
+            kinds=frozenset({WRITTEN, CHANGED}),
+        ),
+        View(
+            "recall.ignoring", 1, _ignoring, lambda _key, _before, event: event.position,
+            kinds=frozenset({WRITTEN}),
+        ),
+        View("recall.stable", 1, _stable, lambda _key, _before, event: event.id, kinds=frozenset({WRITTEN})),
+        View("recall.checks", 1, lambda event: [(event.payload["item"],)], fold_check, kinds=frozenset({CHECKED})),
+        View(
+            "recall.swept", 1, lambda _: [("",)], lambda _key, _before, event: event.position,
+            kinds=frozenset({CHANGED}), trailing=True,
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,257 @@
+"""Verify before use: what an item says of files, symbols, lines and commands is checked against the repository.
+
+What is cited must be there. What is only named in a text counts once it was there: a text may speak of other places.
+The outcome is recorded with the file's hash, and only the record is read, so that an answer can be given again.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..commit import Overlay
+from ..errors import BadInput
+from ..events import Event, canonical, check_path, draft
+from ..keys import Key
+from ..memory.items import Item
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+
+CHECKED = "memory.checked"
+LARGEST = 2_000_000
+"""The bytes of a file that is read; of a larger one it is only known whether it is there."""
+MOST_CLAIMS = 20
+
+_CITED = re.compile(r"(?P<file>[^\s:][^\n]*?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
+_PATH = re.compile(
+    r"(?<![\w/.:@-])(?P<file>(?:\.?[\w-]+/)*[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,7})"
+    r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?(?![\w/])"
+)
+_QUOTED = re.compile(r"`([^`\n]{1,200})`")
+_CALL = re.compile(r"([A-Za-z_][\w.]*)\(\)")
+_COMMAND = re.compile(r"(?:\$ )?([a-z][\w.-]{0,30})(?: .*)?")
+
+
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that can be looked up: a file, lines or a symbol in one, or a command."""
+
+    file: str = ""
+    symbol: str = ""
+    first: int = 0
+    last: int = 0
+    command: str = ""
+    cited: bool = False
+
+    @property
+    def name(self) -> str:
+        where = f":{self.first}-{self.last}" if self.first else ""
+        return f"{self.file}{where} {self.symbol}".strip() if self.file else f"$ {self.command}"
+
+
+def claims(item: Item) -> tuple[Claim, ...]:
+    """What an item says that can be looked up."""
+    found = dict.fromkeys((*_cited(item), *_named(item)))
+    return tuple(found)[:MOST_CLAIMS]
+
+
+def _cited(item: Item) -> Iterator[Claim]:
+    for one in item.citations:
+        match = _CITED.fullmatch(one.strip())
+        if match and _PATH.fullmatch(match["file"]):
+            yield _claim(match, cited=True)
+    for ref in item.code_refs:
+        lines = re.fullmatch(r"(\d+)(?:-(\d+))?", str(ref.get("lines") or ""))
+        first = int(lines[1]) if lines else 0
+        last = int(lines[2] or lines[1]) if lines else 0
+        if ref.get("file"):
+            yield Claim(str(ref["file"]), str(ref.get("symbol") or ""), first, last, cited=True)
+
+
+def _named(item: Item) -> Iterator[Claim]:
+    said = item.text
+    files = [_claim(match) for match in _PATH.finditer(said)]
+    yield from files
+    for match in _QUOTED.finditer(said):
+        call, command = _CALL.fullmatch(match[1]), _COMMAND.fullmatch(match[1])
+        if call:
+            yield from (Claim(one.file, call[1]) for one in files)
+        elif command and not _PATH.fullmatch(match[1]):
+            yield Claim(command=command[1])
+
+
+def _claim(match: re.Match[str], cited: bool = False) -> Claim:
+    first = int(match["first"] or 0)
+    return Claim(match["file"], "", first, int(match["last"] or first), cited=cited)
+
+
+class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was found of an item's claims. `of` stands for what it says, so that a changed item is checked anew."""
+
+    item: str
+    of: str
+    stale: str = ""
+    """What does not hold any more, if something does not."""
+    seen: dict[str, str] = {}
+    """Each claim that has held, with the hash of the lines it cites."""
+    files: dict[str, str] = {}
+    """The hash of each file that was read."""
+
+
+def check(root: Path, item: Item, known: Checked | None) -> Checked:
+    """Look up what an item claims. `known` is what was found before."""
+    wanted = claims(item)
+    said = canonical([msgspec.to_builtins(wanted), item.text, item.verified_us])
+    of = sha256(said).hexdigest()[:16]
+    before = known.seen if known is not None and known.of == of else {}
+    seen, files, stale = dict(before), dict[str, str](), list[str]()
+    for one in wanted:
+        wrong, lines = _look(root, one, before.get(one.name, ""), files)
+        if not wrong:
+            seen.setdefault(one.name, lines)
+        elif one.cited or one.name in before:
+            stale.append(wrong)
+    return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), seen, files)
+
+
+def _look(root: Path, claim: Claim, before: str, files: dict[str, str]) -> tuple[str, str]:
+    """What is wrong with a claim, and the hash of the lines it cites."""
+    if claim.command:
+        return ("" if shutil.which(claim.command) else f"{claim.command} is not on the PATH"), ""
+    path = (root / claim.file).resolve()
+    if not path.is_relative_to(root.resolve()):
+        return f"{claim.file} lies outside the repository", ""
+    if not path.exists():
+        return f"{claim.file} is gone", ""
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        return "", ""
+    data = path.read_bytes()
+    text, digest = data.decode(errors="replace"), sha256(data).hexdigest()[:32]
+    files[claim.file] = digest
+    if claim.symbol and not _has(text, digest, path.suffix, claim.symbol):
+        return f"{claim.symbol} is no longer in {claim.file}", ""
+    if not claim.first:
+        return "", ""
+    lines = text.splitlines()
+    size = claim.last - claim.first + 1
+    if size < 1 or claim.last > len(lines):
+        return f"{claim.file} has no lines {claim.first}-{claim.last}", ""
+    now = _hash(lines[claim.first - 1 : claim.last])
+    if (
+        before
+        and now != before
+        and not any(_hash(lines[at : at + size]) == before for at in range(len(lines)))
+    ):
+        return f"lines {claim.first}-{claim.last} of {claim.file} have changed", ""
+    return "", before or now
+
+
+def _hash(lines: Sequence[str]) -> str:
+    return sha256("\n".join(one.rstrip() for one in lines).encode()).hexdigest()[:16]
+
+
+def _has(text: str, digest: str, suffix: str, symbol: str) -> bool:
+    if suffix in (".py", ".pyi"):
+        names = _symbols(digest, text)
+        if names is not None:
+            return any(name == symbol or name.endswith(f".{symbol}") for name in names)
+    return all(
+        re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) for part in re.split(r"[.#]|::", symbol) if part
+    )
+
+
+@lru_cache(64)
+def _symbols(_digest: str, text: str) -> frozenset[str] | None:
+    """The names that a Python file defines, with the classes and functions they are in; None if it is none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    return frozenset(_defined(tree.body, ""))
+
+
+def _defined(body: Iterable[ast.stmt], within: str) -> Iterator[str]:
+    for one in body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield within + one.name
+            yield from _defined(one.body, f"{within}{one.name}.")
+        elif isinstance(one, ast.Assign | ast.AnnAssign):
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            yield from (within + name.id for name in targets if isinstance(name, ast.Name))
+        elif isinstance(one, ast.If | ast.Try | ast.With):
+            yield from _defined([*one.body, *getattr(one, "orelse", ())], within)
+
+
+def repository_around(book: Path | None, named: str | Path | None) -> Path | None:
+    """The folder that claims are checked against: the one that is named, or the git repository that a book lies in."""
+    if named is not None:
+        root = check_path("repository", named)
+        if not root.is_dir():
+            raise BadInput(f"{named} is not a folder: name the one that holds the files")
+        return root
+    above = () if book is None else book.resolve().parents
+    return next((one for one in above if (one / ".git").exists()), None)
+
+
+# the record
+
+
+class Record(msgspec.Struct, frozen=True):
+    by: str
+    run: str | None
+    checks: tuple[Checked, ...]
+
+
+def decide_checked(overlay: Overlay, request: Record) -> None:
+    """Keep what was found, where it is not what was found before."""
+    for one in request.checks:
+        known = overlay.get("recall.checks", one.item)
+        plain = msgspec.to_builtins(one)
+        if (known is None or known["check"] != plain) and overlay.record_of(one.item) is not None:
+            overlay.emit(
+                draft(CHECKED, actor=request.by, payload=plain, run_id=request.run, parents=[one.item])
+            )
+
+
+def fold_check(_key: Key, _before: Any, event: Event) -> Any:
+    return {"check": event.payload, "position": event.position}
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A check as it was recorded, and where."""
+
+    check: Checked
+    position: int
+
+
+def checked(
+    ledger: Ledger, by: str, run: str | None, items: Sequence[Item], at: int | None = None
+) -> dict[str, Known]:
+    """What is known of these items' claims. As of now it is looked up first, and recorded if it is new."""
+    wanted = [one for one in items if claims(one)]
+    if not wanted:
+        return {}
+    known, root = _known(ledger, wanted, at), ledger.repository
+    if root is None or at is not None:
+        return known
+    before = {id: one.check for id, one in known.items()}
+    found = [check(root, one, before.get(one.id)) for one in wanted]
+    changed = tuple(one for one in found if one != before.get(one.item))
+    if not changed:
+        return known
+    ledger.submit("recall.checked", Record(by, run, changed))
+    return _known(ledger, wanted, None)
+
+
+def _known(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+    with ledger.snapshot(at) as lens:
+        rows = {one.id: lens.get("recall.checks", one.id) for one in items}
+    return {id: msgspec.convert(row, Known) for id, row in rows.items() if row is not None}

@@ -1,0 +1,413 @@
+"""The memory digest: what is remembered about a task, packed into a budget, with a receipt.
+
+Candidates come in a fixed order: pinned facts, tagged items, what has the words of the query, what is about the same.
+The same request at the same moment gives the same bytes, in every process and on every engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.rights import rights_of
+from ..access.secrets import masked
+from ..index import Found, Who
+from ..index.words import snippet
+from ..labels import strictness
+from ..memory.items import Item, sketch
+from ..memory.portions import DigestRules, Portion
+from ..memory.reading import Judge, Settings, all_items, judging, settings_of
+from ..memory.requests import CREATED
+from ..memory.similar import tokens
+from .checking import Known, checked
+from .data import mark_of
+from .finding import looked_up
+from .packing import Candidate, Count, Packed, candidate, estimated, pack, text_of
+from .receipts import Counted, Trace, Write, trace_of
+from .search import LeftOut, visible
+
+if TYPE_CHECKING:
+    from ..index import Hit, How, Index
+    from ..ledger import Ledger
+
+IGNORED = "memory was left out of this turn, as asked."
+NO_MATCH = "nothing that is remembered matches."
+NOTHING = "nothing is remembered yet."
+ALL_LEFT_OUT = "what matches is left out by its budget or its labels."
+CORRECTED = "correction"
+SPARE = 6
+"""How many candidates a trace keeps beyond those that there was room for."""
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """What a prompt is given of memory: the text, which items are in it, what was left out or cut and why, and the
+    receipt that tells how it came about. `kept` is how many characters it shares with the digest before it, and
+    `rebased` why it begins anew, if it was asked to be stable."""
+
+    text: str
+    item_ids: tuple[str, ...] = ()
+    omitted: tuple[tuple[str, str], ...] = ()
+    receipt_id: str | None = None
+    as_of: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    sensitivity: str = "public"
+    trust: str = "high"
+    kept: int = 0
+    rebased: str = ""
+    why: dict[str, str] = {}
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is asked for. `beside` is what the prompt shows already, `told` the premises it tells of."""
+
+    query: str
+    rules: DigestRules
+    at: int | None = None
+    ignored: str = ""
+    stable: str = ""
+    beside: tuple[tuple[str, int], ...] = ()
+    told: tuple[str, ...] = ()
+    count: Count | None = None
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """An item that was found, how, and what its line says of it."""
+
+    item: Item
+    via: str
+    words: str
+    score: float = 0.0
+    signals: tuple[tuple[str, float], ...] = ()
+
+
+class Maker:
+    """Makes digests for one actor."""
+
+    def __init__(self, ledger: Ledger, actor: str, run: str | None) -> None:
+        self._ledger, self._actor, self._run = ledger, actor, run
+
+    def make(self, wanted: Wanted, delivered: bool = True) -> Digest:
+        """A digest with its receipt; unless it is `delivered` to anybody, nothing is written."""
+        if not wanted.rules.enabled and not wanted.ignored:
+            return Digest("", left_out=(LeftOut("the memory digest", "memory.v1.enabled is false"),))
+        ledger = self._ledger
+        with ledger.snapshot() as now:
+            settings = settings_of(now)
+            then = now.position if wanted.at is None else wanted.at
+        now_us = time.time_ns() // 1000 if wanted.at is None else self._time_of(wanted.at)
+        gathered, left_out, index, nothing = list[Gathered](), list[LeftOut](), "", IGNORED
+        if not wanted.ignored:
+            gathered, left_out, index, nothing = self._gather(wanted, then)
+        known = checked(ledger, self._actor, self._run, [one.item for one in gathered], wanted.at)
+        bar = _Bar(wanted, settings, now_us, known)
+        candidates = [bar.candidate(one) for one in gathered]
+        counted = None if wanted.count is None else Counted(wanted.count)
+        trace, packed, base = self._packed(wanted, candidates, counted or estimated, nothing)
+        trace = replace(trace, counts=counted.answers if counted else {})
+        digest = Digest(
+            packed.text,
+            tuple(dict.fromkeys(packed.ids)),
+            packed.omitted,
+            as_of=then,
+            left_out=tuple(left_out),
+            kept=_shared(base, packed.text),
+            rebased=trace.rebased,
+            why={one.id: _why(one) for one in trace.candidates if one.id in packed.ids},
+            **_labels([one.item for one in gathered if one.item.id in packed.ids]),
+        )
+        if not delivered:
+            return digest
+        outside = [(id, one.position) for id, one in sorted(known.items())]
+        return replace(
+            digest, receipt_id=self._write(wanted, settings, trace, packed, now_us, then, index, outside)
+        )
+
+    def _time_of(self, position: int) -> int:
+        event = next(self._ledger.events(position - 1, position), None) if position else None
+        return 0 if event is None else event.created_us
+
+    # looking
+
+    def _gather(self, wanted: Wanted, then: int) -> tuple[list[Gathered], list[LeftOut], str, str]:
+        rules, told = wanted.rules, list[LeftOut]()
+        hits: list[tuple[str, list[Hit]]] = []
+        if wanted.query.strip():
+            for via, looking in (("keyword", rules.keyword), ("semantic", rules.semantic)):
+                if looking.enabled and looking.limit:
+                    found, trouble = self._search(wanted, via, looking.limit, then)  # type: ignore[arg-type]
+                    hits.append((via, found.hits))
+                    told += [one for one in trouble if one not in told]
+            if rules.semantic.enabled and self._ledger.indexing.without_vectors:
+                told.append(LeftOut("semantic", self._ledger.indexing.without_vectors))
+        with judging(self._ledger, self._actor, wanted.at) as judge:
+            found_items = [*self._structured(judge, rules), *_of_hits(judge, hits)]
+            nothing = ALL_LEFT_OUT if found_items else NO_MATCH
+            if not found_items and next(filter(judge.allows, all_items(judge.then)), None) is None:
+                nothing = NOTHING
+        once = {one.item.id: one for one in reversed(found_items)}
+        ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
+        return ordered, told, self._ledger.indexing.fingerprint, nothing
+
+    def _search(self, wanted: Wanted, how: How, limit: int, then: int) -> tuple[Found, list[LeftOut]]:
+        with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
+            rights = [rights_of(lens, self._actor) for lens in ((now,) if wanted.at is None else (past, now))]
+
+        def look(index: Index) -> Found:
+            return index.search(
+                wanted.query, allowed=visible(rights), at=wanted.at, chosen=_is_item, limit=limit, how=how
+            )
+
+        return looked_up(self._ledger, look, then)
+
+    def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
+        for key in rules.structured.fact_keys:
+            ids = [id for _, id in judge.then.scan("memory.keys", key)]
+            found = [one for one in _current(judge, ids) if one.kind == "fact" and one.key == key]
+            if found:
+                newest = max(found, key=lambda one: (one.recorded_us, one.id))
+                yield Gathered(newest, "pinned", _part(newest))
+        for tag in rules.structured.tags:
+            ids = [id for _, id in judge.then.scan("memory.tags", tag, reverse=True)]
+            found = [one for one in _current(judge, ids) if tag in one.tags]
+            for one in sorted(found, key=lambda one: (-one.recorded_us, one.id)):
+                yield Gathered(one, "tagged", _part(one))
+
+    # packing
+
+    def _packed(
+        self, wanted: Wanted, candidates: Sequence[Candidate], count: Count, nothing: str
+    ) -> tuple[Trace, Packed, str]:
+        """What is packed, its trace, and the text of the digest before it, if it is to go on with that."""
+        budgets, rebased, before = wanted.rules.budgets, "", None
+        if wanted.stable and not wanted.ignored:
+            before, rebased = self._before(wanted)
+        if before is not None:
+            kept, fixes, rebased = self._still_holds(wanted, before)
+            mark = before.mark or mark_of(before.packed().lines)
+            there = {one.id: one.version for one in (*kept, *fixes)}
+            more = [*fixes, *(one for one in candidates if there.get(one.id) != one.version)]
+            packed = pack(more, budgets, count, nothing=nothing, kept=kept, mark=mark)
+            needed = {*pack(candidates, budgets, count).ids, *(one.id for one in fixes)}
+            if not rebased and (needed - {*packed.ids} or _over(packed, budgets.total)):
+                rebased = "the budget was full"
+            if not rebased:
+                trace = Trace(_considered(more, packed), budgets, packed.text, nothing, tuple(kept), mark)
+                return trace, packed, before.text
+        packed = pack(candidates, budgets, count, nothing=nothing)
+        trace = Trace(_considered(candidates, packed), budgets, packed.text, nothing, rebased=rebased)
+        return trace, packed, ""
+
+    def _before(self, wanted: Wanted) -> tuple[Trace | None, str]:
+        """The trace of the last digest under the same name, or why it is not there any more."""
+        with self._ledger.snapshot() as now:
+            id = now.get("recall.stable", self._actor, wanted.stable)
+        event = None if id is None else self._ledger.event(id)
+        if event is None or event.payload.get("trace") is None:
+            return None, ""
+        traced = self._ledger.event(event.payload["trace"])
+        if traced is None or traced.erased:
+            return None, "something in it was erased"
+        return trace_of(self._ledger, traced), ""
+
+    def _still_holds(self, wanted: Wanted, before: Trace) -> tuple[list[Candidate], list[Candidate], str]:
+        """The lines that are there already, what is to be said of those that no longer hold, and why the digest must
+        begin anew, if it must."""
+        packed = before.packed()
+        of = {one.id: one for one in (*before.kept, *before.candidates)}
+        told = {(one.id, one.version) for one in of.values() if one.via == CORRECTED}
+        kept, fixes = list[Candidate](), dict[str, Candidate]()
+        with judging(self._ledger, self._actor, wanted.at) as judge:
+            for id, line in zip(packed.ids, packed.lines, strict=True):
+                item = judge.item(id)
+                if item is None or item.status == "forgotten" or not _allowed(wanted, item):
+                    return [], [], "something in it was forgotten, or may not be shown any more"
+                kept.append(replace(of[id], before=line, text="", after=""))
+                if item.position != of[id].version and (id, item.position) not in told:
+                    fixes[id] = _correction(judge.shown(item))
+        return kept, list(fixes.values()), ""
+
+    # writing
+
+    def _write(
+        self,
+        wanted: Wanted,
+        settings: Settings,
+        trace: Trace,
+        packed: Packed,
+        now_us: int,
+        then: int,
+        index: str,
+        outside: list[tuple[str, int]],
+    ) -> str | None:
+        versions = {one.id: one for one in (*trace.candidates, *trace.kept)}
+        included = [[id, versions[id].version, n] for n, id in enumerate(packed.ids, 1)]
+        payload = {
+            "request": {"query": masked(wanted.query), "rules": msgspec.to_builtins(wanted.rules)},
+            "as_of": then,
+            "now": now_us,
+            "index": index,
+            "outside": outside,
+            "included": included,
+            "block": [list(one) for one in wanted.beside],
+            "omitted": _numbered(packed.omitted),
+            "hash": sha256(packed.text.encode()).hexdigest(),
+            "ignored": wanted.ignored,
+            "told": list(wanted.told),
+            "stable": wanted.stable,
+        }
+        words = [one for one in (*trace.candidates, *trace.kept) if one.before or one.text]
+        shown = tuple((id, sketch(tokens(line.replace("|", " ")))) for id, line in _said(trace, packed))
+        must = wanted.ignored or wanted.told or wanted.stable
+        keep = bool(must) or _sampled(settings.receipts, then, self._actor, wanted.query)
+        request = Write(
+            self._actor, self._run, payload, trace, tuple(dict.fromkeys(one.id for one in words)), shown, keep
+        )
+        id: str | None = self._ledger.submit("recall.receipt", request) if keep or shown else None
+        return id
+
+
+class _Bar:
+    """What keeps an item out of a digest, however much room there is."""
+
+    def __init__(self, wanted: Wanted, settings: Settings, now_us: int, known: dict[str, Known]) -> None:
+        self._wanted, self._settings, self._now_us, self._known = wanted, settings, now_us, known
+        self._beside = {id for id, _ in wanted.beside}
+        self._said: dict[str, str] = {}
+
+    def candidate(self, one: Gathered) -> Candidate:
+        item = one.item
+        stale = self._known[item.id].check.stale if item.id in self._known else ""
+        barred = self._why(item, stale)
+        if barred:
+            return Candidate(item.id, item.kind, item.position, one.via, score=one.score, barred=barred)
+        return candidate(item, one.via, one.words, one.score, one.signals, stale)
+
+    def _why(self, item: Item, stale: str) -> str:
+        if not _allowed(self._wanted, item):
+            return f"it is {item.sensitivity}, which is not allowed here"
+        if item.id in self._beside:
+            return "the long-term block shows it"
+        if not item.valid(self._now_us):
+            return "it does not hold at this time"
+        if stale and self._settings.stale == "leave_out":
+            return f"stale: {stale}"
+        twin = self._said.setdefault(f"{item.kind} {item.text}", item.id)
+        return f"it says the same as {twin}" if twin != item.id else ""
+
+
+def _allowed(wanted: Wanted, item: Item) -> bool:
+    return item.sensitivity in wanted.rules.allow_sensitivities
+
+
+def _over(packed: Packed, total: Portion) -> bool:
+    """Whether what was there already is more than there may be by now."""
+    return (total.max_items is not None and len(packed.ids) > total.max_items) or (
+        total.max_chars is not None and len(packed.text) > total.max_chars
+    )
+
+
+def _is_item(who: Who) -> bool:
+    return who.kind == CREATED
+
+
+def _of_hits(judge: Judge, hits: list[tuple[str, list[Hit]]]) -> Iterator[Gathered]:
+    for via, found in hits:
+        for hit in found:
+            for item in _current(judge, [hit.id]):
+                words = {word for _, those, _ in hit.matched for word in those.split(" ")}
+                yield Gathered(item, via, _part(item, words), hit.score, _gave(hit))
+
+
+def _part(item: Item, words: Collection[str] = ()) -> str:
+    """What a line says of an item: all of a short text, of a longer one what stands around these words."""
+    text = text_of(item)
+    part = snippet(text, words)
+    return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
+
+
+def _gave(hit: Hit) -> tuple[tuple[str, float], ...]:
+    return tuple((word, weight) for word, _, weight in hit.matched) or hit.signals
+
+
+def _current(judge: Judge, ids: Sequence[str]) -> list[Item]:
+    found = (judge.item(id) for id in dict.fromkeys(ids))
+    return [judge.shown(one) for one in found if one is not None and one.current]
+
+
+def _considered(candidates: Sequence[Candidate], packed: Packed) -> tuple[Candidate, ...]:
+    """The candidates as a trace keeps them: of those that nobody has looked at, nothing but their ids, apart from the
+    first few, which would have come next."""
+    why = dict(packed.omitted)
+    unread = [one.id for one in candidates if one.id in packed.unread][SPARE:]
+    return tuple(
+        replace(one, before="", text="", after="", barred=why[one.id]) if one.id in unread else one
+        for one in candidates
+    )
+
+
+def _correction(item: Item) -> Candidate:
+    """A line that says that an earlier one no longer holds."""
+    if item.status == "superseded":
+        told = f"was superseded{f' by {item.superseded_by}' if item.superseded_by else ''}"
+    elif item.status != "live":
+        told = f"is {item.status} now"
+    else:
+        told = "was changed"
+    now = candidate(item, CORRECTED, _part(item)) if item.status == "live" else None
+    line = f"- [correction] {item.id} {told}"
+    if now is not None:
+        return replace(now, before=f"{line}: {now.before}", kind=CORRECTED)
+    return Candidate(item.id, CORRECTED, item.position, CORRECTED, before=line)
+
+
+def _shared(before: str, now: str) -> int:
+    """How many characters two texts begin with alike."""
+    return next(
+        (at for at, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
+    )
+
+
+def _said(trace: Trace, packed: Packed) -> list[tuple[str, str]]:
+    """What was said of each item, as far as this digest says it for the first time."""
+    texts = {one.id: one.text for one in trace.candidates}
+    return [(id, texts[id]) for id in dict.fromkeys(packed.ids) if texts.get(id)]
+
+
+def _why(one: Candidate) -> str:
+    signals = ", ".join(f"{name} gave {given:.3f}" for name, given in one.signals)
+    return f"{one.via}{f' ({one.score:.3f})' if one.score else ''}{f': {signals}' if signals else ''}"
+
+
+def _labels(items: Sequence[Item]) -> dict[str, str]:
+    """The strictest labels of what is in a digest."""
+    if not items:
+        return {}
+    return {
+        "sensitivity": max(
+            (one.sensitivity for one in items), key=lambda one: strictness("sensitivity", one)
+        ),
+        "trust": max((one.trust for one in items), key=lambda one: strictness("trust", one)),
+    }
+
+
+def _numbered(omitted: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """How much was left out for which reason; nothing of what an item says."""
+    found: dict[str, int] = {}
+    for _, why in omitted:
+        reason = (
+            why.partition(":")[0].split(" to ")[0] if why.startswith(("cut", "stale", "it says")) else why
+        )
+        reason = "it says the same as another one" if reason.startswith("it says") else reason
+        found[reason] = found.get(reason, 0) + 1
+    return found
+
+
+def _sampled(share: float, as_of: int, actor: str, query: str) -> bool:
+    """Whether a receipt is written, if only some are: the same for the same request at the same moment."""
+    drawn = sha256(f"{as_of} {actor} {query}".encode()).digest()[:4]
+    return int.from_bytes(drawn) < share * 2**32

@@ -1,0 +1,160 @@
+"""Premise watch: who relied on something that has changed since is told, with the line that changed.
+
+The write that changes an item does nothing for it. Whoever makes a digest or watches looks at what has changed since
+somebody last looked, and records one `premise.changed` for each actor whose digest held the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..access.rights import rights_of
+from ..commit import Lens, Overlay
+from ..events import Event, draft, read_header, unseal
+from ..memory.capability import CHANGING, ENDING, touched
+from ..memory.reading import item_at, may_read
+from ..memory.requests import CREATED
+from .receipts import trace_of
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+
+CHANGED = "premise.changed"
+SWEPT = "recall.swept"
+SAID = frozenset({"key", "value", "title", "body", "summary"})
+BEHIND = 500
+"""After so many events it is recorded how far somebody has looked, so that the next process begins there."""
+
+
+class Premise(msgspec.Struct, frozen=True):
+    """An item that an actor relied on and that has changed: why, by which other item, and the line it stood on (0:
+    in the long-term block) with what it said there."""
+
+    actor: str
+    run: str
+    item: str
+    receipt: str
+    line: int
+    text: str
+    why: str
+    by: str
+    position: int
+    """Where it changed."""
+
+    @property
+    def id(self) -> str:
+        named = "\0".join((self.actor, self.run, self.item, str(self.position)))
+        return f"premise-{sha256(named.encode()).hexdigest()[:32]}"
+
+
+def decide_changed(overlay: Overlay, premises: tuple[Premise, ...]) -> int:
+    """Tell what nobody has told yet; answers how much that is."""
+    told = 0
+    for one in premises:
+        row = overlay.get("recall.relied", one.item, one.actor, one.run)
+        if row is None or row["receipt"] != one.receipt or overlay.record_of(one.id) is not None:
+            continue
+        record = overlay.record_of(one.item)
+        gone = record is None or record.body is None
+        payload = {
+            "item": one.item, "receipt": one.receipt, "line": one.line, "text": "" if gone else one.text,
+            "why": one.why, "by": _if_seen(overlay, one), "position": one.position,
+        }  # fmt: skip
+        parents = [] if gone else [one.item]
+        overlay.emit(
+            draft(
+                CHANGED, actor=one.actor, payload=payload, run_id=one.run or None, id=one.id, parents=parents,
+                labels={"sensitivity": "private"},
+            )
+        )  # fmt: skip
+        told += 1
+    return told
+
+
+def _if_seen(overlay: Overlay, premise: Premise) -> str:
+    """The item that changed it, if whoever relied on it may know of it."""
+    other = item_at(overlay, premise.by) if premise.by else None
+    return premise.by if other is not None and may_read(rights_of(overlay, premise.actor), other) else ""
+
+
+class PremiseWatch:
+    """Looks through what is new in one opened book."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._reached: int | None = None
+        self._recorded = 0
+        self._lock = Lock()
+
+    def look(self) -> int:
+        """Tell whoever has to be told of what has changed up to now. Answers how many were."""
+        ledger = self._ledger
+        with self._lock:
+            if self._reached is None:
+                self._reached = self._recorded = ledger.speaks_as_of(SWEPT)
+            with ledger.snapshot() as now:
+                head = now.position
+                found = tuple(self._changed(now, self._reached, head))
+            told = int(ledger.submit("recall.changed", found)) if found else 0
+            self._reached = head
+            if head - self._recorded > BEHIND:
+                self._recorded = ledger.follow(SWEPT)
+            return told
+
+    def _changed(self, lens: Lens, after: int, head: int) -> Iterator[Premise]:
+        for record in self._ledger.records(after, head):
+            if record.body is None or read_header(record).kind not in CHANGING:
+                continue
+            event = lens.registry.current(unseal(record))
+            for key in touched(event):
+                id = str(key[0])
+                why, by = _what_happened(event, id)
+                if why:
+                    yield from self._relying(lens, event, id, why, by)
+
+    def _relying(self, lens: Lens, event: Event, item: str, why: str, by: str) -> Iterator[Premise]:
+        for (_, actor, run), row in lens.scan("recall.relied", item):
+            itself = actor == event.actor and run == (event.run_id or "")
+            over = run and (lens.get("state.sums", run) or {}).get("status", "running") != "running"
+            if row["position"] < event.position and not itself and not over:
+                text = self._line(row["receipt"], item)
+                yield Premise(
+                    str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
+                )
+
+    def _line(self, receipt: str, item: str) -> str:
+        """What the receipt's text said of the item, if that is still there."""
+        written = self._ledger.event(receipt)
+        traced = (
+            None
+            if written is None or written.erased
+            else self._ledger.event(written.payload.get("trace") or "")
+        )
+        if traced is None or traced.erased:
+            return ""
+        packed = trace_of(self._ledger, traced).packed()
+        lines = dict(zip(packed.ids, packed.lines, strict=True))
+        return lines.get(item, "")
+
+
+def _what_happened(event: Event, item: str) -> tuple[str, str]:
+    """What an event means for who relies on an item, and the other item that it comes from; nothing, if it is still
+    what it was."""
+    payload = event.payload
+    if event.kind in ENDING:
+        return "forgotten", ""
+    if event.kind == CREATED:
+        if item == event.id:
+            return "", ""
+        return ("superseded" if item in payload.get("supersedes", ()) else "disputed"), event.id
+    fields = payload["changes"][item]
+    if fields.get("status") == "superseded":
+        return "superseded", str(fields.get("superseded_by") or "")
+    if fields.get("status") == "forgotten":
+        return "forgotten", ""
+    return ("revised" if SAID & fields.keys() else ""), ""

@@ -1,0 +1,182 @@
+"""Verify before use: what is remembered of files, symbols, lines and commands is checked before it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import commonplace
+from commonplace import Book
+from commonplace.memory.items import Item
+from commonplace.recall.checking import check, claims
+
+CODE = """import os
+
+PORT = 5433
+
+
+class Server:
+    def start(self, port):
+        return port
+
+
+if os.name == "posix":
+    def fork():
+        return None
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    (root / "src").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "src" / "server.py").write_text(CODE)
+    (root / "src" / "page.ts").write_text("export function render(x: number) {}\n")
+    return root
+
+
+@pytest.fixture
+def book(repository: Path) -> Iterator[Book]:
+    with commonplace.open(repository / "team.db") as opened:
+        yield opened
+
+
+def stale(book: Book, asked: str = "server port") -> str:
+    """What a digest says of the one item that it shows."""
+    text = book.digest(asked).text
+    return text.partition("stale=")[2].partition(")")[0]
+
+
+@pytest.mark.spec("4.10")
+def test_a_book_in_a_repository_checks_what_is_cited(book: Book, repository: Path) -> None:
+    kept = book.remember("The server listens on the port in PORT", citations=["src/server.py:3"])
+    assert stale(book) == ""
+    (repository / "src" / "server.py").write_text("# moved down\n" + CODE)
+    assert stale(book) == "", "the same line stands elsewhere in the file"
+    (repository / "src" / "server.py").write_text(CODE.replace("5433", "5434"))
+    assert stale(book) == "lines 3-3 of src/server.py have changed"
+    book.verify_item(kept.item_id or "")
+    assert stale(book) == "", "somebody has looked, and it holds"
+    (repository / "src" / "server.py").unlink()
+    assert stale(book) == "src/server.py is gone"
+    records = [one.payload for one in book.events(kinds=["memory.checked"])]
+    assert [bool(one.get("stale")) for one in records] == [False, False, True, False, True]
+    assert len(records[0]["files"]["src/server.py"]) == 32
+    before = book.head
+    book.digest("server port")
+    assert not list(book.events(before, kinds=["memory.checked"])), "nothing new, nothing recorded"
+
+
+@pytest.mark.spec("4.10")
+def test_symbols_are_looked_up_by_parsing_and_in_other_languages_by_text(
+    book: Book, repository: Path
+) -> None:
+    refs = [
+        {"file": "src/server.py", "symbol": "Server.start"},
+        {"file": "src/server.py", "symbol": "PORT"},
+        {"file": "src/server.py", "symbol": "fork"},
+        {"file": "src/page.ts", "symbol": "render"},
+    ]
+    book.remember("The server port is bound when it starts", code_refs=refs)
+    assert stale(book) == ""
+    (repository / "src" / "server.py").write_text(CODE.replace("def start", "def begin") + "# start\n")
+    assert stale(book) == "Server.start is no longer in src/server.py"
+    (repository / "src" / "page.ts").write_text("export function renderAll() {}\n")
+    assert "render is no longer in src/page.ts" in stale(book)
+
+
+@pytest.mark.spec("4.10")
+def test_what_a_text_only_names_counts_once_it_was_there(book: Book, repository: Path) -> None:
+    said = "The server port is read by `load()` in src/settings.py, see docs/elsewhere.md"
+    assert book.remember(said, kind="procedure", override="it is hard to find").outcome == "stored"
+    assert stale(book) == "", "it may speak of another place"
+    (repository / "src" / "settings.py").write_text("def load(): ...\n")
+    assert stale(book) == ""
+    (repository / "src" / "settings.py").write_text("def read(): ...\n")
+    assert stale(book) == "load is no longer in src/settings.py"
+
+
+@pytest.mark.spec("4.10")
+def test_commands_are_looked_for_on_the_path(
+    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin" / "harbourctl"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent))
+    book.remember("To free the server port run `harbourctl stop --now`", kind="procedure")
+    assert stale(book) == ""
+    tool.unlink()
+    assert stale(book) == "harbourctl is not on the PATH"
+
+
+@pytest.mark.spec("4.10")
+def test_stale_items_are_left_out_if_the_book_says_so_and_search_marks_them(
+    book: Book, repository: Path
+) -> None:
+    kept = book.remember("The server listens on the port in PORT", citations=["src/gone.py:3"])
+    (result,) = book.search("server port").results
+    assert result.stale == "src/gone.py is gone"
+    book.configure_memory(stale="leave_out")
+    digest = book.digest("server port")
+    assert (kept.item_id, "stale: src/gone.py is gone") in digest.omitted
+    assert not digest.item_ids
+    answer = book.search("server port")
+    assert not answer.results
+    assert ("1 stale", "src/gone.py is gone") in [(one.what, one.why) for one in answer.left_out]
+
+
+@pytest.mark.spec("4.10", "L6")
+def test_the_past_reads_the_record_and_not_the_files(book: Book, repository: Path) -> None:
+    book.remember("The server listens on the port in PORT", citations=["src/server.py:3"])
+    then = book.head
+    digest = book.digest("server port")
+    (repository / "src" / "server.py").unlink()
+    assert "stale" not in book.digest("server port", at=then).text
+    assert "stale" in book.digest("server port").text
+    assert "stale" not in book.digest("server port", at=then).text
+    receipt = book.receipt(digest.receipt_id or "")
+    assert receipt.replay() == digest.text
+    ((item, position),) = receipt.outside
+    assert book.event(next(book.events(position - 1)).id).payload["item"] == item
+
+
+def test_nothing_outside_the_repository_is_read(repository: Path) -> None:
+    (repository.parent / "secret.txt").write_text("hidden")
+    (repository / "link.txt").symlink_to(repository.parent / "secret.txt")
+    item = Item(
+        id="x",
+        kind="note",
+        agent="a",
+        body="see",
+        code_refs=({"file": "../secret.txt"}, {"file": "link.txt"}),
+    )
+    found = check(repository, item, None)
+    assert found.files == {}
+    assert found.stale == "../secret.txt lies outside the repository; link.txt lies outside the repository"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("see src/a.py:3-5 for it", {"src/a.py:3-5"}),
+        ("read https://example.com/a.html first", set()),
+        ("version 1.2.3 of node.js", {"node.js"}),
+        ("`make test` and `helper()` in lib/b.go", {"lib/b.go", "$ make", "lib/b.go helper"}),
+        ("mail me at a@b.com", set()),
+        ("`src/a.py`", {"src/a.py"}),
+    ],
+)
+def test_what_can_be_looked_up_in_a_text(text: str, names: set[str]) -> None:
+    assert {one.name for one in claims(Item(id="x", kind="note", agent="a", body=text))} == names
+
+
+def test_without_a_repository_nothing_is_checked() -> None:
+    with commonplace.open("memory:") as book:
+        book.remember("The server listens on the port in PORT", citations=["src/server.py:3"])
+        assert "stale" not in book.digest("server port").text
+        assert not list(book.events(kinds=["memory.checked"]))
