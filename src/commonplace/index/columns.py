@@ -1,26 +1,43 @@
-"""What is known of every document, in arrays that stay in memory and grow with the file."""
+"""What is known of every document, in arrays that stay in memory and grow with the file.
+
+A document takes 56 bytes and its id about 80; with vectors of 256 parts 256 bytes, and 32 more where there are many.
+A word that has a vector takes about 350 bytes. What is remembered of answers beside that has fixed bounds: `LISTS`
+bytes of lists of documents, the words near to some thousand words (`near`), and `VIEWS` views of readers, each of a
+byte a document and 16 more where there are conversations.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
 
 import apsw
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .score import Floats, Ints
-from .store import VECTORS, WORD_VECTORS, File, Head, Who
-from .vectors import Vectors
+from .near import Vocabulary
+from .rows import Rows
+from .score import Ints
+from .store import VECTORS, File, Head, Who
+from .view import View
 
 ENDLESS = 2**63 - 1
-FEW = 1 << 15
-"""Up to so many vectors are held as they are multiplied, which takes four times the memory (32 MB)."""
+FEW = 200_000
+"""Up to so many documents, all vectors are compared each time."""
+LISTS = 64 << 20
+VIEWS = 4
+PAGE = 1 << 14
+ID = 80
+"""About what the name of a document takes in memory."""
 DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, session, flags FROM docs WHERE num >= ?"
 ENDS = "SELECT num, until FROM docs WHERE until > ?"
 CLASSES = "SELECT who, tier FROM classes WHERE num > ? ORDER BY num"
 
-Numbers = Vectors | NDArray[np.float32]
-
 _read_who = msgspec.json.Decoder(Who).decode
+
+Entries = tuple[NDArray[np.int32], NDArray[np.uint8]]
+"""The documents that have a word, in order, and how often they have it."""
 
 
 class Columns:
@@ -30,24 +47,24 @@ class Columns:
     def __init__(self) -> None:
         self.size = 0
         self.ids: list[str] = []
-        self.latest: dict[str, int] = {}
-        """The number of the last version of each document."""
         self.classes: list[tuple[Who, str]] = []
         """Who may see them, and their tier: what each `kind` stands for."""
+        self.vocabulary = Vocabulary()
         self._position = 0
         self._fields = np.zeros((7, 1024), np.int64)
         self._merged = 0
         self._buffer: dict[int, list[int]] = {}
-        self._vectors = _Rows()
-        self._word_vectors = _Rows()
-        self._word_nums: list[int] = []
-        self._word_places = np.zeros(0, np.int64)
+        self._lists: dict[int, Entries] = {}
+        self._lists_take = 0
+        self._vectors = Rows(FEW)
+        self._views: dict[tuple[int, tuple[bool, ...]], View] = {}
         self._in_order = (-1, np.zeros(0, np.int64))
 
     def follow(self, file: File, head: Head) -> None:
         """Read what has come to the file since the last time, whoever wrote it."""
         if head.position == self._position:
             return
+        self._views = {}
         self.classes += [(_read_who(who), tier) for who, tier in file.rows(CLASSES, (len(self.classes),))]
         for num, until in file.rows(ENDS, (self._position,)):
             if num < self.size:
@@ -55,18 +72,18 @@ class Columns:
         while self._fields.shape[1] < head.next:
             self._fields = np.concatenate([self._fields, np.zeros_like(self._fields)], axis=1)
         self.ids += [""] * (head.next - self.size)
-        rows = file.rows(DOCS, (ENDLESS, self.size))
-        if rows:
-            nums, ids, *fields = zip(*rows, strict=True)
+        rows = file.connection.execute(DOCS, (ENDLESS, self.size))
+        while page := list(islice(rows, PAGE)):
+            nums, ids, *fields = zip(*page, strict=True)
             self._fields[:, np.array(nums)] = np.array(fields, np.int64)
             for num, id in zip(nums, ids, strict=True):
                 self.ids[num] = id
-                self.latest[id] = max(num, self.latest.get(id, 0))
         if head.merged > self._merged:
-            self._buffer = {}
+            self._buffer, self._lists, self._lists_take = {}, {}, 0
         for num, words in file.recent(max(head.merged, self.size)):
             for word, count in words:
                 self._buffer.setdefault(word, []).append(num << 8 | count)
+                self._forget(word)
         self.size, self._position, self._merged = head.next, head.position, head.merged
 
     @property
@@ -97,6 +114,31 @@ class Columns:
     def flags(self) -> Ints:
         return self._fields[6, : self.size]
 
+    @property
+    def memory(self) -> int:
+        """How many bytes all this takes, about."""
+        views = sum(view.memory for view in self._views.values())
+        held = self._fields.nbytes + len(self.ids) * ID + self._in_order[1].nbytes + self._lists_take + views
+        return held + self._vectors.memory + self.vocabulary.memory
+
+    def view(self, file: File, as_of: int, may: tuple[bool, ...]) -> View:
+        """What somebody may see as of then who may see these kinds now; the last few are remembered."""
+        key = (as_of, may)
+        found = self._views.pop(key, None) or View(self, self._visible(file, as_of, may))
+        self._views[key] = found
+        while len(self._views) > VIEWS:
+            del self._views[next(iter(self._views))]
+        return found
+
+    def _visible(self, file: File, as_of: int, may: tuple[bool, ...]) -> NDArray[np.bool_]:
+        visible = among(may, self.kind)
+        visible &= self.since <= as_of
+        visible &= self.until > as_of
+        if as_of < self._position:
+            for num, last in file.last_versions(as_of, self._position):
+                visible[num] &= may[self.kind[last]]
+        return visible
+
     def conversations(self) -> Ints:
         """The documents that are part of one, conversation by conversation, each in the order of the ledger."""
         if self._in_order[0] != self.size:
@@ -104,80 +146,48 @@ class Columns:
             self._in_order = self.size, parts[np.argsort(self.session[parts], kind="stable")]
         return self._in_order[1]
 
-    def vectors(self, file: File, width: int) -> Numbers:
+    def vectors(self, file: File, width: int) -> Rows:
         """The vector of every document, so wide; zeros where it has none."""
         known = self._vectors
-        for num, vector in file.connection.execute(VECTORS, (known.size,)):
-            known.put(num, vector)
-        known.size = self.size
-        return known.upto(self.size, width)
+        if known.size < self.size or not self.size:
+            known.extend(file.connection.execute(VECTORS, (known.size,)), self.size, width)
+        return known
 
-    def words(self, file: File, width: int) -> tuple[Ints, list[int], Numbers]:
-        """Of every number of a word, where its vector stands (−1: it has none); the numbers of those that have one; and
-        their vectors, so wide."""
-        nums, before = self._word_nums, len(self._word_nums)
-        for num, vector in file.connection.execute(WORD_VECTORS, (nums[-1] if nums else 0,)):
-            self._word_vectors.put(len(nums), vector)
-            nums.append(num)
-        if len(nums) > before:
-            if nums[-1] >= len(self._word_places):
-                more = np.full(2 * nums[-1] + 1 - len(self._word_places), -1)
-                self._word_places = np.concatenate([self._word_places, more])
-            self._word_places[nums[before:]] = np.arange(before, len(nums))
-        return self._word_places, nums, self._word_vectors.upto(len(nums), width)
+    def having(self, file: File, words: Iterable[int]) -> list[Entries]:
+        """The documents that have each of these words. What was asked for last is remembered."""
+        wanted = list(words)
+        missing = [word for word in wanted if word not in self._lists]
+        new = {word: self._decoded(word, parts) for word, parts in file.entries(missing).items()}
+        found = []
+        for word in wanted:
+            entries = new.get(word) or self._lists.pop(word)
+            self._lists[word] = entries  # behind the others
+            found.append(entries)
+        self._lists_take += sum(map(_takes, new.values()))
+        while self._lists_take > LISTS:
+            self._forget(next(iter(self._lists)))
+        return found
 
-    def having(self, file: File, words: list[int]) -> tuple[Ints, Floats, Ints]:
-        """The documents that have one of these words, word for word and in order; how often they have it; and
-        how many there are for each word."""
-        parts: list[Ints] = []
-        sizes = []
-        for word in words:
-            found = file.entries(word)
-            if word in self._buffer:
-                found.append(np.array(self._buffer[word]))
-            sizes.append(sum(map(len, found)))
-            parts += found
+    def _decoded(self, word: int, parts: list[Ints]) -> Entries:
+        if word in self._buffer:
+            parts = [*parts, np.array(self._buffer[word])]
         every = np.concatenate([np.zeros(0, np.int64), *parts])
         docs = every >> 8
         if len(docs) and docs.max() >= self.size:
             raise apsw.CorruptError("a list of entries names a document that there is not")
-        every &= 255
-        return docs, every.astype(np.float64), np.array(sizes, np.int64)
+        return docs.astype(np.int32), (every & 255).astype(np.uint8)
+
+    def _forget(self, word: int) -> None:
+        entries = self._lists.pop(word, None)
+        if entries is not None:
+            self._lists_take -= _takes(entries)
 
 
-class _Rows:
-    """Vectors by their numbers, in an array that grows."""
+def among(which: Iterable[bool], kinds: Ints) -> NDArray[np.bool_]:
+    """The documents whose kind is one of the chosen ones."""
+    mask: NDArray[np.bool_] = np.array([*which, False])[kinds]
+    return mask
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._rows: Vectors = np.zeros((0, 0), np.int8)
-        self._ready = np.zeros((0, 0), np.float32)
 
-    def put(self, num: int, vector: bytes) -> None:
-        self._widen(len(vector))
-        if num >= len(self._rows):
-            self._lengthen(max(1024, 2 * num))
-        self._rows[num] = np.frombuffer(vector, np.int8)
-        self._ready = self._ready[:num]
-
-    def upto(self, size: int, width: int) -> Numbers:
-        """The first so many; a few of them ready to be multiplied, of many only as they are stored."""
-        self._widen(width)
-        if size > len(self._rows):
-            self._lengthen(size)
-        if size > FEW:
-            return self._rows[:size]
-        if len(self._ready) != size:
-            self._ready = self._rows[:size].astype(np.float32)
-        return self._ready
-
-    def _widen(self, width: int) -> None:
-        if self._rows.shape[1] not in (0, width):
-            raise apsw.CorruptError("vectors are of different lengths")
-        if not self._rows.shape[1]:
-            self._rows = np.zeros((0, width), np.int8)
-            self._ready = np.zeros((0, width), np.float32)
-
-    def _lengthen(self, size: int) -> None:
-        more = np.zeros((size - len(self._rows), self._rows.shape[1]), np.int8)
-        self._rows = np.concatenate([self._rows, more])
+def _takes(entries: Entries) -> int:
+    return sum(part.nbytes for part in entries) + 400  # with what holds them

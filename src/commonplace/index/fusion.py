@@ -15,17 +15,20 @@ are computed in single steps on 64 bits, and what each gives is rounded to whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Context
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .columns import Columns
+from .columns import among
 from .hints import ASKS, TELLS_TIME, asks_when, dates, nearness
+from .rows import Rows, nearest
 from .score import K1, UNIT, B, Floats, Ints, Mask, rarity, scores
-from .vectors import SCALE
+from .vectors import SCALE, Vectors, likeness
+from .view import Talks, View
 from .words import folded, lowered
 
 FIRST = {
@@ -44,10 +47,10 @@ LEAST_ABOUT = 0.25
 notes on different things one is."""
 BY_WORDS, BY_VECTOR = 100, 50
 """How many candidates there are."""
-LEAST = 0.5
-"""How alike two words must be for one to stand for the other."""
-NEAR_WORDS = 40
-"""How many other words a word of the query may stand for."""
+BY_SIGNS = 2_000
+"""Of how many documents the nearest are sought, where only signs are compared first."""
+SAMPLE = 4_096
+"""How many of very many documents stand for all."""
 FULL = 20.0
 """The sum that is shown as a score of 1."""
 K1_SESSION, B_SESSION = 1.2, 0.75
@@ -57,113 +60,122 @@ _exact = Context(prec=24)
 
 
 class Word(NamedTuple):
-    """A word of the query: where it is found and how often, what it tells in units, and its stem."""
+    """A word of the query: where it is found how often, and what it tells in units."""
 
     docs: Ints
     counts: Floats
     rarity: int
-    stem: str
     text: str
 
 
 class Signals:
-    """The signals of one query over the documents that its reader may see."""
+    """The signals of one query over the documents that its reader may see, for those of them that are asked for."""
 
-    def __init__(self, columns: Columns, visible: Mask, words: list[Word], query: str) -> None:
-        self._columns, self._visible, self._words, self._query = columns, visible, words, query
+    def __init__(self, view: View, words: list[Word], query: str) -> None:
+        self._view, self._columns, self._words, self._query = view, view.columns, words, query
         self._most = sum(one.rarity for one in words) or 1
-        order = columns.conversations()
-        self._order = order[visible[order]]
-        self._before, self._after = self._neighbours()
-        self._length = columns.length.astype(np.float64)
-        self._average = _mean(self._length[visible])
-        self._counts = np.zeros(columns.size)
-
-    def _neighbours(self) -> tuple[Ints, Ints]:
-        """What comes before and after each document in its conversation, as far as the reader may see; −1: nothing."""
-        before, after = np.full(self._columns.size, -1), np.full(self._columns.size, -1)
-        order, session = self._order, self._columns.session[self._order]
-        same = session[1:] == session[:-1]
-        before[order[1:][same]] = order[:-1][same]
-        after[order[:-1][same]] = order[1:][same]
-        return before, after
-
-    def first(self) -> dict[str, Floats]:
-        """The signals that need no vectors of documents, for all of them; without `softx`."""
         size = self._columns.size
-        own, joined, session = np.zeros(size), np.zeros(size), np.zeros(size)
-        long = self._length + np.where(self._before >= 0, self._length[self._before], 0.0)
-        usual = _mean(long[self._visible])
-        talks = self._talks()
+        self._own, self._softly = np.zeros(size), np.zeros(size)
+        self._joined = self._of_talk = np.zeros(0)
+        self._quoted = np.zeros(0)
+        self._dates, self._asks_when = dates(query), asks_when(query)
+        for word in words:
+            docs = word.docs[view.visible[word.docs]]
+            counts = word.counts[view.visible[word.docs]]
+            length = self._columns.length[docs].astype(np.float64)
+            self._own[docs] += _gain(word.rarity, counts, length, view.average, K1, B)
+        if view.talks is not None:
+            self._in_talks(view.talks)
+
+    def _in_talks(self, talks: Talks) -> None:
+        """What the words give together with what was said before, and in the conversation as a whole."""
+        length, session = self._columns.length, self._columns.session
+        self._joined, self._of_talk = np.zeros(self._columns.size), np.zeros(len(talks.lengths))
+        often = np.zeros(self._columns.size)
         for word in self._words:
-            docs = word.docs[self._visible[word.docs]]
-            self._counts[word.docs] = word.counts
-            own[docs] += _gain(word.rarity, self._counts[docs], self._length[docs], self._average, K1, B)
-            if talks is not None:
-                reached = np.union1d(docs, self._after[docs])
-                reached = reached[reached >= 0]
-                before = self._before[reached]
-                both = self._counts[reached] + np.where(before >= 0, self._counts[before], 0.0)
-                joined[reached] += _gain(word.rarity, both, long[reached], usual, K1, B)
-                session += self._of_session(docs, self._counts[docs], talks)
-            self._counts[word.docs] = 0
-        alone = self._columns.session == 0  # then it is its own conversation
-        joined, session = (np.where(alone, own, one) for one in (joined, session))
-        flags, asked = self._columns.flags, asks_when(self._query)
-        asks = (flags & ASKS > 0).astype(np.float64)
-        follows = np.where(self._before >= 0, asks[self._before] * own[self._before], 0.0)
-        return {
-            "bm": own / self._most,
-            "bm_pc": joined / self._most,
-            "bm_s": session / self._most,
-            "pq_bm": follows / self._most,
-            "date": nearness(dates(self._query), self._columns.time_us),
-            "when": (flags & (TELLS_TIME if asked else 0) > 0).astype(np.float64),
-            "isq": asks,
-            "len": _logarithms()[np.minimum(self._columns.length, LONGEST_LENGTH)],
-            "spk": self._speaker(),
-        }
+            often[word.docs] = word.counts
+            docs = word.docs[self._view.visible[word.docs]]
+            after = talks.after[docs]
+            reached = np.union1d(docs, after[after >= 0])
+            before = talks.before[reached]
+            both = often[reached] + np.where(before >= 0, often[before], 0.0)
+            long = (length[reached] + np.where(before >= 0, length[before], 0)).astype(np.float64)
+            self._joined[reached] += _gain(word.rarity, both, long, self._view.usual, K1, B)
+            in_talk = np.bincount(session[docs], often[docs], len(talks.lengths)).astype(np.float64)
+            in_talk[0] = 0
+            has = np.flatnonzero(in_talk)
+            rare = rarity(talks.there, len(has))
+            self._of_talk[has] += _gain(
+                rare, in_talk[has], talks.lengths[has], talks.usual, K1_SESSION, B_SESSION
+            )
+            often[word.docs] = 0
 
-    def _talks(self) -> tuple[Ints, Floats, float, int] | None:
-        """Each document's conversation, how long those are, how long usually, and how many there are."""
-        parts = self._columns.session * self._visible
-        if not parts.any():
-            return None
-        length = np.bincount(parts, self._length).astype(np.float64)
-        length[0] = 0
-        there = int(np.count_nonzero(np.bincount(parts)[1:]))
-        return parts, length, float(length.sum()) / there, there
-
-    def _of_session(self, docs: Ints, counts: Floats, talks: tuple[Ints, Floats, float, int]) -> Floats:
-        parts, length, usual, there = talks
-        often = np.bincount(parts[docs], counts, len(length)).astype(np.float64)
-        often[0] = 0
-        rare = rarity(there, int(np.count_nonzero(often)))
-        gained = np.zeros(len(length))
-        has = np.flatnonzero(often)
-        gained[has] = _gain(rare, often[has], length[has], usual, K1_SESSION, B_SESSION)
-        return gained[parts]
-
-    def _speaker(self) -> Floats:
-        """Who is named, if it is one of those who speak, and only one."""
-        columns, words = self._columns, names(self._query)
-        named = [one for one in speakers(columns, self._visible) if names(one) and names(one) <= words]
-        if len(named) != 1:
-            return np.zeros(columns.size)
-        theirs = np.array([*(who.author == named[0] for who, _ in columns.classes), False])[columns.kind]
-        return np.where(columns.session > 0, np.where(theirs, 1.0, -1.0), 0.0)
-
-    def softly(self, near: Callable[[Word], Iterable[tuple[Ints, float]]]) -> Floats:
-        """What words that are near to those of the query give, where these themselves are missing."""
-        total = np.zeros(self._columns.size)
-        for word in self._words:
-            best = np.zeros(self._columns.size)
-            for docs, alike in near(word):
-                best[docs] = np.maximum(best[docs], alike)
+    def soften(self, near: Iterable[tuple[Word, Ints, Floats]]) -> None:
+        """Take in the documents that have words near to those of the query, the nearest last: what they give where
+        these words themselves are missing."""
+        best = np.zeros(self._columns.size)
+        for word, docs, alike in near:
+            best[docs] = alike
             best[word.docs] = 0
-            total += np.rint(best * word.rarity)
-        shorter = np.sqrt(0.25 + 0.75 * self._length / (self._average or 1.0))
-        return np.where(self._visible, total / self._most / shorter, 0.0)
+            self._softly[docs] += np.rint(best[docs] * word.rarity)
+            best[docs] = 0
+
+    def quoted(self, docs: Ints, phrases: Iterable[Mask]) -> None:
+        """Take in which of the documents have each phrase that the query puts in quotes."""
+        each = [has.astype(np.float64) for has in phrases]
+        self._quoted = np.zeros(self._columns.size)
+        for has in each:
+            self._quoted[docs] += has / len(each)
+
+    def fits(self) -> Mask:
+        """The documents that have a word, or one that is near, or are part of a conversation that has it. Those that
+        the reader may not see are not all left out."""
+        fits: Mask = (self._own > 0) | (self._softly > 0)
+        if self._view.talks is not None:
+            fits |= self._joined > 0
+            order = self._view.talks.order
+            fits[order] |= (self._of_talk > 0)[self._columns.session[order]]
+        return fits
+
+    def first(self, docs: Ints) -> dict[str, Floats]:
+        """The signals that need no vectors of documents; those that are 0 for all of them are left out."""
+        columns, most = self._columns, self._most
+        length, flags = columns.length[docs], columns.flags[docs]
+        own = self._own[docs] / most
+        shorter = np.sqrt(0.25 + 0.75 * length / (self._view.average or 1.0))
+        told = {
+            "bm": own,
+            "bm_pc": own,
+            "bm_s": own,
+            "softx": self._softly[docs] / most / shorter,
+            "isq": (flags & ASKS > 0).astype(np.float64),
+            "len": _logarithms()[np.minimum(length, LONGEST_LENGTH)],
+        }
+        if len(self._quoted):
+            told["phrase"] = self._quoted[docs]
+        if self._dates:
+            told["date"] = nearness(self._dates, columns.time_us[docs])
+        if self._asks_when:
+            told["when"] = (flags & TELLS_TIME > 0).astype(np.float64)
+        return told if self._view.talks is None else told | self._around(docs, own, self._view.talks)
+
+    def _around(self, docs: Ints, own: Floats, talks: Talks) -> dict[str, Floats]:
+        """The signals that conversations have. A document that is part of none is its own."""
+        session, before = self._columns.session[docs], talks.before[docs]
+        alone = session == 0
+        asked = self._columns.flags[before] & ASKS > 0
+        told = {
+            "bm_pc": np.where(alone, own, self._joined[docs] / self._most),
+            "bm_s": np.where(alone, own, self._of_talk[session] / self._most),
+            "pq_bm": np.where((before >= 0) & asked, self._own[before], 0.0) / self._most,
+        }
+        named = [one for one in self._view.speakers if names(one) and names(one) <= names(self._query)]
+        if len(named) == 1:
+            theirs = among(
+                (who.author == named[0] for who, _ in self._columns.classes), self._columns.kind[docs]
+            )
+            told["spk"] = np.where(alone, 0.0, np.where(theirs, 1.0, -1.0))
+        return told
 
     def soft(self, nearest: Floats) -> Floats:
         """How near the words of documents are to each word of the query, as one number a document."""
@@ -171,41 +183,81 @@ class Signals:
         gained: Floats = np.rint(weight * nearest).sum(axis=0) if self._words else np.zeros(nearest.shape[1])
         return gained / self._most
 
-    def about(self, likeness: Ints, docs: Ints) -> dict[str, Floats]:
+    def about(self, alike: Alike, docs: Ints) -> dict[str, Floats]:
         """What documents are about, and their neighbours in the conversation beside what is usual."""
-        middle = int(likeness[self._visible].sum()) // max(1, int(np.count_nonzero(self._visible)))
+        own, talks = alike.of(docs), self._view.talks
+        if talks is None:
+            return {"cos": own / SCALE**2, "talk": own / SCALE**2}
+        middle = alike.middle(self._view)
 
         def beside(neighbour: Ints) -> Floats:
-            there = neighbour >= 0
-            return np.where(there, (likeness[neighbour] - middle) / SCALE**2, 0.0)
+            return np.where(neighbour >= 0, (alike.of(np.maximum(neighbour, 0)) - middle) / SCALE**2, 0.0)
 
-        before, after = self._before[docs], self._after[docs]
+        def step(which: NDArray[np.int32], start: Ints) -> Ints:
+            return np.where(start >= 0, which[start], -1).astype(np.int64)
+
+        before, after = step(talks.before, docs), step(talks.after, docs)
         return {
-            "cos": likeness[docs] / SCALE**2,
+            "cos": own / SCALE**2,
             "prev": beside(before),
             "next": beside(after),
-            "around": beside(self._step(self._before, before)) + beside(self._step(self._after, after)),
-            "talk": self._nearest_in_talk(likeness)[docs] / SCALE**2,
+            "around": beside(step(talks.before, before)) + beside(step(talks.after, after)),
+            "talk": self._nearest_in_talk(alike, docs, own, talks) / SCALE**2,
         }
 
-    @staticmethod
-    def _step(which: Ints, docs: Ints) -> Ints:
-        return np.where(docs >= 0, which[docs], -1)
-
-    def _nearest_in_talk(self, likeness: Ints) -> Ints:
+    def _nearest_in_talk(self, alike: Alike, docs: Ints, own: Ints, talks: Talks) -> Ints:
         """For each document, what of its conversation is nearest; of one that is part of none, itself."""
-        best, order = likeness.copy(), self._order
-        if len(order):
-            starts = np.flatnonzero(np.diff(self._columns.session[order], prepend=-1))
-            sizes = np.diff([*starts.tolist(), len(order)])
-            best[order] = np.repeat(np.maximum.reduceat(likeness[order], starts), sizes)
-        return best
+        best = np.zeros(len(talks.lengths), np.int64)
+        sessions = np.unique(self._columns.session[docs])
+        members = alike.some(talks.members(sessions[sessions > 0]))
+        if not len(members):
+            return own
+        of = self._columns.session[members]
+        starts = np.flatnonzero(np.diff(of, prepend=-1))
+        best[of[starts]] = np.maximum.reduceat(alike.of(members), starts)
+        there = np.isin(self._columns.session[docs], of)
+        return np.where(there, best[self._columns.session[docs]], own)
 
 
-def speakers(columns: Columns, visible: Mask) -> list[str]:
-    """Who says something in conversations."""
-    speaking = np.unique(columns.kind[visible & (columns.session > 0)]).tolist()
-    return sorted({columns.classes[kind][0].author for kind in speaking})
+class Alike:
+    """How alike documents are to what is wanted: of few all are compared at once, of many those that are asked for."""
+
+    def __init__(self, rows: Rows, wanted: Vectors) -> None:
+        self._rows, self._wanted = rows, wanted
+        self._all = rows.likeness(wanted)[0] if rows.few else np.zeros(0, np.int64)
+        self._apart = None if rows.few else rows.apart(wanted)
+
+    def of(self, docs: Ints) -> Ints:
+        found: Ints = (
+            self._all[docs] if self._apart is None else likeness(self._rows.at(docs), self._wanted)[0]
+        )
+        return found
+
+    def middle(self, view: View) -> int:
+        """How alike the documents are usually that the reader may see; of many, some of them are looked at."""
+        docs = np.flatnonzero(view.visible)
+        if self._apart is not None:
+            docs = docs[:: -(-len(docs) // SAMPLE)]
+        return int(self.of(docs).sum()) // max(1, len(docs))
+
+    def nearest(self, kept: Mask, count: int) -> Ints:
+        """Those of the kept documents among which the so many nearest are; of many, very likely."""
+        if self._apart is None:
+            return np.flatnonzero(kept)
+        return nearest(self._apart, max(BY_SIGNS, count), kept)
+
+    def some(self, docs: Ints) -> Ints:
+        """These documents; of very many, those that are likely to be the nearest."""
+        if self._apart is None or len(docs) <= SAMPLE:
+            return docs
+        differ = self._apart[docs]
+        few: Ints = docs[differ <= np.partition(differ, SAMPLE)[SAMPLE]]
+        return few
+
+    def count(self, kept: Mask) -> int:
+        """How many of the kept documents are alike at all; of many, about how many."""
+        alike = self._all > 0 if self._apart is None else self._apart < self._rows.width // 2
+        return int(np.count_nonzero(kept & alike))
 
 
 def names(text: str) -> set[str]:
@@ -217,11 +269,13 @@ def names(text: str) -> set[str]:
 
 def weighed(signals: Mapping[str, Floats], weights: Mapping[str, float], size: int) -> Ints:
     """All signals added up, in units."""
-    total = np.zeros(size, np.int64)
+    total = np.zeros(size)  # of whole numbers far below 2⁵³
     for name, weight in weights.items():
         if name in signals:
-            total += np.rint(signals[name] * weight * (UNIT >> 8)).astype(np.int64)
-    return total
+            gave = signals[name] * weight
+            gave *= UNIT >> 8
+            total += np.rint(gave, out=gave)
+    return total.astype(np.int64)
 
 
 def as_scores(sums: Ints) -> Ints:
@@ -232,10 +286,6 @@ def as_scores(sums: Ints) -> Ints:
 def _gain(rarity: int, counts: Floats, length: Floats, usual: float, k1: float, b: float) -> Floats:
     share = length / (usual or 1.0)
     return np.rint(rarity * ((k1 + 1) * counts / (counts + k1 * (1 - b + b * share))))
-
-
-def _mean(values: Floats) -> float:
-    return float(values.sum()) / len(values) if len(values) else 0.0
 
 
 @cache

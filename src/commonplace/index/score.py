@@ -36,10 +36,10 @@ def rarity(documents: int, having: int) -> int:
     return int(_exact.multiply(_exact.ln(odds), UNIT))
 
 
-def damping(length: Ints, visible: Mask) -> Floats:
-    """What holds back frequent words, for each document: more in one that is longer than the visible ones."""
-    total = int((length * visible).sum())
-    share = K1 * B * int(np.count_nonzero(visible)) / total if total else 0.0
+def damping(length: Ints, documents: int, total: int) -> Floats:
+    """What holds back frequent words in documents so long: more in one that is longer than so many documents with this
+    length in total are."""
+    share = K1 * B * documents / total if total else 0.0
     return length.astype(np.float64) * share + K1 * (1 - B)
 
 
@@ -55,6 +55,9 @@ def gains(rarity: int, counts: Floats, damping: Floats) -> Floats:
 
 def summed(docs: Ints, counts: Floats, size: int) -> tuple[Ints, Floats]:
     """Each document once, in order, with the sum of its counts."""
+    if len(docs) < size // 16:  # to sort them costs less than to go through all there are
+        once, place = np.unique(docs, return_inverse=True)
+        return once, np.bincount(place, counts, len(once)).astype(np.float64)
     sums = np.bincount(docs, counts, size).astype(np.float64)  # of nothing it would be integers
     once = np.flatnonzero(sums)
     return once, sums[once]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -12,26 +12,26 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
-from .columns import Columns
+from .columns import Columns, among
 from .fusion import (
     BY_VECTOR,
     BY_WORDS,
     FIRST,
-    LEAST,
     LEAST_ABOUT,
-    NEAR_WORDS,
     SECOND,
+    Alike,
     Signals,
     Word,
     as_scores,
     names,
-    speakers,
     weighed,
 )
+from .near import Near
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
 from .store import Change, Damaged, File, Who
-from .vectors import SCALE, Embedder, likeness
+from .vectors import SCALE, Embedder
+from .view import View
 from .words import folded, snippet, stem
 
 TEXT = "SELECT text FROM texts WHERE num = ?"
@@ -175,17 +175,13 @@ class Index:
                 and (chosen is None or chosen(who))
                 for who, tier in columns.classes
             ]
-            may = [sees[who] for who, _ in columns.classes]
-            visible = _among(may, columns.kind)
-            visible &= (columns.since <= as_of) & (columns.until > as_of)
-            for num in np.flatnonzero(visible & (columns.until <= position)).tolist():
-                visible[num] = may[columns.kind[columns.latest[columns.ids[num]]]]
-            kept = visible & _among(wanted, columns.kind)
+            view = columns.view(self._file, as_of, tuple(sees[who] for who, _ in columns.classes))
+            kept = view.visible if all(wanted) else view.visible & among(wanted, columns.kind)
             if since_us is not None:
-                kept &= columns.time_us >= since_us
+                kept = kept & (columns.time_us >= since_us)
             if until_us is not None:
-                kept &= columns.time_us < until_us
-            search = _Search(self._file, columns, visible, self._file.embedder if vectors else None)
+                kept = kept & (columns.time_us < until_us)
+            search = _Search(self._file, view, self._file.embedder if vectors else None)
             if listing:
                 return search.listed(kept, limit, as_of)
             if how == "semantic":
@@ -223,6 +219,11 @@ class Index:
         except Damaged:
             return True
 
+    def memory(self) -> int:
+        """How many bytes are held in memory, about: see `columns` for what they are and how many they can become."""
+        with self._file.lock:
+            return self._columns.memory
+
     def close(self) -> None:
         self._file.close()
 
@@ -251,13 +252,11 @@ class Index:
 class _Search:
     """One search in one state of the file."""
 
-    def __init__(self, file: File, columns: Columns, visible: Mask, embedder: Embedder | None) -> None:
+    def __init__(self, file: File, view: View, embedder: Embedder | None) -> None:
         self._file = file
         self._embedder = embedder
-        self._columns = columns
-        self._visible = visible
-        self._documents = int(np.count_nonzero(visible))
-        self._damping = damping(columns.length, visible)
+        self._view = view
+        self._columns = view.columns
 
     def answer(self, asked: Asked, kept: Mask, limit: int, as_of: int) -> Found:
         corrected: dict[str, str] = {}
@@ -266,71 +265,78 @@ class _Search:
         for one in found:
             gained[one.having] += one.gained
         most = sum(one.rarity for one in found)
-        for phrase, pattern in enumerate(asked.phrases):
-            needed = [one.having for one in found if phrase in one.term.phrases]
-            gained[self._lacking(needed, pattern, kept & (gained > 0))] = 0
         docs = np.flatnonzero(kept & (gained > 0))
+        for has in self._phrases(asked, found, docs):
+            gained[docs[~has]] = 0
+        docs = docs[gained[docs] > 0]
         ranked = best(docs, scores(gained[docs], most), self._columns.ids, limit) if most else []
         hits = self._hits(ranked, found, most)
         return Found(hits, len(docs), corrected, as_of, asked.cut)
 
     def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
-        """What is about the same as the query, the nearest first."""
-        alike = self._likeness(query)
-        docs = np.flatnonzero(kept & (alike > 0))
-        ranked = best(docs, alike[docs] * MILLION // SCALE**2, self._columns.ids, limit)
-        cut = len(query) > MAX_QUERY
-        return Found(
-            self._hits([(doc, min(one, MILLION)) for doc, one in ranked], [], 1), len(docs), {}, as_of, cut
-        )
+        """What is about the same as the query, the nearest first. Of very many documents, `total` is an estimate."""
+        alike = self._alike(query)
+        if alike is None:
+            return Found([], 0, {}, as_of, len(query) > MAX_QUERY)
+        docs = alike.nearest(kept, limit)
+        near = alike.of(docs)
+        docs, near = docs[near > 0], near[near > 0]
+        ranked = best(docs, near * MILLION // SCALE**2, self._columns.ids, limit)
+        hits = self._hits([(doc, min(one, MILLION)) for doc, one in ranked], [], 1)
+        return Found(hits, max(len(docs), alike.count(kept)), {}, as_of, len(query) > MAX_QUERY)
 
     def hybrid(self, asked: Asked, kept: Mask, limit: int, as_of: int) -> Found:
         """What answers by all signals together: see `fusion`."""
         corrected: dict[str, str] = {}
         found = [self._matches(term, corrected) for term in asked.terms]
-        columns, size = self._columns, self._columns.size
-        said_by = {name for one in speakers(columns, self._visible) for name in names(one)}
-        every = [self._word(one, one.term.word in said_by) for one in found]
-        words = [one for one in every if len(one.docs) or one.text not in said_by]
-        signals = Signals(columns, self._visible, words, asked.text)
-        all_of_them = signals.first()
-        near = _NearWords(self._file, columns, words, self._embedder)
-        all_of_them["softx"] = signals.softly(near.documents)
-        fits = kept & np.logical_or.reduce(
-            [all_of_them[name] > 0 for name in ("bm", "bm_pc", "bm_s", "softx")]
-        )
-        all_of_them["phrase"] = np.zeros(size)
-        for phrase, pattern in enumerate(asked.phrases):
-            needed = [one.having for one in found if phrase in one.term.phrases]
-            has = fits.copy()
-            has[self._lacking(needed, pattern, fits)] = False
-            all_of_them["phrase"] += has / len(asked.phrases)
-        sums = weighed(all_of_them, FIRST, size)
-        docs = np.flatnonzero(fits)
-        chosen = [doc for doc, _ in best(docs, sums[docs], columns.ids, max(limit, BY_WORDS))]
-        alike = self._likeness(asked.text)
-        enough = np.where(columns.session > 0, 1, int(LEAST_ABOUT * SCALE**2))
-        about = np.flatnonzero(kept & (alike >= enough))
-        chosen += [doc for doc, _ in best(about, alike[about], columns.ids, BY_VECTOR)]
-        total = len(np.union1d(docs, chosen)) if chosen else 0
-        picked = np.unique(np.array(chosen, np.int64))
-        there = {name: one[picked] for name, one in all_of_them.items()}
-        weights = FIRST
-        if self._embedder is not None:
-            there |= signals.about(alike, picked)
-            there["soft"] = signals.soft(near.best(picked))
-            weights = SECOND
+        words = self._words(found)
+        near = self._near(words)
+        signals = Signals(self._view, words, asked.text)
+        signals.soften(self._nearly(words, near))
+        fits = np.flatnonzero(kept & signals.fits())
+        if asked.phrases:
+            signals.quoted(fits, self._phrases(asked, found, fits))
+        alike = self._alike(asked.text)
+        picked = self._candidates(signals, fits, alike, kept, limit)
+        there, weights = self._told(signals, picked, alike, near)
         final = as_scores(weighed(there, weights, len(picked)))
-        ranked = best(picked, final, columns.ids, limit)
-        most = sum(one.rarity for one in found) or 1
-        hits = self._hits(ranked, found, most)
-        at = {doc: place for place, doc in enumerate(picked.tolist())}
-        told = [
-            tuple((name, round(float(there[name][at[doc]] * weight), 3)) for name, weight in weights.items())
-            for doc, _ in ranked
-        ]
+        ranked = best(picked, final, self._columns.ids, limit)
+        hits = self._hits(ranked, found, sum(one.rarity for one in found) or 1)
+        nothing = np.zeros(len(picked))
+        gave = {name: there.get(name, nothing) * weight for name, weight in weights.items()}
+        places = np.searchsorted(picked, [doc for doc, _ in ranked]).tolist()
+        told = [tuple((name, round(float(one[at]), 3)) for name, one in gave.items()) for at in places]
         hits = [replace(hit, signals=gave) for hit, gave in zip(hits, told, strict=True)]
+        total = len(fits) + int(np.count_nonzero(~np.isin(picked, fits, assume_unique=True)))
         return Found(hits, total, corrected, as_of, asked.cut)
+
+    def _candidates(self, signals: Signals, fits: Ints, alike: Alike | None, kept: Mask, limit: int) -> Ints:
+        """The documents that are weighed by everything, in order: the best without vectors, and the nearest."""
+        ids = self._columns.ids
+        sums = weighed(signals.first(fits), FIRST, len(fits))
+        chosen = [doc for doc, _ in best(fits, sums, ids, max(limit, BY_WORDS))]
+        if alike is not None:
+            docs = alike.nearest(kept, BY_VECTOR)
+            near = alike.of(docs)
+            enough = near >= np.where(self._columns.session[docs] > 0, 1, int(LEAST_ABOUT * SCALE**2))
+            chosen += [doc for doc, _ in best(docs[enough], near[enough], ids, BY_VECTOR)]
+        return np.unique(np.array(chosen, np.int64))
+
+    def _told(
+        self, signals: Signals, docs: Ints, alike: Alike | None, near: list[Near]
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """What every signal says about documents, and what it weighs."""
+        there = signals.first(docs)
+        if alike is None:
+            return there, FIRST
+        there |= signals.about(alike, docs)
+        there["soft"] = signals.soft(self._nearest(docs, near))
+        return there, SECOND
+
+    def _words(self, found: list[_Matches]) -> list[Word]:
+        said_by = {name for one in self._view.speakers for name in names(one)}
+        every = [self._word(one, one.term.word in said_by) for one in found]
+        return [one for one in every if len(one.docs) or one.text not in said_by]
 
     def _word(self, found: _Matches, is_a_name: bool) -> Word:
         """A word of the query. Of a conversation, those who speak in it are no words: they are in all of it."""
@@ -338,16 +344,43 @@ class _Search:
         if is_a_name:
             elsewhere = self._columns.session[docs] == 0
             docs, counts = docs[elsewhere], counts[elsewhere]
-        return Word(docs, counts, found.rarity, stem(folded(found.term.word)), folded(found.term.word))
+        return Word(docs, counts, found.rarity, folded(found.term.word))
 
-    def _likeness(self, query: str) -> Ints:
+    def _near(self, words: list[Word]) -> list[Near]:
+        """The words of the file that are near to each of these."""
+        if self._embedder is None or not words:
+            return []
+        self._columns.vocabulary.follow(self._file, self._embedder.dimensions)
+        return self._columns.vocabulary.near([one.text for one in words], self._embedder)
+
+    def _nearly(self, words: list[Word], near: list[Near]) -> Iterator[tuple[Word, Ints, Floats]]:
+        """The documents that have words near to each of these, the nearest last."""
+        lists = iter(self._columns.having(self._file, [num for one in near for num in one.words]))
+        for word, one in zip(words, near, strict=bool(near)):
+            docs = [docs for docs, _ in islice(lists, len(one.words))]
+            if docs:
+                yield (
+                    word,
+                    np.concatenate(docs, dtype=np.int64),
+                    np.repeat(one.alike, [len(some) for some in docs]),
+                )
+
+    def _nearest(self, docs: Ints, near: list[Near]) -> Floats:
+        """For each word of the query and each document, how near the nearest word of that is."""
+        nearest = np.zeros((len(near), len(docs)))
+        words, sizes = self._file.words_in(docs.tolist())
+        if near and len(words):
+            alike, there = self._columns.vocabulary.best(words, near)
+            some, starts = np.unique(np.repeat(np.arange(len(docs)), sizes)[there], return_index=True)
+            if len(some):
+                nearest[:, some] = np.maximum.reduceat(alike, starts, axis=1)
+        return nearest
+
+    def _alike(self, query: str) -> Alike | None:
         if self._embedder is None:
-            return np.zeros(self._columns.size, np.int64)
+            return None
         wanted = self._embedder.embed([query[:MAX_QUERY]])
-        alike: Ints = likeness(self._columns.vectors(self._file, self._embedder.dimensions), wanted)[
-            0
-        ].astype(np.int64)
-        return alike
+        return Alike(self._columns.vectors(self._file, self._embedder.dimensions), wanted)
 
     def listed(self, kept: Mask, limit: int, as_of: int) -> Found:
         """All documents that are kept, the newest first."""
@@ -372,38 +405,42 @@ class _Search:
         return [(num, word, weight) for stem, weight in stems for num, word in self._file.words_of_stem(stem)]
 
     def _look_for(self, term: Term, words: list[tuple[int, str, float]]) -> _Matches:
-        docs, weighed, sizes = self._columns.having(self._file, [num for num, _, _ in words])
-        having = docs
+        lists = self._columns.having(self._file, [num for num, _, _ in words])
+        sizes = np.array([len(docs) for docs, _ in lists], np.int64)
+        docs = np.concatenate([_NO_DOCS, *(docs for docs, _ in lists)])
+        having, weighed = docs, np.concatenate([_NO_COUNTS, *(counts for _, counts in lists)])
         if len(words) > 1:
             weighed *= np.repeat([weight for _, _, weight in words], sizes)
             having, weighed = summed(docs, weighed, self._columns.size)
-        seen = int(np.count_nonzero(self._visible[having]))
-        rare = rarity(self._documents, seen)
-        gained = gains(rare, weighed, self._damping[having])
+        seen = int(np.count_nonzero(self._view.visible[having]))
+        rare = rarity(self._view.documents, seen)
+        held_back = damping(self._columns.length[having], self._view.documents, self._view.length)
+        gained = gains(rare, weighed, held_back)
         found = [word for _, word, _ in words]
         return _Matches(term, found, docs, sizes, having, gained, weighed, rare, seen > 0)
 
     def _meant(self, typed: str) -> str | None:
         """The word one typing error away that most documents have; of several the first in the alphabet."""
+        alike = self._file.words_near(typed)
+        lists = self._columns.having(self._file, [num for num, _ in alike])
         near = []
-        for num, word in self._file.words_near(typed):
-            docs, _, _ = self._columns.having(self._file, [num])
-            having = int(np.count_nonzero(self._visible[docs]))
+        for (_, word), (docs, _) in zip(alike, lists, strict=True):
+            having = int(np.count_nonzero(self._view.visible[docs]))
             if having:
                 near.append((-having, word))
         return min(near)[1] if near else None
 
-    def _lacking(self, needed: list[Ints], pattern: re.Pattern[str], among: Mask) -> Ints:
-        """Those documents that do not have a phrase. Only texts with all its words are looked at."""
-        may_have = among
-        for having in needed:
-            has = np.zeros_like(among)
-            has[having] = True
-            may_have = may_have & has
-        lacking = among & ~may_have
-        for doc in np.flatnonzero(may_have).tolist():
-            lacking[doc] = not pattern.search(flat(self._file.connection.execute(TEXT, (doc,)).get))
-        return np.flatnonzero(lacking)
+    def _phrases(self, asked: Asked, found: list[_Matches], docs: Ints) -> Iterator[Mask]:
+        """Which of the documents have each phrase. Only texts with all its words are looked at."""
+        for phrase, pattern in enumerate(asked.phrases):
+            has = np.ones(len(docs), np.bool_)
+            for one in found:
+                if phrase in one.term.phrases:
+                    has &= np.isin(docs, one.having)
+            for at in np.flatnonzero(has).tolist():
+                text = self._file.connection.execute(TEXT, (int(docs[at]),)).get
+                has[at] = pattern.search(flat(text)) is not None
+            yield has
 
     def _hits(self, ranked: list[tuple[int, int]], found: list[_Matches], most: int) -> list[Hit]:
         picked = np.zeros(self._columns.size, np.bool_)
@@ -442,43 +479,5 @@ class _Search:
         return hits
 
 
-class _NearWords:
-    """The words of the file that are near to those of a query."""
-
-    def __init__(self, file: File, columns: Columns, words: list[Word], embedder: Embedder | None) -> None:
-        self._file, self._columns, self._wanted = file, columns, words
-        self._places, self._nums = np.zeros(0, np.int64), list[int]()
-        self._near: Floats = np.zeros((len(words), 0))
-        if embedder is not None and words:
-            self._places, self._nums, vectors = columns.words(file, embedder.dimensions)
-            wanted = embedder.embed([one.text for one in words])
-            self._near = (likeness(vectors, wanted) / SCALE**2).astype(np.float64)
-        self._own = {one.stem: at for at, one in enumerate(words)}
-
-    def documents(self, word: Word) -> Iterator[tuple[Ints, float]]:
-        """The documents that have words near to one, and how near."""
-        near = self._near[self._own[word.stem]]
-        found = np.flatnonzero(near > LEAST)
-        found = found[np.lexsort((found, -near[found]))][:NEAR_WORDS]
-        for place in found.tolist():
-            docs, _, _ = self._columns.having(self._file, [self._nums[place]])
-            yield docs, float((near[place] - LEAST) / (1 - LEAST))
-
-    def best(self, docs: Ints) -> Floats:
-        """For each word of the query and each document, how near the nearest word of that is."""
-        nearest = np.zeros((len(self._wanted), len(docs)))
-        words, sizes = self._file.words_in(docs.tolist())
-        of_doc = np.repeat(np.arange(len(docs)), sizes)
-        known = words < len(self._places)
-        places, of_doc = self._places[words[known]], of_doc[known]
-        places, of_doc = places[places >= 0], of_doc[places >= 0]
-        if len(places):
-            some, starts = np.unique(of_doc, return_index=True)
-            nearest[:, some] = np.maximum.reduceat(self._near[:, places], starts, axis=1)
-        return nearest
-
-
-def _among(which: list[bool], kinds: Ints) -> Mask:
-    """The documents whose kind is one of the chosen ones."""
-    mask: Mask = np.array([*which, False])[kinds]
-    return mask
+_NO_DOCS: Ints = np.zeros(0, np.int64)
+_NO_COUNTS: Floats = np.zeros(0)

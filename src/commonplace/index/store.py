@@ -44,7 +44,7 @@ again, so processes that run different versions should not share a file: put it 
 
 Ints = NDArray[np.int64]
 Words = list[tuple[Any, ...]]
-"""Words after their numbers, or numbers of words before how often they occur."""
+"""Words after their numbers, or numbers of words before how often they occur, or pairs of numbers."""
 _ENTRY = np.dtype("<u4")  # the number within its block, shifted by eight bits, and the count
 _NUMBER = np.dtype("<u4")
 _WAITING = np.dtype([("word", "<u4"), ("count", "u1")])
@@ -104,13 +104,19 @@ ADD_ENTRIES = """
 INSERT INTO postings VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)
 """
-ENTRIES = "SELECT block, entries FROM postings WHERE word = ?"
+ENTRIES = """
+SELECT word, block, entries FROM postings WHERE word IN (SELECT value FROM json_each(?)) ORDER BY word, block
+"""
 ENTRIES_OF_BLOCK = "SELECT entries FROM postings WHERE word = ? AND block = ?"
 SET_ENTRIES = "UPDATE postings SET entries = ? WHERE word = ? AND block = ?"
 DROP_ENTRIES = "DELETE FROM postings WHERE word = ? AND block = ?"
 # A word that no document has any more.
 DROP_WORD = "DELETE FROM words WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE word = ?1)"
 VERSIONS = "SELECT num, text FROM docs JOIN texts USING (num) WHERE id = ? ORDER BY num"
+LAST_VERSIONS = """
+SELECT num, (SELECT max(other.num) FROM docs other WHERE other.id = docs.id) FROM docs
+WHERE until > ?1 AND until <= ?2 AND since <= ?1
+"""
 WORDS_IN = "SELECT num, words FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 WORDS_OF_STEM = "SELECT num, word FROM words WHERE stem = ?"
 WORDS_FROM = "SELECT num, word FROM words WHERE word >= ? AND word < ?"
@@ -342,13 +348,18 @@ class File:
         found = self.rows(WORDS_ALIKE, (word[:half], word[half:][::-1], swapped, len(word), LAST_LETTER))
         return [(num, other) for num, other in found if near(word, other) and other not in STOPWORDS]
 
-    def entries(self, word: int) -> list[Ints]:
-        """The documents that have a word, in order, in parts: the number shifted by eight bits, and how
-        often. Without the buffer."""
-        return [
-            _read(found, _ENTRY) + np.int64(block * BLOCK << 8)
-            for block, found in self.connection.execute(ENTRIES, (word,))
-        ]
+    def entries(self, words: list[int]) -> dict[int, list[Ints]]:
+        """The documents that have each of these words, in order, in parts: the number shifted by eight bits, and
+        how often. Without the buffer."""
+        found: dict[int, list[Ints]] = {word: [] for word in words}
+        if words:
+            for word, block, entries in self.connection.execute(ENTRIES, (json.dumps(words),)):
+                found[word].append(_read(entries, _ENTRY) + np.int64(block * BLOCK << 8))
+        return found
+
+    def last_versions(self, as_of: int, position: int) -> Words:
+        """The versions that held then and ended up to a position, each with the last one of its document."""
+        return self.rows(LAST_VERSIONS, (as_of, position))
 
     def words_in(self, docs: list[int]) -> tuple[Ints, list[int]]:
         """The numbers of the words of documents, one document after the other, and how many each has."""

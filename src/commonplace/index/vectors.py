@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from ..errors import NotEnabled
 
 Vectors = NDArray[np.int8]
+Bits = NDArray[np.uint64]
 
 SCALE = 360
 """What a vector of length one is stretched to. Its parts are small, and cut off at 127."""
 LONGEST_TEXT = 4_000
 """How many characters of a text its vector is made of."""
-CHUNK = 8_192
-"""How many vectors are compared at once."""
+CHUNK = 256
+"""How many vectors are compared at once: few enough to stay in the processor's cache when they are made ready for it,
+and to be multiplied by one thread. Several would wait for each other where the machine has something else to do."""
 
 
 class Embedder(Protocol):
@@ -80,12 +82,35 @@ def static_words() -> StaticWords:
     return StaticWords()
 
 
-def likeness(vectors: Vectors | NDArray[np.float32], wanted: Vectors) -> NDArray[np.float32]:
+def likeness(vectors: Vectors, wanted: Vectors) -> NDArray[np.int64]:
     """How alike each vector is to each of the wanted ones: whole numbers, SCALE² for the very same. One row for each
     of the wanted ones."""
-    right = wanted.astype(np.float32).T
-    parts = [
-        vectors[at : at + CHUNK].astype(np.float32, copy=False) @ right
-        for at in range(0, len(vectors), CHUNK)
-    ]
-    return np.concatenate([np.zeros((0, len(wanted)), np.float32), *parts]).T
+    right = np.ascontiguousarray(wanted.T, np.float32)
+    alike = np.empty((len(vectors), len(wanted)), np.float32)
+    ready = np.empty((min(CHUNK, len(vectors)), vectors.shape[1]), np.float32)
+    for at in range(0, len(vectors), CHUNK):
+        some = vectors[at : at + CHUNK]
+        np.copyto(ready[: len(some)], some)
+        np.matmul(ready[: len(some)], right, out=alike[at : at + CHUNK])
+    return alike.T.astype(np.int64)
+
+
+def shares(alike: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How alike words are, as a share of the very same."""
+    return (alike.astype(np.float32) / SCALE**2).astype(np.float64)
+
+
+def signs(vectors: Vectors) -> Bits:
+    """One bit for each part of a vector, set where it is above zero: 64 parts of every vector in each row."""
+    packed = np.packbits(vectors > 0, axis=1)
+    words = np.zeros((len(vectors), -(-packed.shape[1] // 8) * 8), np.uint8)
+    words[:, : packed.shape[1]] = packed
+    return np.ascontiguousarray(words.view(np.uint64).T)
+
+
+def apart(bits: Bits, wanted: Bits) -> NDArray[np.uint16]:
+    """In how many signs each vector differs from one: about as many as the angle between them is wide."""
+    differ = np.zeros(bits.shape[1], np.uint16)
+    for row, one in zip(bits, wanted[:, 0], strict=True):
+        differ += np.bitwise_count(row ^ one)
+    return differ
