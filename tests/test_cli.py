@@ -614,6 +614,11 @@ def test_doctor_tells_what_is_promised_and_what_is_wrong(cli: Cli, monkeypatch: 
     assert set(report["versions"]) == {"commonplace", "python", "apsw", "sqlite", "msgspec"}
     assert set(report["extras"]) == {"postgres", "redis"}
     assert report["free"] > 0
+    assert report["index"] == {"file": 0, "memory": 0}
+    assert cli("search", "word", "--book", "team.db").code == 0
+    index = cli("doctor", "--book", "team.db", "--json").json["index"]
+    assert index["file"] > 10_000
+    assert 0 < index["memory"] < 1_000_000
 
     for name in ("team.db", "team.db-wal", "team.db-shm"):
         Path(name).unlink(missing_ok=True)

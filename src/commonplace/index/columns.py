@@ -23,8 +23,8 @@ from .store import VECTORS, File, Head, Who
 from .view import View
 
 ENDLESS = 2**63 - 1
-FEW = 200_000
-"""Up to so many documents, all vectors are compared each time."""
+FEW = 1 << 16
+"""Up to so many documents, all vectors are compared each time; of more, those whose signs are alike."""
 LISTS = 64 << 20
 VIEWS = 4
 PAGE = 1 << 14

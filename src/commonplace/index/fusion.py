@@ -48,7 +48,7 @@ notes on different things one is."""
 BY_WORDS, BY_VECTOR = 100, 50
 """How many candidates there are."""
 BY_SIGNS = 2_000
-"""Of how many documents the nearest are sought, where only signs are compared first."""
+"""Among how many documents the nearest are sought, where signs are compared first; at least one in 256 of all."""
 SAMPLE = 4_096
 """How many of very many documents stand for all."""
 FULL = 20.0
@@ -244,7 +244,7 @@ class Alike:
         """Those of the kept documents among which the so many nearest are; of many, very likely."""
         if self._apart is None:
             return np.flatnonzero(kept)
-        return nearest(self._apart, max(BY_SIGNS, count), kept)
+        return nearest(self._apart, max(BY_SIGNS, 2 * count, len(kept) >> 8), kept)
 
     def some(self, docs: Ints) -> Ints:
         """These documents; of very many, those that are likely to be the nearest."""

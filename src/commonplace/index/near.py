@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from .rows import Rows, nearest
+from .rows import Rows
 from .score import Floats, Ints
 from .store import WORD_VECTORS, File
 from .vectors import SCALE, Embedder, Vectors, likeness, shares
@@ -17,9 +18,7 @@ LEAST = 0.5
 NEAR_WORDS = 40
 """How many other words a word of the query may stand for."""
 FEW_WORDS = 1 << 13
-"""Up to so many words, all are compared."""
-BY_SIGNS = 512
-"""How many are, where there are more."""
+"""Up to so many words, all are compared; of more, those whose signs are alike."""
 REMEMBERED = 4_096
 """Words whose near ones are remembered, as long as no word comes to the file. They take up to 2 kB each."""
 
@@ -84,7 +83,8 @@ class Vocabulary:
 
     def _by_signs(self, wanted: Vectors) -> Near:
         differ = self._vectors.apart(wanted[None])
-        places = nearest(differ, BY_SIGNS, np.ones(len(differ), np.bool_))
+        # Of words just alike enough a third of the signs differ, give or take three deviations; of others half.
+        places = np.flatnonzero(differ <= self._vectors.width / 3 + math.sqrt(2 * self._vectors.width))
         return _near(self._nums, places, likeness(self._vectors.at(places), wanted[None])[0], wanted)
 
     def best(self, words: Ints, wanted: Sequence[Near]) -> tuple[Floats, Ints]:

@@ -15,9 +15,6 @@ from .vectors import Bits, Vectors, apart, likeness, signs
 BLOCK = 1 << 15
 """How many vectors are kept together: what is added is put behind the last, and nothing is moved for it."""
 
-FARTHEST = (1 << 16) - 1
-"""More signs than vectors have."""
-
 Differ = NDArray[np.uint16]
 
 
@@ -65,6 +62,8 @@ class Rows:
 
     def at(self, nums: Ints) -> Vectors:
         """The vectors at these numbers."""
+        if self.size <= BLOCK:
+            return self._blocks[0][nums] if self.size else np.zeros((0, self.width), np.int8)
         found = np.empty((len(nums), self.width), np.int8)
         blocks = nums // BLOCK
         for block in np.unique(blocks).tolist():
@@ -101,6 +100,7 @@ class Rows:
 
 def nearest(differ: Differ, count: int, among: Mask) -> Ints:
     """At least so many of those that differ least, in the order of their numbers."""
-    there = np.where(among, differ, FARTHEST)
-    upto = np.cumsum(np.bincount(there, minlength=FARTHEST + 1)[:FARTHEST])
-    return np.flatnonzero(there <= min(np.searchsorted(upto, count), FARTHEST - 1))
+    farthest = int(differ.max(initial=0)) + 1
+    there = np.where(among, differ, np.uint16(farthest))
+    upto = np.cumsum(np.bincount(there, minlength=farthest)[:farthest])
+    return np.flatnonzero(there <= min(int(np.searchsorted(upto, count)), farthest - 1))

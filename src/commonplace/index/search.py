@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -35,7 +36,7 @@ from .view import View
 from .words import folded, snippet, stem
 
 TEXT = "SELECT text FROM texts WHERE num = ?"
-SHOWN = "SELECT text, source, run FROM texts WHERE num = ?"
+SHOWN = "SELECT num, text, source, run FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 
 How = Literal["keyword", "semantic", "hybrid"]
 T = TypeVar("T")
@@ -455,9 +456,10 @@ class _Search:
             gave = scores(one.gained[np.searchsorted(one.having, list(forms))], most).tolist()
             for (doc, those), points in zip(forms.items(), gave, strict=True):
                 matched[doc].append((one.term.word, " ".join(sorted(those)), points / MILLION))
+        texts = {doc: rest for doc, *rest in self._file.rows(SHOWN, (json.dumps([*matched]),))}
         hits = []
         for doc, score in ranked:
-            text, source, run = self._file.rows(SHOWN, (doc,))[0]
+            text, source, run = texts[doc]
             who, tier = self._columns.classes[self._columns.kind[doc]]
             shown = {word for _, those, _ in matched[doc] for word in those.split(" ")}
             hits.append(

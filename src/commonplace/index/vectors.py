@@ -22,7 +22,7 @@ SCALE = 360
 """What a vector of length one is stretched to. Its parts are small, and cut off at 127."""
 LONGEST_TEXT = 4_000
 """How many characters of a text its vector is made of."""
-CHUNK = 256
+CHUNK = 512
 """How many vectors are compared at once: few enough to stay in the processor's cache when they are made ready for it,
 and to be multiplied by one thread. Several would wait for each other where the machine has something else to do."""
 
@@ -85,14 +85,15 @@ def static_words() -> StaticWords:
 def likeness(vectors: Vectors, wanted: Vectors) -> NDArray[np.int64]:
     """How alike each vector is to each of the wanted ones: whole numbers, SCALE² for the very same. One row for each
     of the wanted ones."""
-    right = np.ascontiguousarray(wanted.T, np.float32)
-    alike = np.empty((len(vectors), len(wanted)), np.float32)
+    right = wanted.astype(np.float32)
+    alike = np.empty((len(wanted), len(vectors)), np.float32)
     ready = np.empty((min(CHUNK, len(vectors)), vectors.shape[1]), np.float32)
     for at in range(0, len(vectors), CHUNK):
-        some = vectors[at : at + CHUNK]
-        np.copyto(ready[: len(some)], some)
-        np.matmul(ready[: len(some)], right, out=alike[at : at + CHUNK])
-    return alike.T.astype(np.int64)
+        some = ready[: len(vectors) - at]
+        np.copyto(some, vectors[at : at + CHUNK])
+        for one, found in zip(right, alike, strict=True):
+            np.dot(some, one, out=found[at : at + CHUNK])
+    return alike.astype(np.int64)
 
 
 def shares(alike: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..index import Embedder, Index
 
 PAGE = 500
+ENDINGS = ("", "-wal", "-shm")
 
 
 class Indexing:
@@ -116,11 +117,21 @@ class Indexing:
         left = self._left.get(event.position)
         return None if left is None else replace(event, payload=left)
 
+    def takes(self) -> tuple[int, int]:
+        """How many bytes the index's files take, and how many a search holds in memory: one is made to see. Zeros
+        where there is no index yet."""
+        if not self.exists:
+            return 0, 0
+        index = self.open()
+        index.search("memory", allowed=lambda _: True, how="hybrid", limit=1)
+        files = [] if self.place is None else [Path(f"{self.place}{ending}") for ending in ENDINGS]
+        return sum(file.stat().st_size for file in files if file.exists()), index.memory()
+
     def throw_away(self) -> None:
         """Remove the index's files; it is built again when something is looked for."""
         self.close()
         if self.place is not None:
-            for ending in ("", "-wal", "-shm"):
+            for ending in ENDINGS:
                 Path(f"{self.place}{ending}").unlink(missing_ok=True)
 
     def purge(self) -> bool:

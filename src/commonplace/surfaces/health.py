@@ -125,7 +125,9 @@ def surroundings(url: str) -> dict[str, Any]:
 def condition(book: Book) -> dict[str, Any]:
     """What the opened book tells about itself."""
     status = book.status()
-    return {name: getattr(status, name) for name in ("facts", "head", "acknowledged", "views")}
+    told = {name: getattr(status, name) for name in ("facts", "head", "acknowledged", "views")}
+    file, memory = book.index_size()
+    return told | {"index": {"file": file, "memory": memory}}
 
 
 def ills(report: dict[str, Any]) -> Iterator[str]:
@@ -151,6 +153,10 @@ def findings(report: dict[str, Any]) -> Rows:
         known = report["acknowledged"] or ("no position" if report["head"] else 0)
         rows.append(("head", f"{report['head']}; {known} is remembered as acknowledged"))
         rows.append(("views", _named(report["views"])))
+        index = {what: in_bytes(size) for what, size in report["index"].items()}
+        rows.append(
+            ("index", f"{index['file']} on disk, {index['memory']} in memory when something is searched")
+        )
     if "free" in report:
         rows.append(("free disk", in_bytes(report["free"])))
     rows.append(("versions", _named(report["versions"])))
