@@ -66,21 +66,21 @@ def stub(dimensions: int) -> Any:
     return Stub()
 
 
-def theirs(where: Path) -> Any:
-    """mem0 as it comes, on its usual vector store in a folder, with the stub in place of an embedder."""
+def theirs(where: Path, embedder: Any = None, dimensions: int = DIMENSIONS) -> Any:
+    """mem0 as it comes, on its usual vector store in a folder, with another embedder, or a stub in place of one."""
     os.environ.setdefault("OPENAI_API_KEY", "unused")
     os.environ["MEM0_TELEMETRY"] = "False"
     os.environ["MEM0_DIR"] = str(where / "mem0")
     from mem0 import Memory  # type: ignore[import-not-found,unused-ignore]
 
-    store = {"path": str(where / "qdrant"), "embedding_model_dims": DIMENSIONS, "on_disk": True}
+    store = {"path": str(where / "qdrant"), "embedding_model_dims": dimensions, "on_disk": True}
     memory = Memory.from_config(
         {
             "vector_store": {"provider": "qdrant", "config": store},
             "history_db_path": str(where / "history.db"),
         }
     )
-    memory.embedding_model = stub(DIMENSIONS)
+    memory.embedding_model = embedder or stub(dimensions)
     return memory
 
 
