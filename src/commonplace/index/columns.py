@@ -164,7 +164,7 @@ class Columns:
             self._lists[word] = entries  # behind the others
             found.append(entries)
         self._lists_take += sum(map(_takes, new.values()))
-        while self._lists_take > LISTS:
+        while self._lists and self._lists_take > LISTS:
             self._forget(next(iter(self._lists)))
         return found
 

@@ -46,18 +46,18 @@ class Vocabulary:
 
     def follow(self, file: File, width: int) -> None:
         """Read the words that have come to the file since the last time."""
-        nums, before = self._nums, len(self._nums)
-        new = file.rows(WORD_VECTORS, (nums[-1] if nums else 0,))
+        before = len(self._nums)
+        new = file.rows(WORD_VECTORS, (self._nums[-1] if before else 0,))
         if not new and before:
             return
-        nums += [num for num, _ in new]
         self._near = {}
-        vectors = [(before + at, vector) for at, (_, vector) in enumerate(new)]
-        self._vectors.extend(vectors, len(nums), width)
+        nums, vectors = [num for num, _ in new], [vector for _, vector in new]
+        self._vectors.extend(enumerate(vectors, before), before + len(new), width)
         if nums and nums[-1] >= len(self._places):
             more = np.full(2 * nums[-1] + 1 - len(self._places), -1)
             self._places = np.concatenate([self._places, more])
-        self._places[nums[before:]] = np.arange(before, len(nums))
+        self._places[nums] = np.arange(before, before + len(new))
+        self._nums += nums
 
     def near(self, texts: Sequence[str], embedder: Embedder) -> list[Near]:
         """What is near to each of these words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import TypeVar
 
 import apsw
 import numpy as np
@@ -12,22 +13,23 @@ from numpy.typing import NDArray
 from .score import Ints, Mask
 from .vectors import Bits, Vectors, apart, likeness, signs
 
-BLOCK = 1 << 15
-"""How many vectors are kept together: what is added is put behind the last, and nothing is moved for it."""
+PAGE = 1 << 15
+"""How many vectors are read, or compared by their signs, at once."""
 
 Differ = NDArray[np.uint16]
+T = TypeVar("T", np.int8, np.uint64)
 
 
 class Rows:
     """Vectors by their numbers; zeros where a number has none. One byte for each of their parts, and a bit beside it
-    once there are more than `few`."""
+    once there are more than `few`. What is added is put behind the last; when the room for it is used up, there is half
+    as much again."""
 
     def __init__(self, few: int) -> None:
-        self.size = 0
+        self.size = self.width = 0
         self._few = few
-        self.width = 0
-        self._blocks: list[Vectors] = []
-        self._signs: list[Bits] = []
+        self._vectors: Vectors = np.zeros((0, 0), np.int8)
+        self._signs: Bits = np.zeros((0, 0), np.uint64)
         self._signed = 0
 
     @property
@@ -37,65 +39,54 @@ class Rows:
 
     @property
     def memory(self) -> int:
-        return self.size * self.width + self._signed * -(-self.width // 8)
+        return self.size * self.width + self._signed * 8 * len(self._signs)
 
     def extend(self, found: Iterable[tuple[int, bytes]], size: int, width: int) -> None:
-        """Put vectors at their numbers, which grow and are not below the size that there was."""
+        """Put vectors at their numbers, which are not below the size that there was."""
         if self.width not in (0, width):
             raise apsw.CorruptError("vectors are of different lengths")
         self.width = width
-        while len(self._blocks) * BLOCK < size:
-            self._blocks.append(np.zeros((BLOCK, width), np.int8))
+        if size > len(self._vectors) or not self._vectors.shape[1]:
+            self._vectors = _grown(self._vectors, (size + size // 2, width))
         rows = iter(found)
-        while page := list(islice(rows, BLOCK)):
-            nums = np.array([num for num, _ in page], np.int64)
-            joined = b"".join([vector for _, vector in page])
-            if len(joined) != len(page) * width or nums[-1] >= size:
-                raise apsw.CorruptError(
-                    "vectors are of different lengths, or of documents that there are not"
-                )
-            vectors = np.frombuffer(joined, np.int8).reshape(-1, width)
-            for block in np.unique(nums // BLOCK).tolist():
-                here = nums // BLOCK == block
-                self._blocks[block][nums[here] % BLOCK] = vectors[here]
+        while page := list(islice(rows, PAGE)):
+            nums, joined = [num for num, _ in page], b"".join([vector for _, vector in page])
+            if len(joined) != len(page) * width or max(nums) >= size:
+                raise apsw.CorruptError("vectors are of different lengths, or of what there is not")
+            self._vectors[nums] = np.frombuffer(joined, np.int8).reshape(-1, width)
         self.size = size
 
     def at(self, nums: Ints) -> Vectors:
         """The vectors at these numbers."""
-        if self.size <= BLOCK:
-            return self._blocks[0][nums] if self.size else np.zeros((0, self.width), np.int8)
-        found = np.empty((len(nums), self.width), np.int8)
-        blocks = nums // BLOCK
-        for block in np.unique(blocks).tolist():
-            here = blocks == block
-            found[here] = self._blocks[block][nums[here] % BLOCK]
-        return found
+        return self._vectors[nums]
 
     def likeness(self, wanted: Vectors) -> Ints:
         """How alike all are to each of the wanted ones."""
-        parts = [
-            likeness(block[: self.size - at * BLOCK], wanted)
-            for at, block in enumerate(self._blocks)
-            if at * BLOCK < self.size
-        ]
-        return np.concatenate([np.zeros((len(wanted), 0), np.int64), *parts], axis=1)
+        return likeness(self._vectors[: self.size], wanted)
 
     def apart(self, wanted: Vectors) -> Differ:
         """In how many signs each differs from the wanted one."""
         self._sign()
-        bits = signs(wanted)
-        parts = [apart(block[:, : self.size - at * BLOCK], bits) for at, block in enumerate(self._signs)]
-        return np.concatenate(parts)
+        bits, differ = signs(wanted), np.empty(self.size, np.uint16)
+        for at in range(0, self.size, PAGE):
+            differ[at : at + PAGE] = apart(self._signs[:, at : min(at + PAGE, self.size)], bits)
+        return differ
 
     def _sign(self) -> None:
         """Note the signs of what has come since the last time."""
-        while self._signed < self.size:
-            at, within = divmod(self._signed, BLOCK)
-            upto = min(BLOCK, self.size - at * BLOCK)
-            if at == len(self._signs):
-                self._signs.append(np.zeros((-(-self.width // 64), BLOCK), np.uint64))
-            self._signs[at][:, within:upto] = signs(self._blocks[at][within:upto])
-            self._signed = at * BLOCK + upto
+        room = (-(-self.width // 64), len(self._vectors))
+        if self._signs.shape != room:
+            self._signs = _grown(self._signs, room)
+        for at in range(self._signed, self.size, PAGE):
+            end = min(at + PAGE, self.size)
+            self._signs[:, at:end] = signs(self._vectors[at:end])
+            self._signed = end
+
+
+def _grown(rows: NDArray[T], shape: tuple[int, int]) -> NDArray[T]:
+    more = np.zeros(shape, rows.dtype)
+    more[: rows.shape[0], : rows.shape[1]] = rows
+    return more
 
 
 def nearest(differ: Differ, count: int, among: Mask) -> Ints:
