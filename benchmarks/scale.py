@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
-import statistics
 import subprocess
 import sys
 import time
@@ -189,23 +188,25 @@ def exactly(world: World, path: Path, queries: list[str], how: How) -> list[list
     return answers
 
 
-def first_search(path: Path, query: str) -> float:
-    """Seconds from opening the index to the first answer in a process of its own, its vector made before."""
+def first_search(path: Path, query: str) -> tuple[float, float]:
+    """Milliseconds from opening the index to the first answer in a process of its own, by the clock and of CPU."""
     command = [sys.executable, "-m", "benchmarks.scale", "--first", str(path), query]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    clock, cpu = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return float(clock), float(cpu)
 
 
-def first_here(path: Path, query: str) -> float:
+def first_here(path: Path, query: str) -> None:
     world = World()
     world.embed([query])
-    world.spent, began = 0.0, time.perf_counter()
-    asked(Index.open(path, world), query, "hybrid")
-    return time.perf_counter() - began - world.spent
+    took = timed(world, [query], lambda query: asked(Index.open(path, world), query, "hybrid"))
+    print(*took.clock, *took.cpu)
 
 
 def at_size(world: World, path: Path, size: int, count: int) -> Iterator[dict[str, Any]]:
     queries = world.queries(count, size)
-    first = statistics.median(first_search(path, queries[0]) for _ in range(3))
+    first = [
+        median([*those]) for those in zip(*(first_search(path, queries[0]) for _ in range(3)), strict=True)
+    ]
     index = Index.open(path, world)
     asked(index, queries[-1], "hybrid")
     for how in MODES:
@@ -298,7 +299,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         "CPU p50",
         "of the exact 10",
         "asked again",
-        "first",
+        "first, CPU",
         "memory",
         "file",
         "goal",
@@ -309,7 +310,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             row["what"], f"{row['notes']:,}" if "notes" in row else "",
             *(f"{row[name]:.2f}" if name in row else "" for name in ("p50", "p95", "cpu")),
             f"{row['share']:.3f}" if "share" in row else "", f"{row['again']:.2f}" if "again" in row else "",
-            f"{row['first']:.2f} s" if "first" in row else "",
+            ", ".join(f"{one:,.0f}" for one in row.get("first", [])),
             *(f"{row[name] / 1e6:,.0f} MB" if name in row else "" for name in ("memory", "file")),
             "" if goal is None else f"<= {goal:.0f} ms: {'met' if row['met'] else 'missed'}",
         )  # fmt: skip
@@ -324,7 +325,7 @@ def main() -> int:
     parser.add_argument("--first", nargs=2, metavar=("INDEX", "QUERY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.first:
-        print(first_here(Path(given.first[0]), given.first[1]))
+        first_here(Path(given.first[0]), given.first[1])
         return 0
     world, rows = World(), list[dict[str, Any]]()
     with folder() as made:
