@@ -134,7 +134,7 @@ def built(world: World, path: Path, size: int, progress: Progress) -> float:
     task = progress.add_task(f"{size:,} notes into the index", total=size)
     page: list[tuple[int, Put]] = []
     done = index.position
-    for n, text in enumerate(world.notes(size), 1):
+    for n, text in enumerate(world.notes(size if done < size else 0), 1):
         if n > done:
             page.append((n, Put(Doc(f"note-{n * 7919 % 10_000_019:08}", text, WHO, "semantic", "x", n))))
         if page and (len(page) == PAGE or n == size):
