@@ -64,9 +64,10 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The best hits and how many there are in `total`. `corrected` says which words were taken for typing
-    errors, and for which; `cut` that the query was longer than a query may be; `as_of` the position that the
-    answer holds for: when it is lower than expected, the index has to be caught up."""
+    """The best hits and how many there are in `total`; in a semantic search among very many, about how many.
+    `corrected` says which words were taken for typing errors, and for which; `cut` that the query was longer than a
+    query may be; `as_of` the position that the answer holds for: when it is lower than expected, the index has to be
+    caught up."""
 
     hits: list[Hit]
     total: int
