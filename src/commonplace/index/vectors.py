@@ -22,7 +22,7 @@ SCALE = 360
 """What a vector of length one is stretched to. Its parts are small, and cut off at 127."""
 LONGEST_TEXT = 4_000
 """How many characters of a text its vector is made of."""
-CHUNK = 512
+CHUNK = 256
 """How many vectors are compared at once: few enough to stay in the processor's cache when they are made ready for it,
 and to be multiplied by one thread. Several would wait for each other where the machine has something else to do."""
 
