@@ -31,11 +31,12 @@ from .near import Near
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
 from .store import Change, Damaged, File, Who
-from .vectors import SCALE, Embedder
+from .vectors import SCALE, Embedder, likeness
 from .view import View
 from .words import folded, snippet, stem
 
 TEXT = "SELECT text FROM texts WHERE num = ?"
+LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
 SHOWN = "SELECT num, text, source, run FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 
 How = Literal["keyword", "semantic", "hybrid"]
@@ -198,17 +199,14 @@ class Index:
 
         def look() -> list[str]:
             columns, _ = self._follow()
-            known = [columns.latest[id] for id in ids if id in columns.latest]
             embedder = self._file.embedder
             if embedder is None:
                 raise NotEnabled("this index has no vectors: install the package of an embedder")
-            wanted = embedder.embed([query[:MAX_QUERY]])
-            docs = np.array(known, np.int64)
-            alike = likeness(columns.vectors(self._file, embedder.dimensions)[docs], wanted)[0].astype(
-                np.int64
-            )
-            near = docs[alike > 0]
-            return [columns.ids[doc] for doc, _ in best(near, alike[alike > 0], columns.ids, len(near))]
+            docs = np.array([num for (num,) in self._file.rows(LATEST, (json.dumps(list(ids)),))], np.int64)
+            vectors = columns.vectors(self._file, embedder.dimensions).at(docs)
+            alike = likeness(vectors, embedder.embed([query[:MAX_QUERY]]))[0]
+            near = alike > 0
+            return [columns.ids[doc] for doc, _ in best(docs[near], alike[near], columns.ids, len(docs))]
 
         return self._reading(look)
 

@@ -399,11 +399,11 @@ class Recalling(Remembering):
                 item = judge.item(kept.item_id)
             if item is not None:
                 checked(self._ledger, self._memory_actor, self._memory_run, [item])
+
     def index_size(self) -> tuple[int, int]:
         """How many bytes the index's files take, and how many a search holds in memory; zeros before the first."""
         takes: tuple[int, int] = self._ledger.indexing.takes()
         return takes
-
 
     def reindex(self, progress: Any = None) -> int:
         """Let the index catch up with the ledger; answers as of where it speaks."""
