@@ -11,7 +11,8 @@ import pytest
 
 import commonplace
 from commonplace import Actor, Book
-from commonplace.errors import BadInput, NotFound
+from commonplace.errors import BadInput, NotFound, StorageFailed
+from commonplace.index import Index
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy
 from commonplace.state.requests import Open
 from commonplace.tools import TOOLS, Tools
@@ -281,3 +282,26 @@ def test_what_recurs_in_the_logs_is_curated_with_its_lines_cited(book: Book) -> 
     assert book.items() == []  # it was derived from what is gone
     with pytest.raises(NotFound):
         book.item(item.id)
+
+
+@pytest.mark.spec("4.4")
+@pytest.mark.parametrize("failing", ["apply", "search"])
+def test_a_broken_index_is_done_without_and_the_answer_says_so(
+    book: Book, team: dict[str, Actor], failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = getattr(Index, failing)
+
+    def broken(self: Index, *args: Any, **more: Any) -> Any:
+        if self._file.path is not None:
+            raise StorageFailed("the disk is full")
+        return whole(self, *args, **more)
+
+    with_index = team["ben"].search("harbour", explain=True)
+    book.record("agent.spoke", actor="ben", payload={"text": "a second harbour"}, run_id="r1")
+    monkeypatch.setattr(Index, failing, broken)
+    answer = team["ben"].search("harbour", explain=True)
+    assert {one.id for one in with_index.results} < {one.id for one in answer.results}
+    told = [one.why for one in answer.left_out if one.what == "the index file"]
+    assert bool(told) == (book._ledger.indexing.place is not None)
+    assert all("the disk is full" in one for one in told)
+    assert team["ben"].digest("harbour").item_ids

@@ -107,11 +107,11 @@ def _verified(
 def looked_up(ledger: Ledger, look: Callable[[Index], Found], wanted_at: int) -> tuple[Found, list[LeftOut]]:
     """What the index answers once it has caught up, and what there is to say of it."""
     indexing: Indexing = ledger.indexing
-    found, told = look(indexing.catch_up()), list[LeftOut]()
+    found, told = indexing.asked(look), list[LeftOut]()
     for _ in range(TRIES):
         if found.as_of >= wanted_at:
             break
-        found = look(indexing.catch_up())  # somebody has thrown the index away in between
+        found = indexing.asked(look)  # somebody has thrown the index away in between
     else:
         told.append(
             LeftOut("what the index lacks", f"it speaks as of {found.as_of} and keeps being thrown away")

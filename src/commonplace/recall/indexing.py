@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from ..errors import CommonplaceError, NotEnabled
+from ..errors import BadInput, CommonplaceError, NotEnabled
 from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index
+
+log = logging.getLogger("commonplace")
+
+T = TypeVar("T")
 
 PAGE = 500
 ENDINGS = ("", "-wal", "-shm")
@@ -50,10 +55,7 @@ class Indexing:
                         self.place.parent.mkdir(parents=True, exist_ok=True)
                     self._index = Index.open(self.place, self._embedder())
                 except (CommonplaceError, OSError) as error:
-                    self.trouble = (
-                        f"the index at {self.place} cannot be used ({error}), so it is kept in memory"
-                    )
-                    self._index = Index.open(None, self._embedder())
+                    self._index = self._in_memory(error)
             return self._index
 
     def _embedder(self) -> Embedder | None:
@@ -64,6 +66,26 @@ class Indexing:
         except NotEnabled as error:
             self.without_vectors = str(error)
             return None
+
+    def asked(self, ask: Callable[[Index], T]) -> T:
+        """What the index answers once it has caught up. If its file fails, everything is read through again and the
+        answer comes from memory, which `trouble` says."""
+        try:
+            return ask(self.catch_up())
+        except (CommonplaceError, OSError) as error:
+            if isinstance(error, BadInput) or self.trouble:
+                raise
+            self.close()
+            with self._lock:
+                self._index = self._in_memory(error)
+            return ask(self.catch_up())
+
+    def _in_memory(self, error: Exception) -> Index:
+        from ..index import Index
+
+        self.trouble = f"the index at {self.place} cannot be used ({error}), so it is kept in memory"
+        log.warning("memory.index.fallback: %s", self.trouble)
+        return Index.open(None, self._embedder())
 
     @property
     def fingerprint(self) -> str:

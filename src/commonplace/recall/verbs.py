@@ -29,7 +29,6 @@ from .receipts import read as read_receipt
 
 if TYPE_CHECKING:
     from ..book import At
-    from ..index import Index
     from .digests import Digest, Wanted
     from .search import Answer
 
@@ -312,8 +311,8 @@ class Recalling(Remembering):
 
     def _ranked(self, query: str, events: Sequence[Event]) -> tuple[dict[str, float] | None, str]:
         try:
-            index: Index = self._ledger.indexing.catch_up()
-            return by_rank(index.ranked(query, [one.id for one in events])), ""
+            ids = [one.id for one in events]
+            return by_rank(self._ledger.indexing.asked(lambda index: index.ranked(query, ids))), ""
         except CommonplaceError as error:
             log.warning("memory.index.fallback: the index failed, so relevance is judged by words: %s", error)
             return None, f"the index could not be asked, so relevance is judged by words: {error}"
