@@ -88,10 +88,12 @@ class Signals:
             self._in_talks(view.talks)
 
     def _in_talks(self, talks: Talks) -> None:
-        """What the words give together with what was said before, and in the conversation as a whole."""
+        """What the words give together with what was said before, and in the conversation as a whole. What is part
+        of none counts as one of its own, so that a word is as rare among conversations as it is among notes."""
         length, session = self._columns.length, self._columns.session
         self._joined, self._of_talk = np.zeros(self._columns.size), np.zeros(len(talks.lengths))
         often = np.zeros(self._columns.size)
+        there = talks.there + self._view.documents - len(talks.order)
         for word in self._words:
             often[word.docs] = word.counts
             docs = word.docs[self._view.visible[word.docs]]
@@ -104,7 +106,7 @@ class Signals:
             in_talk = np.bincount(session[docs], often[docs], len(talks.lengths)).astype(np.float64)
             in_talk[0] = 0
             has = np.flatnonzero(in_talk)
-            rare = rarity(talks.there, len(has))
+            rare = rarity(there, len(has) + int(np.count_nonzero(session[docs] == 0)))
             self._of_talk[has] += _gain(
                 rare, in_talk[has], talks.lengths[has], talks.usual, K1_SESSION, B_SESSION
             )
