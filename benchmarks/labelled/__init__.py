@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from commonplace import Book
+from commonplace import Actor, Book
 
 HERE = Path(__file__).parent
 FIT, HELD_OUT = "fit", "held out"
@@ -60,10 +60,11 @@ def fill(book: Book) -> None:
             talk, when = opened[1], datetime.fromisoformat(opened[2]).replace(tzinfo=UTC)
         else:
             when += timedelta(minutes=1)
-            keep(book.as_actor(author), line, when) or said(book, line, talk, when)
+            if not keep(book.as_actor(author), line, when):
+                say(book, line, talk, when)
 
 
-def keep(author: Book, line: str, when: datetime) -> bool:
+def keep(author: Actor, line: str, when: datetime) -> bool:
     """Remember what a line tells, unless it is a turn of a conversation."""
     reason = "part of a labelled set"
     if fact := _FACT.fullmatch(line):
@@ -80,7 +81,7 @@ def keep(author: Book, line: str, when: datetime) -> bool:
     return True
 
 
-def said(book: Book, line: str, talk: str, when: datetime) -> None:
+def say(book: Book, line: str, talk: str, when: datetime) -> None:
     turn = _TURN.fullmatch(line)
     assert turn is not None, line
     id, speaker, text = turn.groups()

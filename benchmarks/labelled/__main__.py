@@ -2,8 +2,8 @@
 
 First R@5, R@10 and nDCG@10 of the labelled set by mode, category and half. Then what each signal of a hybrid search
 gives: what is lost when it is switched off, with the range that 95 of 100 samples of the same questions lie in (a
-paired bootstrap) and how many questions it makes better and worse. A range around zero is noise. With `--locomo` the same
-for conversations in LoCoMo's format.
+paired bootstrap) and how many questions it makes better and worse. A range around zero is noise. With `--locomo` the
+same for conversations in LoCoMo's format.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ def conversations(path: Path, open_until: ExitStack) -> list[Asked]:
     found = []
     for one in json.loads(path.read_text()):
         book = open_until.enter_context(commonplace.open("memory:"))
-        ids = recall.told(book, one["conversation"])
+        recall.told(book, one["conversation"])
+        known = {turn.id for turn in recall.turns(one["conversation"])}
         for asked in one["qa"]:
-            answers = {ids[name] for name in asked["evidence"] if name in ids}
+            answers = known.intersection(asked["evidence"])
             if answers and str(asked["category"]) in recall.ANSWERED:
                 found.append(Asked(book, asked["question"], answers, str(asked["category"]), ""))
     return found
@@ -124,7 +125,9 @@ def spread(gives: Marks) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.labelled", description=__doc__)
     parser.add_argument("--locomo", type=Path, help="conversations in LoCoMo's format")
-    parser.add_argument("--fit", action="store_true", help="signals by the half that weights may be fitted to")
+    parser.add_argument(
+        "--fit", action="store_true", help="signals by the half that weights may be fitted to"
+    )
     wanted = parser.parse_args()
     with ExitStack() as open_until:
         ours = labelled(open_until)
