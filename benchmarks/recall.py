@@ -3,7 +3,7 @@
 A file is a list of conversations, each with sessions of turns and with questions that name the turns that hold their
 evidence. Turns are recorded as `agent.spoke` with their dates. Told are R@5, R@10, R@20 (the mean share of a question's
 evidence among the first so many) and nDCG@10, by mode and category of question; category 5 has no answer and stands
-apart.
+apart. With `--peers` other memories that are installed are asked the same, with the same vectors of the same texts.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 import commonplace
 from commonplace import Book
+from commonplace.index.hints import spoken
+
+from .peers import PEERS, installed
 
 MODES = ("hybrid", "semantic", "words")
 ANSWERED = ("1", "2", "3", "4")
@@ -42,19 +47,46 @@ def day(text: str) -> datetime:
     return datetime.strptime(plain, "%I:%M %p %d %B %Y").replace(tzinfo=UTC)
 
 
-def told(book: Book, conversation: dict[str, Any]) -> dict[str, str]:
-    """Record a conversation; answers the event of each turn."""
-    ids, number = {}, 1
+class Turn(NamedTuple):
+    id: str
+    speaker: str
+    text: str
+    session: str
+    when: datetime
+
+
+def turns(conversation: dict[str, Any]) -> Iterator[Turn]:
+    number = 1
     while f"session_{number}" in conversation:
         began = day(conversation[f"session_{number}_date_time"])
         for n, turn in enumerate(conversation[f"session_{number}"]):
-            event = book.record(
-                "agent.spoke", actor=turn["speaker"], session_id=f"session-{number}",
-                occurred_at=began + timedelta(seconds=n), payload={"text": turn["text"]},
-            )  # fmt: skip
-            ids[turn["dia_id"]] = event.id
+            when = began + timedelta(seconds=n)
+            yield Turn(turn["dia_id"], turn["speaker"], turn["text"], f"session-{number}", when)
         number += 1
-    return ids
+
+
+def told(book: Book, conversation: dict[str, Any]) -> None:
+    """Record a conversation; the events have the names of its turns."""
+    for turn in turns(conversation):
+        book.record(
+            "agent.spoke", actor=turn.speaker, session_id=turn.session, occurred_at=turn.when, id=turn.id,
+            payload={"text": turn.text},
+        )  # fmt: skip
+
+
+def asking(
+    conversation: dict[str, Any], peers: list[str], open_until: ExitStack
+) -> dict[str, Callable[[str], list[str]]]:
+    """How to ask about a conversation: by our modes, and the peers."""
+    book = open_until.enter_context(commonplace.open("memory:"))
+    told(book, conversation)
+    book.reindex()
+    ours = {mode: partial(found, book, mode=mode) for mode in MODES}
+    said = {
+        turn.id: spoken(turn.text, turn.speaker, int(turn.when.timestamp()) * 1_000_000)
+        for turn in turns(conversation)
+    }
+    return ours | {name: PEERS[name](said, open_until) for name in peers}
 
 
 def found(book: Book, question: str, mode: str) -> list[str]:
@@ -71,27 +103,29 @@ def graded(ranked: list[str], evidence: set[str]) -> Row:
     return shares, gained / sum(1 / math.log2(place + 2) for place in range(min(10, len(evidence))))
 
 
-def questions(path: Path, times: dict[str, list[float]]) -> Iterator[tuple[str, str, Row]]:
+def questions(path: Path, peers: list[str], times: dict[str, list[float]]) -> Iterator[tuple[str, str, Row]]:
     for one in json.loads(path.read_text()):
-        with commonplace.open("memory:") as book:
-            ids = told(book, one["conversation"])
-            book.reindex()
+        known = {turn.id for turn in turns(one["conversation"])}
+        with ExitStack() as open_until:
+            ways = asking(one["conversation"], peers, open_until)
             for asked in one["qa"]:
-                evidence = {ids[name] for name in asked["evidence"] if name in ids}
-                for mode in MODES if evidence else ():
+                evidence = known.intersection(asked["evidence"])
+                for way, ask in ways.items() if evidence else ():
                     start = time.perf_counter()
-                    ranked = found(book, asked["question"], mode)
-                    times[mode].append(time.perf_counter() - start)
-                    yield mode, str(asked["category"]), graded(ranked, evidence)
+                    ranked = ask(asked["question"])
+                    times[way].append(time.perf_counter() - start)
+                    yield way, str(asked["category"]), graded(ranked, evidence)
 
 
-def main(paths: list[str]) -> int:
+def main(given: list[str]) -> int:
+    paths = [one for one in given if one != "--peers"]
     if not paths:
         print(__doc__)
         return 2
+    peers = installed() if "--peers" in given else []
     rows, times = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, list[float]](list)
     for path in paths:
-        for mode, category, row in questions(Path(path), times):
+        for mode, category, row in questions(Path(path), peers, times):
             rows[mode, category].append(row)
             if category in ANSWERED:
                 rows[mode, "1-4"].append(row)

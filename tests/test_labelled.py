@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from statistics import mean
 
 import pytest
-
-import commonplace
 from benchmarks.labelled import Question, fill, questions
 from benchmarks.recall import MODES, Row, found, graded
+
+import commonplace
 from commonplace import Book
 
 pytestmark = pytest.mark.spec("4.2")
