@@ -2,8 +2,9 @@
 
     bm       its words, rare ones weighing more          soft     how near its words are to those of the query
     bm_pc    the same with what was said before it       softx    the same, of words that the query does not have
-    bm_s     the same of the whole conversation          cos      what it is about; prev, next, around: its neighbours,
-                                                         talk     and what of the conversation is nearest
+    bm_s     the same of the whole conversation          cos      what it is about
+    around   what its neighbours up to two steps away    talk     what the nearest of its conversation is about
+             are about
     pq_bm    it follows a question that has the words    date     it is from about the days that the query names
     when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
     isq      it is a question itself                     len      how much it says
@@ -37,9 +38,8 @@ FIRST = {
 }  # fmt: skip
 """What each signal weighs where there are no vectors, and when candidates are chosen."""
 SECOND = {
-    "cos": 2.273, "prev": 1.493, "next": 1.645, "around": 1.823, "talk": 4.889, "bm_pc": 2.193, "bm_s": 7.474,
-    "softx": 3.399, "soft": 3.400, "date": 4.273, "spk": 1.209, "when": 2.353, "isq": -0.513, "len": 0.872,
-    "pq_bm": 1.803, "phrase": 4.0,
+    "cos": 2.273, "around": 1.65, "talk": 4.889, "bm_pc": 2.193, "bm_s": 7.474, "softx": 3.399, "soft": 3.400,
+    "date": 4.273, "spk": 1.209, "when": 2.353, "isq": -0.513, "len": 0.872, "pq_bm": 1.803, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among the candidates."""
 LEAST_ABOUT = 0.25
@@ -192,18 +192,18 @@ class Signals:
             return {"cos": own / SCALE**2, "talk": own / SCALE**2}
         middle = alike.middle(self._view)
 
-        def beside(neighbour: Ints) -> Floats:
-            return np.where(neighbour >= 0, (alike.of(np.maximum(neighbour, 0)) - middle) / SCALE**2, 0.0)
+        def beside(neighbour: Ints) -> Ints:
+            return np.where(neighbour >= 0, alike.of(np.maximum(neighbour, 0)) - middle, 0)
 
         def step(which: NDArray[np.int32], start: Ints) -> Ints:
             return np.where(start >= 0, which[start], -1).astype(np.int64)
 
         before, after = step(talks.before, docs), step(talks.after, docs)
+        around = beside(before) + beside(after)
+        around += beside(step(talks.before, before)) + beside(step(talks.after, after))
         return {
             "cos": own / SCALE**2,
-            "prev": beside(before),
-            "next": beside(after),
-            "around": beside(step(talks.before, before)) + beside(step(talks.after, after)),
+            "around": around / SCALE**2,
             "talk": self._nearest_in_talk(alike, docs, own, talks) / SCALE**2,
         }
 
