@@ -66,7 +66,15 @@ def test_what_is_named_exactly_comes_first(
 
 @pytest.mark.parametrize(
     ("category", "least"),
-    [("fact", 96), ("near duplicate", 90), ("quoted", 95), ("superseded", 80), ("who", 90), ("several", 75)],
+    [
+        ("fact", 96),
+        ("near duplicate", 90),
+        ("quoted", 95),
+        ("superseded", 80),
+        ("who", 90),
+        ("several", 75),
+        ("languages, other words", 90),
+    ],
 )
 def test_the_right_one_of_many_alike_is_found(
     rows: dict[str, list[tuple[Question, Row]]], category: str, least: float

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -23,8 +23,10 @@ from rich.table import Table
 import commonplace
 from commonplace import Book
 from commonplace.index import fusion
+from commonplace.index.hints import spoken
 
 from .. import recall
+from ..peers import PEERS, installed
 from . import FIT, HELD_OUT, fill, questions
 
 SAMPLES = 2_000
@@ -46,7 +48,11 @@ Marks = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 def marked(asked: list[Asked], mode: str = "hybrid") -> Marks:
-    rows = [recall.graded(recall.found(one.book, one.text, mode), one.answers) for one in asked]
+    return graded([(recall.found(one.book, one.text, mode), one.answers) for one in asked])
+
+
+def graded(found: list[tuple[list[str], set[str]]]) -> Marks:
+    rows = [recall.graded(ranked, answers) for ranked, answers in found]
     return np.array([[100 * shares[0], 100 * shares[1], 100 * gain] for shares, gain in rows])
 
 
@@ -83,20 +89,27 @@ def conversations(path: Path, open_until: ExitStack) -> list[Asked]:
     return found
 
 
-def show_modes(asked: list[Asked]) -> None:
-    table = Table("category", "questions", *(f"{mode} R@5 / R@10 / nDCG@10" for mode in recall.MODES))
-    marks = {mode: marked(asked, mode) for mode in recall.MODES}
+def beside(asked: list[Asked], open_until: ExitStack) -> dict[str, Marks]:
+    """What other memories find that are given the same."""
+    book = asked[0].book
+    texts = {item.id: item.text for item in book.items()}
+    for event in book.events(kinds=["agent.spoke"]):
+        texts[event.id] = spoken(event.payload["text"], event.actor, event.occurred_us or 0)
+    finding = {name: PEERS[name](texts, open_until) for name in installed()}
+    return {name: graded([(find(one.text), one.answers) for one in asked]) for name, find in finding.items()}
 
-    def row(name: str, chosen: Callable[[Asked], bool]) -> None:
-        which = np.array([chosen(one) for one in asked])
-        cells = [" / ".join(f"{one:.1f}" for one in of[which].mean(axis=0)) for of in marks.values()]
-        table.add_row(name, str(which.sum()), *cells)
 
-    for category in dict.fromkeys(one.category for one in asked):
-        row(category, lambda one, category=category: one.category == category)  # type: ignore[misc]
-    for half in (FIT, HELD_OUT):
-        row(half, lambda one, half=half: one.half == half)  # type: ignore[misc]
-    row("all", lambda _: True)
+def show_modes(asked: list[Asked], peers: dict[str, Marks]) -> None:
+    marks = {mode: marked(asked, mode) for mode in recall.MODES} | peers
+    table = Table("category", "questions", *marks, caption="R@5 / R@10 / nDCG@10")
+    rows = {
+        category: [one.category == category for one in asked]
+        for category in dict.fromkeys(one.category for one in asked)
+    }
+    rows |= {half: [one.half == half for one in asked] for half in (FIT, HELD_OUT)}
+    for name, which in {**rows, "all": [True] * len(asked)}.items():
+        cells = [" / ".join(f"{mark:.1f}" for mark in of[which].mean(axis=0)) for of in marks.values()]
+        table.add_row(name, str(sum(which)), *cells)
     screen.print(table)
 
 
@@ -128,10 +141,11 @@ def main() -> int:
     parser.add_argument(
         "--fit", action="store_true", help="signals by the half that weights may be fitted to"
     )
+    parser.add_argument("--peers", action="store_true", help="ask other memories, too, that are installed")
     wanted = parser.parse_args()
     with ExitStack() as open_until:
         ours = labelled(open_until)
-        show_modes(ours)
+        show_modes(ours, beside(ours, open_until) if wanted.peers else {})
         sets = {"notes": [one for one in ours if one.half == FIT or not wanted.fit]}
         if wanted.locomo:
             sets["LoCoMo"] = conversations(wanted.locomo, open_until)
