@@ -1,7 +1,7 @@
 """A labelled set of our own: what the agents of a software team keep, and questions that name what answers them.
 
-`memories.txt` and `questions.txt` are meant to be read, and say themselves how. They were written before anybody looked
-at how search weighs its signals.
+`memories.txt` and `questions.txt` are meant to be read, and say themselves how. They were written before the first
+measurement, and before their author had read the code that ranks; the category `languages, other words` came later.
 """
 
 from __future__ import annotations
