@@ -160,7 +160,6 @@ def recall_everything(book: Book) -> None:
     book.forget(str(kept.item_id), confirm="FORGET")
     ben.prompt("go on")
     ben.digest("the lift", ignore_memory=True)
-    book._ledger.follow("recall.swept")
 
 
 class Truth:

@@ -228,3 +228,29 @@ def test_many_look_at_once_and_each_change_is_told_once(tmp_path: Path) -> None:
             book.forget(id, confirm="FORGET")
         assert len(other.as_actor("ada").premises()) == len(ada.premises()) == 4
         assert len(list(book.events(kinds=["premise.changed"]))) == 4
+
+
+@pytest.mark.spec("4.8")
+def test_what_changed_between_the_reading_and_the_receipt_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody supersedes a fact, and everybody looks, just before the receipt of a digest that held it lands."""
+    with commonplace.open(tmp_path / "b.db") as book, commonplace.open(tmp_path / "b.db") as other:
+        old = book.remember(key="db.port", value=1, shared=True)
+        rules = {"structured": {"fact_keys": ["db.port"]}}
+        other.as_actor("ben").digest("", rules=rules)
+        submit = book._ledger.submit
+
+        def late(command: str, request: Any, size: int = 1) -> Any:
+            if command == "recall.receipt":
+                monkeypatch.undo()
+                other.remember(key="db.port", value=2, supersedes=old.item_id or "")
+                assert len(other.as_actor("ben").premises()) == 1
+            return submit(command, request, size)
+
+        monkeypatch.setattr(book._ledger, "submit", late)
+        assert book.as_actor("ada").digest("", rules=rules).item_ids == (old.item_id,)
+        with commonplace.open(tmp_path / "b.db") as third:
+            assert [one.payload["item"] for one in third.as_actor("ada").premises()] == [old.item_id]
+        assert len(other.as_actor("ada").premises()) == 1
+        assert len(list(book.events(kinds=["premise.changed"]))) == 2

@@ -17,6 +17,8 @@ def _relied(event: Event) -> list[Key]:
     run, payload = event.run_id or "", event.payload
     if event.kind == CHANGED:
         return [(payload["item"], event.actor, run)]
+    if payload.get("past"):
+        return []
     shown = [*(one[0] for one in payload["included"]), *(one[0] for one in payload["block"])]
     return [(id, event.actor, run) for id in dict.fromkeys(shown)]
 
@@ -25,7 +27,7 @@ def _fold_relied(key: Key, _before: Any, event: Event) -> Any:
     if event.kind == CHANGED:
         return None
     lines = {id: line for id, _, line in event.payload["included"]}
-    return {"receipt": event.id, "line": lines.get(key[0], 0), "position": event.position}
+    return {"receipt": event.id, "line": lines.get(key[0], 0), "as_of": event.payload["as_of"]}
 
 
 def _news(event: Event) -> list[Key]:
@@ -76,8 +78,9 @@ RECALL = Capability(
         View("recall.stable", 1, _stable, lambda _key, _before, event: event.id, kinds=frozenset({WRITTEN})),
         View("recall.checks", 1, lambda event: [(event.payload["item"],)], fold_check, kinds=frozenset({CHECKED})),
         View(
-            "recall.swept", 1, lambda _: [("",)], lambda _key, _before, event: event.position,
-            kinds=frozenset({CHANGED}), trailing=True,
+            "recall.swept", 1, lambda _: [("",)],
+            lambda _key, _before, event: {"reached": event.payload["reached"], "receipt": event.position},
+            kinds=frozenset({WRITTEN}),
         ),
     ),
 )  # fmt: skip

@@ -259,6 +259,8 @@ class Maker:
             "ignored": wanted.ignored,
             "told": list(wanted.told),
             "stable": wanted.stable,
+            "past": wanted.at is not None,
+            "reached": self._ledger.premises.reached,
         }
         words = [one for one in (*trace.candidates, *trace.kept) if one.before or one.text]
         shown = tuple((id, sketch(tokens(line.replace("|", " ")))) for id, line in _said(trace, packed))

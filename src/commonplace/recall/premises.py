@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from ..ledger import Ledger
 
 CHANGED = "premise.changed"
-SWEPT = "recall.swept"
 SAID = frozenset({"key", "value", "title", "body", "summary"})
-BEHIND = 500
-"""After so many events it is recorded how far somebody has looked, so that the next process begins there."""
 
 
 class Premise(msgspec.Struct, frozen=True):
@@ -83,28 +80,33 @@ def _if_seen(overlay: Overlay, premise: Premise) -> str:
 
 
 class PremiseWatch:
-    """Looks through what is new in one opened book."""
+    """Looks through what is new in one opened book. Each receipt says how far somebody had looked, so the next process
+    begins there."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._reached: int | None = None
-        self._recorded = 0
+        self.reached = 0
         self._lock = Lock()
 
     def look(self) -> int:
         """Tell whoever has to be told of what has changed up to now. Answers how many were."""
         ledger = self._ledger
         with self._lock:
-            if self._reached is None:
-                self._reached = self._recorded = ledger.speaks_as_of(SWEPT)
             with ledger.snapshot() as now:
                 head = now.position
-                found = tuple(self._changed(now, self._reached, head))
+                found = tuple(self._changed(now, self._start(now), head))
             told = int(ledger.submit("recall.changed", found)) if found else 0
-            self._reached = head
-            if head - self._recorded > BEHIND:
-                self._recorded = ledger.follow(SWEPT)
+            self.reached = head
             return told
+
+    def _start(self, lens: Lens) -> int:
+        """Where to go on: where we have been, or if there is a receipt that we did not know of, where its maker was.
+        Somebody may have read an item before it changed and written the receipt after that."""
+        last = lens.get("recall.swept", "")
+        if last is None:  # nobody has been told anything
+            return lens.position
+        known = self.reached >= last["receipt"]
+        return self.reached if known else min(self.reached or last["reached"], last["reached"])
 
     def _changed(self, lens: Lens, after: int, head: int) -> Iterator[Premise]:
         for record in self._ledger.records(after, head):
@@ -121,7 +123,7 @@ class PremiseWatch:
         for (_, actor, run), row in lens.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
             over = run and (lens.get("state.sums", run) or {}).get("status", "running") != "running"
-            if row["position"] < event.position and not itself and not over:
+            if row["as_of"] < event.position and not itself and not over:
                 text = self._line(row["receipt"], item)
                 yield Premise(
                     str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
