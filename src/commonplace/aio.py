@@ -189,6 +189,7 @@ class AsyncBook:
     repository_fact: Callable[..., Awaitable[Any]] = lifted(Book.repository_fact)
     search = lifted(Book.search)
     reindex = lifted(Book.reindex)
+    index_size = lifted(Book.index_size)
     digest = lifted(Book.digest)
     prompt = lifted(Book.prompt)
     premises = lifted(Book.premises)

@@ -319,6 +319,7 @@ class Book(Recalling):
     def _watch(self, reached: int, chosen: Filters, timeout: float | None) -> Iterator[Event]:
         quiet_since = monotonic()
         with suppress(BookClosed):
+            self._ledger.premises.look()
             while not self._closed:
                 left = 3600.0 if timeout is None else quiet_since + timeout - monotonic()
                 head = self._ledger.store.wait(reached, max(left, 0))
