@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, StorageFailed
 from commonplace.index import Index
-from commonplace.recall import salience
+from commonplace.recall import observing, salience
 
 
 @pytest.fixture
@@ -123,6 +128,38 @@ def test_with_the_index_relevance_is_by_rank_and_a_broken_index_is_told(
     assert [one.id for one in found.events] == [ids["spoke"]]
     assert not found.semantic
     assert "the disk is gone" in found.fallback
+
+
+@pytest.mark.spec("4.4")
+def test_every_recall_is_a_span_and_a_figure_and_its_text_is_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracer, meter = TracerProvider(), MeterProvider([reader])
+    tracer.add_span_processor(SimpleSpanProcessor(exporter))
+    counts = meter.get_meter("commonplace").create_histogram("memory.visible_count")
+    with pytest.MonkeyPatch.context() as patch, commonplace.open("memory:") as book:
+        patch.setattr(observing, "_meters", lambda: (tracer.get_tracer("commonplace"), counts))
+        told(book)
+        ada = book.as_actor("ada")
+        with caplog.at_level("DEBUG", "commonplace"):
+            ada.window("r1", k=3)
+            ada.salient("the roof", "r1", top_k=2, semantic=True)
+            ada.digest("the roof")
+    spans = [dict(one.attributes or {}) for one in exporter.get_finished_spans()]
+    assert {one.name for one in exporter.get_finished_spans()} == {"memory.recall"}
+    assert spans[0] == {"agent": "ada", "memory.mode": "episodic", "memory.visible_count": 3}
+    assert spans[1] == {
+        "agent": "ada", "memory.mode": "salience", "memory.top_k": 2, "memory.visible_count": 2,
+        "memory.semantic": True,
+    }  # fmt: skip
+    assert spans[2]["memory.mode"] == "digest"
+    assert not any("roof" in str(one) for one in spans), "what was asked and recalled is not in a span"
+    assert "the roof looks fine to me" in caplog.text
+    metrics = reader.get_metrics_data()
+    assert metrics is not None
+    (metric,) = metrics.resource_metrics[0].scope_metrics[0].metrics
+    assert metric.name == "memory.visible_count"
 
 
 @pytest.mark.spec("4.4", "4.5")

@@ -22,6 +22,7 @@ from ..memory.similar import tokens
 from ..memory.verbs import Remembering, event_text
 from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
+from .observing import recalling
 from .packing import Count, all_of, estimated
 from .prompting import PARTS, Prompt, Room, asks_to_ignore, changed_block, long_term_block
 from .receipts import WRITTEN, Receipt
@@ -194,7 +195,10 @@ class Recalling(Remembering):
 
         self._ledger.premises.look()
         maker = Maker(self._ledger, self._memory_actor, self._memory_run)
-        return maker.make(wanted, delivered=not self._only_looks_at_memory)
+        with recalling(self._memory_actor, "digest") as told:
+            digest = maker.make(wanted, delivered=not self._only_looks_at_memory)
+            told |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
+        return digest
 
     def premises(self) -> list[Event]:
         """What this actor was told in digests and what has changed since, as far as no prompt has said so yet."""
@@ -280,8 +284,11 @@ class Recalling(Remembering):
     def window(self, run_id: str | None = None, *, k: int = 8, shown: str = "") -> Recollection:
         """The most recent events of a run that this actor may see, with lines for a prompt. What `shown` has
         already is not said again."""
-        events = self._seen_in(run_id, _whole("k", k))
-        return recent(events, self._texts(events[-k:] if k else ()), k, shown)
+        with recalling(self._memory_actor, "episodic") as told:
+            events = self._seen_in(run_id, _whole("k", k))
+            found = recent(events, self._texts(events[-k:] if k else ()), k, shown)
+            told |= {"memory.visible_count": len(found.events), "text": found.text}
+        return found
 
     def salient(
         self,
@@ -296,17 +303,23 @@ class Recalling(Remembering):
     ) -> Recollection:
         """The events of a run that matter most at a turn (None: after its last one), in order. Relevance is judged by
         words, or with `semantic` by the index; if that cannot answer, by words, and the answer says so."""
-        events = self._seen_in(run_id)
-        turn = max((one.turn for one in events), default=0) if turn is None else _whole("turn", turn)
-        with self._ledger.snapshot() as now:
-            settled = rules_with(settings_of(now).salience, rules or {})
-        relevance, fallback = None, ""
-        if semantic and query.strip() and events:
-            relevance, fallback = self._ranked(query, events)
-        found = salient(
-            events, self._texts(events), _whole("top_k", top_k), turn=turn, query=query, relevance=relevance,
-            rules=settled, shown=shown,
-        )  # fmt: skip
+        with recalling(self._memory_actor, "salience", **{"memory.top_k": _whole("top_k", top_k)}) as told:
+            events = self._seen_in(run_id)
+            turn = max((one.turn for one in events), default=0) if turn is None else _whole("turn", turn)
+            with self._ledger.snapshot() as now:
+                settled = rules_with(settings_of(now).salience, rules or {})
+            relevance, fallback = None, ""
+            if semantic and query.strip() and events:
+                relevance, fallback = self._ranked(query, events)
+            found = salient(
+                events, self._texts(events), top_k, turn=turn, query=query, relevance=relevance, rules=settled,
+                shown=shown,
+            )  # fmt: skip
+            told |= {
+                "memory.visible_count": len(found.events),
+                "memory.semantic": found.semantic,
+                "text": found.text,
+            }
         return replace(found, fallback=fallback)
 
     def _ranked(self, query: str, events: Sequence[Event]) -> tuple[dict[str, float] | None, str]:
