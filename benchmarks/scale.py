@@ -71,7 +71,7 @@ class World:
         made[:100] *= 0.2  # words that say little
         return np.rint(made * 256)
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
         began = time.perf_counter()
         made = np.zeros((len(texts), DIMENSIONS), np.int8)
         for at, text in enumerate(texts):

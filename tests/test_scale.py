@@ -28,7 +28,7 @@ class Subjects:
 
     name, dimensions = "subjects", 96
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
         made = [self._vector(text.split()) for text in texts]
         return np.stack(made) if made else np.zeros((0, self.dimensions), np.int8)
 

@@ -610,8 +610,7 @@ class Book(Recalling):
 
     def _erased(self, ids: Collection[str]) -> None:
         """What was erased is gone from the index and the markdown at once."""
-        if self._ledger.indexing.exists:
-            self._ledger.indexing.catch_up()
+        self._ledger.indexing.forget()
         for mirror in self._all_mirrors():
             mirror.erase(ids)
 

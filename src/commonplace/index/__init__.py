@@ -1,5 +1,6 @@
 """The index: what the ledger says, made searchable. Derived, so that its file can be deleted at any time."""
 
+from .embedders import embedder_of
 from .search import Found, Hit, How, Index
 from .store import Change, Doc, Erase, Gone, Put, Who
 from .vectors import Embedder, static_words
@@ -16,5 +17,6 @@ __all__ = [
     "Index",
     "Put",
     "Who",
+    "embedder_of",
     "static_words",
 ]

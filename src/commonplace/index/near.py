@@ -44,7 +44,7 @@ class Vocabulary:
     def memory(self) -> int:
         return self._vectors.memory + self._places.nbytes + 40 * len(self._nums) + 2_000 * len(self._near)
 
-    def follow(self, file: File, width: int) -> None:
+    def follow(self, file: File) -> None:
         """Read the words that have come to the file since the last time."""
         before = len(self._nums)
         new = file.rows(WORD_VECTORS, (self._nums[-1] if before else 0,))
@@ -52,6 +52,7 @@ class Vocabulary:
             return
         self._near = {}
         nums, vectors = [num for num, _ in new], [vector for _, vector in new]
+        width = len(vectors[0]) if vectors else 0
         self._vectors.extend(enumerate(vectors, before), before + len(new), width)
         if nums and nums[-1] >= len(self._places):
             more = np.full(2 * nums[-1] + 1 - len(self._places), -1)

@@ -107,12 +107,14 @@ class Index:
         self._columns_of = (0, 0)
 
     @classmethod
-    def open(cls, path: Path | None, embedder: Embedder | None = None) -> Index:
+    def open(
+        cls, path: Path | None, embedder: Embedder | None = None, words: Embedder | None = None
+    ) -> Index:
         """Open the index at a path, or make an empty one; None keeps it in memory. Without an embedder it finds by
-        words alone. What cannot be used
-        (damaged, or made by another version) is thrown away, which `rebuilt` says. A database of something
-        else raises NotABook and is left alone."""
-        return cls(File(path, embedder))
+        words alone. Single words have vectors of `words`, or else of the embedder, too. What cannot be used (damaged,
+        or made by another version) is thrown away, which `rebuilt` says. A database of something else raises NotABook
+        and is left alone."""
+        return cls(File(path, embedder, words or embedder))
 
     @property
     def rebuilt(self) -> str:
@@ -348,10 +350,11 @@ class _Search:
 
     def _near(self, words: list[Word]) -> list[Near]:
         """The words of the file that are near to each of these."""
-        if self._embedder is None or not words:
+        embedder = self._file.words
+        if self._embedder is None or embedder is None or not words:
             return []
-        self._columns.vocabulary.follow(self._file, self._embedder.dimensions)
-        return self._columns.vocabulary.near([one.text for one in words], self._embedder)
+        self._columns.vocabulary.follow(self._file)
+        return self._columns.vocabulary.near([one.text for one in words], embedder)
 
     def _nearly(self, words: list[Word], near: list[Near]) -> Iterator[tuple[Word, Ints, Floats]]:
         """The documents that have words near to each of these, the nearest last."""
@@ -379,8 +382,8 @@ class _Search:
     def _alike(self, query: str) -> Alike | None:
         if self._embedder is None:
             return None
-        wanted = self._embedder.embed([query[:MAX_QUERY]])
-        return Alike(self._columns.vectors(self._file, self._embedder.dimensions), wanted)
+        wanted = self._embedder.embed([query[:MAX_QUERY]], asking=True)
+        return Alike(self._columns.vectors(self._file, wanted.shape[1]), wanted)
 
     def listed(self, kept: Mask, limit: int, as_of: int) -> Found:
         """All documents that are kept, the newest first."""

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
 from .hints import flags, spoken
-from .vectors import Embedder
+from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
 
-LAYOUT = 2
+LAYOUT = 3
 APPLICATION_ID = 0x636F6D69  # "comi"
 BLOCK = 1 << 14
 BUFFER = 1 << 16
@@ -64,6 +64,7 @@ CREATE TABLE docs (
 ) STRICT;
 CREATE TABLE sessions (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
+CREATE TABLE tokens (num INTEGER PRIMARY KEY, vectors BLOB NOT NULL) STRICT;
 CREATE TABLE word_vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
 CREATE INDEX docs_by_id ON docs (id, until);
 CREATE INDEX docs_by_end ON docs (until) WHERE until IS NOT NULL;
@@ -88,11 +89,13 @@ ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?)"
 SESSION = "SELECT num FROM sessions WHERE name = ?"
 ADD_SESSION = "INSERT INTO sessions (name) VALUES (?) RETURNING num"
 ADD_VECTOR = "INSERT INTO vectors VALUES (?, ?)"
+ADD_TOKENS = "INSERT INTO tokens VALUES (?, ?)"
 ADD_WORD_VECTOR = "INSERT INTO word_vectors VALUES (?, ?)"
 DROP_WORD_VECTOR = (
     "DELETE FROM word_vectors WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM words WHERE num = ?1)"
 )
 VECTORS = "SELECT num, vector FROM vectors WHERE num >= ? ORDER BY num"
+TOKENS = "SELECT num, vectors FROM tokens WHERE num IN (SELECT value FROM json_each(?))"
 WORD_VECTORS = "SELECT num, vector FROM word_vectors WHERE num > ? ORDER BY num"
 ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?)"
 ADD_RECENT = "INSERT INTO recent VALUES (?, ?)"
@@ -196,10 +199,14 @@ class Head(NamedTuple):
 class File:
     """One open index file. Damage found on the way is answered by throwing the file away."""
 
-    def __init__(self, path: Path | None, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self, path: Path | None, embedder: Embedder | None = None, words: Embedder | None = None
+    ) -> None:
         self.path = path
         self.embedder = embedder
-        self.fingerprint = f"{FINGERPRINT}, {'no vectors' if embedder is None else embedder.name}"
+        self.words = words
+        names = dict.fromkeys(one.name for one in (embedder, words) if one is not None)
+        self.fingerprint = ", ".join([FINGERPRINT, *(names or ["no vectors"])])
         self.rebuilt = ""
         self.lock = threading.RLock()
         self.closed = False
@@ -369,6 +376,13 @@ class File:
             len(one) // _NUMBER.itemsize for one in blobs
         ]
 
+    def tokens(self, docs: list[int], width: int) -> tuple[Vectors, list[int]]:
+        """The vectors of the parts of documents, so wide, one document after the other, and how many each has."""
+        found = dict(self.connection.execute(TOKENS, (json.dumps(docs),)))
+        blobs = [found.get(doc, b"") for doc in docs]
+        joined = _read(b"".join(blobs), np.dtype((np.void, width)))
+        return joined.view(np.int8).reshape(-1, width), [len(one) // width for one in blobs]
+
     def recent(self, start: int) -> Iterator[tuple[int, Words]]:
         """The documents in the buffer from this number on, each with its words and how often it has them."""
         for num, found in self.connection.execute(RECENT, (start,)):
@@ -379,13 +393,18 @@ class File:
     def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]]) -> bool:
         if upto < after:
             raise BadInput(f"there is nothing after {after} up to {upto}: upto must not be below after")
+        if self.head().position != after:
+            return False
+        changes = list(changes)
+        # A model takes its time, and nobody else can write meanwhile if it runs within the transaction.
+        made = self._made([change.doc for _, change in changes if isinstance(change, Put)])
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             head = self.head()
             if head.position != after:
                 self.connection.execute("ROLLBACK")
                 return False
-            writing = Writing(self, head)
+            writing = Writing(self, head, made)
             last = after
             for position, change in changes:
                 if not max(last, after + 1) <= position <= upto:
@@ -402,6 +421,18 @@ class File:
                 self.connection.execute("ROLLBACK")
             raise
         return True
+
+    def _made(self, docs: list[Doc]) -> Iterator[tuple[bytes, bytes]]:
+        """For each document its vector, and those of its parts; empty where the embedder makes none."""
+        texts = [spoken(doc.text, doc.who.author, doc.time_us) if doc.session else doc.text for doc in docs]
+        if not texts or self.embedder is None:
+            return iter([(b"", b"")] * len(texts))
+        if isinstance(self.embedder, TokenEmbedder):
+            vectors, parts = self.embedder.embed_tokens(texts)
+            tokens = [part.vectors.tobytes() for part in parts]
+        else:
+            vectors, tokens = self.embedder.embed(texts), [b""] * len(texts)
+        return zip((one.tobytes() for one in vectors), tokens, strict=True)
 
     def purge(self) -> bool:
         self.connection.execute("VACUUM")
@@ -445,12 +476,12 @@ os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_ch
 class Writing:
     """One transaction's changes on their way into the file."""
 
-    def __init__(self, file: File, head: Head) -> None:
+    def __init__(self, file: File, head: Head, made: Iterator[tuple[bytes, bytes]]) -> None:
         self._file = file
+        self._made = made
         self._do = file.connection.execute
         self._known: dict[str, int] = {}
         self._pending: list[tuple[int, NDArray[Any]]] = []
-        self._unembedded: dict[int, str] = {}
         self._unembedded_words: dict[int, str] = {}
         self._next, self._merged = head.next, head.merged
         self._waiting, self._erasures = head.waiting, head.erasures
@@ -470,7 +501,7 @@ class Writing:
                     self._erase(num, text)
 
     def finish(self, position: int) -> None:
-        self._embed()
+        self._embed_words()
         self._file.connection.executemany(
             ADD_RECENT, [(num, entries.tobytes()) for num, entries in self._pending]
         )
@@ -495,7 +526,9 @@ class Writing:
                 flags(doc.text),
             ),
         )
-        self._unembedded[num] = spoken(doc.text, doc.who.author, doc.time_us) if doc.session else doc.text
+        for statement, made in zip((ADD_VECTOR, ADD_TOKENS), next(self._made), strict=True):
+            if made:
+                self._do(statement, (num, made))
         self._do(ADD_TEXT, (num, doc.text, doc.source, doc.run, entries["word"].tobytes()))
         if len(entries):
             self._pending.append((num, entries))
@@ -503,15 +536,13 @@ class Writing:
         if self._waiting >= BUFFER:
             self._merge()
 
-    def _embed(self) -> None:
-        """Give all that is new its vector."""
-        if self._file.embedder is None:
-            return
-        for statement, new in ((ADD_VECTOR, self._unembedded), (ADD_WORD_VECTOR, self._unembedded_words)):
-            made = self._file.embedder.embed(list(new.values()))
-            rows = [(num, vector.tobytes()) for num, vector in zip(new, made, strict=True)]
-            self._file.connection.executemany(statement, rows)
-            new.clear()
+    def _embed_words(self) -> None:
+        """Give all words that are new their vectors."""
+        embedder, new = self._file.words, self._unembedded_words
+        if embedder is not None and new:
+            rows = zip(new, (vector.tobytes() for vector in embedder.embed(list(new.values()))), strict=True)
+            self._file.connection.executemany(ADD_WORD_VECTOR, rows)
+        new.clear()
 
     def _session(self, doc: Doc) -> int:
         if not doc.session:
@@ -560,7 +591,7 @@ class Writing:
 
     def _erase(self, num: int, text: str) -> None:
         """Take out a document, and the words that no other has. Nothing waits in the buffer."""
-        self._embed()
+        self._embed_words()
         block, within = divmod(num, BLOCK)
         for word in self._numbers(counted(text)[0]):
             entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
@@ -571,9 +602,8 @@ class Writing:
                 self._do(DROP_ENTRIES, (word, block))
                 self._do(DROP_WORD, (word,))
                 self._do(DROP_WORD_VECTOR, (word,))
-        self._do("DELETE FROM vectors WHERE num = ?", (num,))
-        self._do("DELETE FROM texts WHERE num = ?", (num,))
-        self._do("DELETE FROM docs WHERE num = ?", (num,))
+        for table in ("vectors", "tokens", "texts", "docs"):
+            self._do(f"DELETE FROM {table} WHERE num = ?", (num,))  # noqa: S608 - one of these four
         self._known.clear()
         self._erasures += 1
 

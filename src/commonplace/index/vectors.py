@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,17 +31,31 @@ class Embedder(Protocol):
     """Makes vectors of texts. `name` tells all that they depend on: a change of it builds the index anew."""
 
     name: str
-    dimensions: int
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """One vector a text; all zeros where there is nothing to go by."""
+    def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
+        """One vector a text, all of the same length; all zeros where there is nothing to go by. `asking`: the texts are
+        questions, which some models tell from what answers them."""
+        ...
+
+
+class Tokens(NamedTuple):
+    """The parts of a text: a vector for each, and the place of the word in the text that it belongs to."""
+
+    vectors: Vectors
+    words: list[tuple[int, int]]
+
+
+@runtime_checkable
+class TokenEmbedder(Embedder, Protocol):
+    """An embedder that can make vectors of the parts of a text, too."""
+
+    def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[Tokens]]:
+        """What `embed` gives, and the parts of each text."""
         ...
 
 
 class StaticWords:
     """The sum of fixed vectors of a text's tokens: no model runs, and nothing is downloaded."""
-
-    dimensions = 256
 
     def __init__(self) -> None:
         found = find_spec("wordllama")
@@ -58,14 +72,18 @@ class StaticWords:
         self._tokens.no_truncation()
         self.name = f"wordllama {version('wordllama')} 256"
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        made = np.zeros((len(texts), self.dimensions), np.int8)
+    def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
+        made = np.zeros((len(texts), self._table.shape[1]), np.int8)
         for at, text in enumerate(texts):
-            clean = text[:LONGEST_TEXT].encode("utf-8", "replace").decode()
-            ids = self._tokens.encode(clean, add_special_tokens=False).ids
+            ids = self._tokens.encode(readable(text), add_special_tokens=False).ids
             if ids:
                 made[at] = whole(np.rint(self._table[ids].astype(np.float64) * 1024).sum(axis=0))
         return made
+
+
+def readable(text: str) -> str:
+    """As much of a text as a vector is made of, in characters that every tokenizer takes."""
+    return text[:LONGEST_TEXT].encode("utf-8", "replace").decode()
 
 
 def whole(vector: NDArray[np.float64]) -> Vectors:
@@ -74,6 +92,16 @@ def whole(vector: NDArray[np.float64]) -> Vectors:
     length = np.sqrt(float(squares.sum()))
     scaled = vector * (SCALE / length) if length else vector
     return np.clip(np.rint(scaled), -127, 127).astype(np.int8)
+
+
+def rounded(vectors: NDArray[np.floating]) -> Vectors:
+    """Vectors of any length as they are kept here."""
+    made = np.zeros(vectors.shape, np.int8)
+    for at, vector in enumerate(np.nan_to_num(vectors.astype(np.float64), posinf=0, neginf=0)):
+        largest = float(np.abs(vector).max(initial=0))
+        if largest:
+            made[at] = whole(np.rint(vector * (2**20 / largest)))
+    return made
 
 
 @cache

@@ -28,7 +28,7 @@ from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .pages import check_places
 from .portions import merged
-from .reading import Settings
+from .reading import Settings, check_embedder
 from .remember import decide_remember
 from .requests import (
     CONFIGURED,
@@ -213,19 +213,28 @@ class Configure(msgspec.Struct, frozen=True):
     fields: dict[str, Any]
 
 
+FOR_THE_OWNER = {
+    "person": "says who edits the markdown, because that is a person's right",
+    "embedder": "chooses the embedder, because it is given everybody's texts",
+}
+
+
 def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
     refused = need(overlay, request.by, "keep_memory", "settings")
     if refused is None and "person" in request.fields:
         check_actor(request.fields["person"])
-        if request.by != OWNER:
-            told = "only the owner says who edits the markdown, because that is a person's right"
-            refused = refuse(overlay, Denial(request.by, "memory.person", "settings"), told)
+    for name, why in FOR_THE_OWNER.items():
+        if refused is None and name in request.fields and request.by != OWNER:
+            refused = refuse(
+                overlay, Denial(request.by, f"memory.{name}", "settings"), f"only the owner {why}"
+            )
     if refused:
         return refused
     said = merged(overlay.get("memory.settings", "") or {}, request.fields)
     said |= {name: request.fields[name] for name in ("places",) if name in request.fields}  # said whole
     settings: Settings = _converted(said, Settings, "the settings of memory")
     check_places(settings.places)
+    check_embedder(settings.embedder)
     if msgspec.to_builtins(settings) != (
         overlay.get("memory.settings", "") or msgspec.to_builtins(Settings())
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
 from ..commit import Lens
+from ..errors import BadInput, shown
 from ..labels import FLOWING
 from .items import Item, from_row, subject_and_fact, without_secrets
 from .portions import Count, DigestRules, Salience
@@ -62,6 +64,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     places: dict[str, str] = {}
     """Where the markdown stands if not in its usual place, such as `{"plans/artifacts/": "work/"}`: a file or folder
     of the mirror, and what it is called instead."""
+    embedder: Annotated[str, msgspec.Meta(max_length=300)] = "static"
+    """What makes the vectors that search compares: static, minilm, fastembed:MODEL, sentence-transformers:MODEL or
+    openai:MODEL@URL."""
+
+
+_EMBEDDER = re.compile(
+    r"static|minilm|(fastembed|sentence-transformers):[^\s@]+|openai:[^\s@]+@https?://[^\s@]+"
+)
+
+
+def check_embedder(name: str) -> None:
+    """Whether it is written as embedders are; whether it can be had shows when it is first needed."""
+    if not _EMBEDDER.fullmatch(name):
+        raise BadInput(
+            f"there is no embedder {shown(name)}: choose static, minilm, fastembed:MODEL, "
+            "sentence-transformers:MODEL or openai:MODEL@URL (its key is no part of the URL)"
+        )
 
 
 def settings_of(lens: Lens) -> Settings:

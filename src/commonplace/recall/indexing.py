@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..errors import BadInput, CommonplaceError, NotEnabled
 from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
+from ..memory.reading import settings_of
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index
@@ -38,6 +39,7 @@ class Indexing:
         self.place = place
         self._hide = hide
         self._index: Index | None = None
+        self._chosen = (-1, "static")
         self._lock = Lock()
         self._left: dict[int, dict[str, Any]] = {}
         self._erasures = 0
@@ -50,42 +52,66 @@ class Indexing:
 
         with self._lock:
             if self._index is None:
+                self.trouble = self.without_vectors = ""
+                embedder, words = self._embedders()
+                # Whoever has the embedder needs what it made: a file is not thrown away because it is missing here.
+                place = None if embedder is None else self.place
                 try:
-                    if self.place is not None:
-                        self.place.parent.mkdir(parents=True, exist_ok=True)
-                    self._index = Index.open(self.place, self._embedder())
+                    if place is not None:
+                        place.parent.mkdir(parents=True, exist_ok=True)
+                    self._index = Index.open(place, embedder, words)
                 except (CommonplaceError, OSError) as error:
                     self._index = self._in_memory(error)
             return self._index
 
-    def _embedder(self) -> Embedder | None:
-        from ..index import static_words
+    def _embedders(self) -> tuple[Embedder | None, Embedder | None]:
+        """What makes vectors of texts, and of words: those are static, because models are made for texts."""
+        from ..index import embedder_of
 
         try:
-            return static_words()
+            return embedder_of(self._chosen[1]), embedder_of("static")
         except NotEnabled as error:
             self.without_vectors = str(error)
-            return None
+            return None, None
+
+    def _choose(self) -> None:
+        """Look which embedder is wanted by now; with another one the index is opened anew."""
+        with self._ledger.snapshot() as now:
+            chosen = now.position, settings_of(now).embedder
+        if chosen[1] != self._chosen[1]:
+            with self._lock:
+                self._index = None  # not closed: another thread may be reading it
+        self._chosen = chosen
 
     def asked(self, ask: Callable[[Index], T]) -> T:
         """What the index answers once it has caught up. If its file fails, everything is read through again and the
-        answer comes from memory, which `trouble` says."""
+        answer comes from memory, which `trouble` says. An embedder that fails is done without in the same way, until
+        the book is opened anew or another one is chosen; what it made stays in the file."""
+        from ..index import Index
+
         try:
             return ask(self.catch_up())
+        except NotEnabled as error:
+            if self.without_vectors:
+                raise
+            with self._lock:
+                self.without_vectors = str(error)
+                self._index = Index.open(None)
+            log.warning("memory.index.fallback: %s", error)
         except (CommonplaceError, OSError) as error:
             if isinstance(error, BadInput) or self.trouble:
                 raise
             self.close()
             with self._lock:
                 self._index = self._in_memory(error)
-            return ask(self.catch_up())
+        return ask(self.catch_up())
 
     def _in_memory(self, error: Exception) -> Index:
         from ..index import Index
 
         self.trouble = f"the index at {self.place} cannot be used ({error}), so it is kept in memory"
         log.warning("memory.index.fallback: %s", self.trouble)
-        return Index.open(None, self._embedder())
+        return Index.open(None, *self._embedders())
 
     @property
     def fingerprint(self) -> str:
@@ -98,6 +124,10 @@ class Indexing:
 
     def catch_up(self, progress: Progress | None = None) -> Index:
         """The index, as far as the ledger is now."""
+        with self._ledger.reads() as reads:
+            head = reads.head.position
+        if head != self._chosen[0]:
+            self._choose()
         index = self.open()
         while True:
             after = index.position
@@ -144,21 +174,31 @@ class Indexing:
         where there is no index yet."""
         if not self.exists:
             return 0, 0
-        index = self.open()
-        index.search("memory", allowed=lambda _: True, how="hybrid", limit=1)
+        self.asked(lambda index: index.search("memory", allowed=lambda _: True, how="hybrid", limit=1))
         files = [] if self.place is None else [Path(f"{self.place}{ending}") for ending in ENDINGS]
-        return sum(file.stat().st_size for file in files if file.exists()), index.memory()
+        return sum(file.stat().st_size for file in files if file.exists()), self.open().memory()
 
     def throw_away(self) -> None:
         """Remove the index's files; it is built again when something is looked for."""
         self.close()
+        self._remove()
+
+    def _remove(self) -> None:
         if self.place is not None:
             for ending in ENDINGS:
                 Path(f"{self.place}{ending}").unlink(missing_ok=True)
 
+    def forget(self) -> None:
+        """Let what was erased leave the index at once."""
+        if self.exists:
+            self.asked(lambda _: None)
+            if self.without_vectors:  # it is kept in memory, and what lies in the file does not follow
+                self._remove()
+
     def purge(self) -> bool:
         """Let what was erased leave the index's own files, too. True when it has."""
-        return not self.exists or self.catch_up().purge()
+        self.forget()
+        return not self.exists or self.open().purge()
 
     def close(self) -> None:
         with self._lock:

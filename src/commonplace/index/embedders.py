@@ -1,0 +1,90 @@
+"""Embedders by what the settings call them.
+
+    static                       fixed word vectors: comes with the package, thousands of texts a second
+    minilm                       MiniLM in numpy: better, with vectors of wordpieces, about a hundred texts a second
+    fastembed:MODEL              any model of fastembed
+    sentence-transformers:MODEL  any model of sentence-transformers
+    openai:MODEL@URL             an endpoint as OpenAI's, such as openai:nomic-embed-text@http://127.0.0.1:11434/v1;
+                                 its key, if it wants one, is in COMMONPLACE_EMBEDDER_KEY
+
+Words that are compared one by one have static vectors with every embedder: models are made for texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadInput, NotEnabled, shown
+from .vectors import Embedder, Vectors, readable, rounded, static_words
+
+Make = Callable[[Sequence[str]], Iterable[Any]]
+
+
+@lru_cache(4)
+def embedder_of(setting: str) -> Embedder:
+    """The embedder that a setting names, loaded once. Raises NotEnabled where a package or a model is missing."""
+    kind, _, model = setting.partition(":")
+    if setting == "static":
+        return static_words()
+    if setting == "minilm":
+        from .minilm import MiniLM
+
+        return MiniLM()
+    if kind == "openai" and "@" in model:
+        from .endpoint import Endpoint
+
+        return Endpoint(*model.split("@", 1))
+    if kind in ("fastembed", "sentence-transformers") and model:
+        return _fastembed(model) if kind == "fastembed" else _sentence_transformers(model)
+    raise BadInput(f"there is no embedder {shown(setting)}: see docs/memory.md")
+
+
+class Library:
+    """A model that another package runs: one way for what is found, another for questions."""
+
+    def __init__(self, name: str, texts: Make, questions: Make) -> None:
+        self.name = name
+        self._make = {False: texts, True: questions}
+
+    def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
+        try:
+            made = list(self._make[asking]([readable(text) for text in texts]))
+        except Exception as error:
+            raise NotEnabled(f"{self.name} failed ({error}): mend it, or choose another embedder") from error
+        return rounded(np.array(made, np.float64).reshape(len(texts), -1 if made else 0))
+
+
+def _fastembed(model: str) -> Library:
+    loaded = _loaded("fastembed", "TextEmbedding", model)
+    return Library(f"fastembed {version('fastembed')} {model}", loaded.passage_embed, loaded.query_embed)
+
+
+def _sentence_transformers(model: str) -> Library:
+    loaded = _loaded("sentence_transformers", "SentenceTransformer", model)
+    name = f"sentence-transformers {version('sentence-transformers')} {model}"
+    return Library(
+        name,
+        lambda texts: loaded.encode_document(texts, show_progress_bar=False),
+        lambda texts: loaded.encode_query(texts, show_progress_bar=False),
+    )
+
+
+def _loaded(package: str, kind: str, model: str) -> Any:
+    try:
+        made = getattr(import_module(package), kind)
+    except ImportError as error:
+        name = package.replace("_", "-")
+        raise NotEnabled(f"this embedder needs the package {name} ({error}): pip install {name}") from error
+    try:
+        return made(model)
+    except Exception as error:
+        raise NotEnabled(
+            f"{package} cannot load the model {shown(model)} ({error}): check its name, and that it can be "
+            "downloaded or is already there"
+        ) from error
