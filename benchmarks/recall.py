@@ -1,4 +1,5 @@
-"""How well search finds, on conversations in LoCoMo's format: `python -m benchmarks.recall FILE [FILE …]`.
+"""How well search finds, on conversations in LoCoMo's format: `python -m benchmarks.recall FILE [FILE …]
+[--embedder minilm]`.
 
 A file is a list of conversations, each with sessions of turns and with questions that name the turns that hold their
 evidence. Turns are recorded as `agent.spoke` with their dates. Told are R@5, R@10, R@20 (the mean share of a question's
@@ -8,6 +9,7 @@ apart. With `--peers` other memories that are installed are asked the same, with
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
@@ -75,10 +77,11 @@ def told(book: Book, conversation: dict[str, Any]) -> None:
 
 
 def asking(
-    conversation: dict[str, Any], peers: list[str], open_until: ExitStack
+    conversation: dict[str, Any], embedder: str, peers: list[str], open_until: ExitStack
 ) -> dict[str, Callable[[str], list[str]]]:
     """How to ask about a conversation: by our modes, and the peers."""
     book = open_until.enter_context(commonplace.open("memory:"))
+    book.configure_memory(embedder=embedder)
     told(book, conversation)
     book.reindex()
     ours = {mode: partial(found, book, mode=mode) for mode in MODES}
@@ -103,11 +106,13 @@ def graded(ranked: list[str], evidence: set[str]) -> Row:
     return shares, gained / sum(1 / math.log2(place + 2) for place in range(min(10, len(evidence))))
 
 
-def questions(path: Path, peers: list[str], times: dict[str, list[float]]) -> Iterator[tuple[str, str, Row]]:
+def questions(
+    path: Path, embedder: str, peers: list[str], times: dict[str, list[float]]
+) -> Iterator[tuple[str, str, Row]]:
     for one in json.loads(path.read_text()):
         known = {turn.id for turn in turns(one["conversation"])}
         with ExitStack() as open_until:
-            ways = asking(one["conversation"], peers, open_until)
+            ways = asking(one["conversation"], embedder, peers, open_until)
             for asked in one["qa"]:
                 evidence = known.intersection(asked["evidence"])
                 for way, ask in ways.items() if evidence else ():
@@ -117,15 +122,16 @@ def questions(path: Path, peers: list[str], times: dict[str, list[float]]) -> It
                     yield way, str(asked["category"]), graded(ranked, evidence)
 
 
-def main(given: list[str]) -> int:
-    paths = [one for one in given if one != "--peers"]
-    if not paths:
-        print(__doc__)
-        return 2
-    peers = installed() if "--peers" in given else []
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("benchmarks.recall", description=__doc__)
+    parser.add_argument("paths", nargs="+", metavar="FILE")
+    parser.add_argument("--embedder", default="static")
+    parser.add_argument("--peers", action="store_true")
+    given = parser.parse_args(arguments)
+    peers = installed() if given.peers else []
     rows, times = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, list[float]](list)
-    for path in paths:
-        for mode, category, row in questions(Path(path), peers, times):
+    for path in given.paths:
+        for mode, category, row in questions(Path(path), given.embedder, peers, times):
             rows[mode, category].append(row)
             if category in ANSWERED:
                 rows[mode, "1-4"].append(row)

@@ -21,6 +21,9 @@ from tests.shells import Cli, Ran
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="commonplace-cache-")
 """Indexes of books on servers lie in the user's cache; tests have one of their own."""
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+"""Tests run side by side already; threads of one that wait for those of another only slow both down."""
+
 ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
 
 

@@ -16,9 +16,11 @@ import pytest
 
 import commonplace
 from commonplace import BadInput, Denied, NotEnabled
-from commonplace.index import Doc, Erase, Index, Put, Who, embedder_of
+from commonplace.index import Doc, Erase, Index, Put, Who, embedder_of, static_words
 from commonplace.index import embedders as module
+from commonplace.index.fusion import Word, weights_of
 from commonplace.index.minilm import MiniLM
+from commonplace.index.score import UNIT
 from commonplace.index.vectors import SCALE, TokenEmbedder, rounded
 
 TEXTS = (
@@ -295,20 +297,103 @@ def test_what_was_erased_while_the_embedder_is_missing_is_not_left_in_the_file(
         assert book.look_for("a very telling secret text") == []
 
 
-def puts(texts: Sequence[str], session: str = "") -> list[tuple[int, Put]]:
-    who = Who("ada", "agent.spoke", False, "public", "episodic")
-    return [
-        (n + 1, Put(Doc(f"d{n}", text, who, "episodic", "x", 0, "", session))) for n, text in enumerate(texts)
-    ]
+def puts(texts: Sequence[tuple[str, str]], hidden: str = "") -> list[tuple[int, Put]]:
+    """Documents of these speakers in one conversation; what one of them says is hidden."""
+    made = []
+    for n, (speaker, text) in enumerate(texts):
+        level = "private" if speaker == hidden else "public"
+        who = Who(speaker, "agent.spoke", False, level, "episodic")
+        made.append((n + 1, Put(Doc(f"d{n}", text, who, "episodic", "x", 0, "", "s1"))))
+    return made
 
 
-def test_vectors_of_wordpieces_are_kept_and_erased_with_their_document(minilm: MiniLM) -> None:
-    index = Index.open(None, minilm)
-    index.apply(0, 4, puts(TEXTS))
-    count = "SELECT count(*) FROM tokens"
-    assert index._file.connection.execute(count).get == 4
+TALK = (
+    ("mira", "What does the vet say about the puppy?"),
+    ("jon", "He has to rest for a week."),
+    ("mira", "My sister got married by the lake."),
+    ("jon", "The car broke down on the motorway."),
+)
+
+
+def kept(minilm: MiniLM, said: Sequence[tuple[str, str]], hidden: str = "") -> Index:
+    index = Index.open(None, minilm, static_words())
+    index.apply(0, len(said), puts(said, hidden))
+    return index
+
+
+def everything(_: Who) -> bool:
+    return True
+
+
+def test_vectors_of_wordpieces_are_kept_and_erased_with_their_document(
+    minilm: MiniLM, tmp_path: Path
+) -> None:
+    index = Index.open(tmp_path / "i.db", minilm, static_words())
+    index.apply(0, 4, puts(TALK))
+    rows = "SELECT num, length(vectors) FROM tokens"
+    found = dict(index._file.connection.execute(rows))
+    assert {size % 96 for size in found.values()} == {0}
+    assert min(found.values()) > 5 * 96
     index.apply(4, 5, [(5, Erase(("d1",)))])
-    assert index._file.connection.execute(count).get == 3
-    found = index.search("boat", allowed=lambda _: True, how="hybrid")
-    assert found.hits[0].text == TEXTS[0]
-    assert "d1" not in [hit.id for hit in found.hits]
+    assert dict(index._file.connection.execute(rows)) == {
+        num: size for num, size in found.items() if num != 1
+    }
+    assert "d1" not in [hit.id for hit in index.search("rest", allowed=everything, how="hybrid").hits]
+
+
+@pytest.mark.spec("4.2", "4.11")
+def test_parts_are_matched_with_those_of_what_was_said_before(minilm: MiniLM) -> None:
+    found = kept(minilm, TALK).search("What is wrong with the dog?", allowed=everything, how="hybrid")
+    assert found.hits[0].id == "d1"  # it has no word of the question, but follows one about a puppy
+    gave = {hit.id: dict(hit.signals) for hit in found.hits}
+    assert gave["d0"]["parts"] > gave["d3"]["parts"]
+    assert gave["d1"]["parts_pc"] > gave["d3"]["parts_pc"]
+    assert gave["d3"]["parts_n"] == 0  # nothing follows it
+    assert "cos" not in gave["d0"]
+
+
+@pytest.mark.spec("4.3", "L7")
+def test_what_is_hidden_shapes_no_match_of_its_neighbours(minilm: MiniLM) -> None:
+    between = (TALK[0], ("bob", "The puppy frightens me, and the vet, too."), *TALK[1:])
+
+    def answers(index: Index) -> list[tuple[str, float, object]]:
+        found = index.search(
+            "vet and puppy", allowed=lambda who: who.sensitivity == "public", how="hybrid", limit=9
+        )
+        return [(hit.text, hit.score, hit.signals) for hit in found.hits]
+
+    assert answers(kept(minilm, between, hidden="bob")) == answers(kept(minilm, TALK))
+
+
+@pytest.mark.spec("L6")
+def test_the_same_answers_come_from_a_new_index_and_page_by_page(minilm: MiniLM) -> None:
+    whole, bit_by_bit = kept(minilm, TALK), Index.open(None, minilm, static_words())
+    for at, put in puts(TALK):
+        assert bit_by_bit.apply(at - 1, at, [(at, put)])
+    for query in ("vet", "where did mira's sister marry?", "?!", "", "automobile trouble"):
+        one, other = (index.search(query, allowed=everything, how="hybrid") for index in (whole, bit_by_bit))
+        assert one.hits == other.hits
+
+
+def test_a_book_finds_with_minilm_and_says_what_its_parts_gave(book_url: str) -> None:
+    with commonplace.open(book_url) as book:
+        book.configure_memory(embedder="minilm")
+        for text in TEXTS:
+            book.remember(text)
+        (first,) = book.search("How do I get to the isle by boat?", max_results=1, explain=True).results
+        assert first.content == TEXTS[0]
+        assert "parts gave" in first.why
+        assert book.search("wedding", mode="semantic", max_results=1).results[0].content == TEXTS[1]
+
+
+@pytest.mark.spec("4.3")
+def test_parts_of_a_query_weigh_as_much_as_their_words_tell(minilm: MiniLM) -> None:
+    query = "What is wrong with Jon’s dog?"
+    ((_,), (tokens,)) = minilm.embed_tokens([query])
+    dog = Word(np.zeros(0, np.int64), np.zeros(0), 5 * UNIT, "dog")
+    found = dict(
+        zip((query[slice(*one)] for one in tokens.words), weights_of(tokens, query, [dog]), strict=True)
+    )
+    assert found["dog"] == 5 * UNIT
+    assert found["What"] == found["Jon"] == UNIT
+    assert found["?"] == found[""] == found["’"] == 0

@@ -8,7 +8,8 @@
     pq_bm    it follows a question that has the words    date     it is from about the days that the query names
     when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
     isq      it is a question itself                     len      how much it says
-    phrase   it has what the query puts in quotes
+    phrase   it has what the query puts in quotes        parts    how well its parts match each part of the query;
+                                                         parts_pc with what was said before; parts_n: what was next
 
 All documents are weighed by what needs no vectors, the best of these and the nearest by vector again by all. Signals
 are computed in single steps on 64 bits, and what each gives is rounded to whole numbers before anything is summed up.
@@ -28,9 +29,10 @@ from .columns import among
 from .hints import ASKS, TELLS_TIME, asks_when, dates, nearness
 from .rows import Rows, nearest
 from .score import K1, UNIT, B, Floats, Ints, Mask, rarity, scores
-from .vectors import SCALE, Vectors, likeness
+from .store import File
+from .vectors import SCALE, TOKEN_SCALE, Tokens, Vectors, likeness
 from .view import Talks, View
-from .words import folded, lowered
+from .words import folded, has_letter, lowered, stem
 
 FIRST = {
     "bm": 2.097, "bm_pc": 4.109, "bm_s": 7.449, "softx": 9.706, "date": 4.945, "spk": 1.404, "when": 2.096,
@@ -42,6 +44,11 @@ SECOND = {
     "date": 4.273, "spk": 1.209, "when": 2.353, "isq": -0.513, "len": 0.872, "pq_bm": 1.803, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among the candidates."""
+BY_PARTS = {
+    "parts": 4.3, "parts_pc": 11.6, "parts_n": 2.2, "bm_s": 6.1, "date": 3.8, "spk": 1.3, "when": 2.5, "isq": -0.64,
+    "len": 0.37, "pq_bm": 1.67, "phrase": 4.0,
+}  # fmt: skip
+"""What each weighs among them where texts have vectors of their parts."""
 LEAST_ABOUT = 0.25
 """How alike a document must be that has none of the words, unless it is part of a conversation: of a hundred pairs of
 notes on different things one is."""
@@ -185,6 +192,30 @@ class Signals:
         gained: Floats = np.rint(weight * nearest).sum(axis=0) if self._words else np.zeros(nearest.shape[1])
         return gained / self._most
 
+    def parts(self, matching: Matching, docs: Ints) -> dict[str, Floats]:
+        """How well the parts of documents match those of the query; each of these by the best that there is."""
+        talks = self._view.talks
+        if talks is None or not len(docs):
+            own = matching.weighed(matching.of(docs))
+            return {"parts": own, "parts_pc": own}
+        before, after = talks.before[docs].astype(np.int64), talks.after[docs].astype(np.int64)
+        every = np.unique(np.concatenate([docs, before, after]))
+        every = every[every >= 0]
+        matches = matching.of(every)
+
+        def of(which: Ints) -> Ints:
+            return matches[:, np.searchsorted(every, np.maximum(which, every[0]))]
+
+        joined = np.where(before >= 0, np.maximum(of(docs), of(before)), of(docs))
+        next = matching.weighed(of(after)) - matching.weighed(
+            matches.sum(axis=1, keepdims=True) // len(every)
+        )
+        return {
+            "parts": matching.weighed(of(docs)),
+            "parts_pc": matching.weighed(joined),
+            "parts_n": np.where(after >= 0, next, 0.0),
+        }
+
     def about(self, alike: Alike, docs: Ints) -> dict[str, Floats]:
         """What documents are about, and their neighbours in the conversation beside what is usual."""
         own, talks = alike.of(docs), self._view.talks
@@ -260,6 +291,39 @@ class Alike:
         """How many of the kept documents are alike at all; of many, about how many."""
         alike = self._all > 0 if self._apart is None else self._apart < self._rows.width // 2
         return int(np.count_nonzero(kept & alike))
+
+
+class Matching:
+    """How well documents match each part of a query: the best that one of their own parts does."""
+
+    def __init__(self, file: File, wanted: Tokens, weights: Ints) -> None:
+        self._file, self._wanted, self._weights = file, wanted.vectors, weights
+        self._most = TOKEN_SCALE**2 * (int(weights.sum()) or 1)
+
+    def of(self, docs: Ints) -> Ints:
+        """One row for each part of the query, one column for each document; zeros where it has no parts."""
+        best = np.zeros((len(self._wanted), len(docs)), np.int64)
+        vectors, sizes = self._file.tokens(docs.tolist(), self._wanted.shape[1])
+        some = np.flatnonzero(sizes)
+        if len(some):
+            starts = np.cumsum([0, *sizes])[some]
+            best[:, some] = np.maximum.reduceat(likeness(vectors, self._wanted), starts, axis=1)
+        return best
+
+    def weighed(self, matches: Ints) -> Floats:
+        """One number a document, 1 for the very same."""
+        told: Floats = (self._weights[:, None] * matches).sum(axis=0) / self._most
+        return told
+
+
+def weights_of(wanted: Tokens, query: str, words: Iterable[Word]) -> Ints:
+    """What each part of a query weighs: as much as its word tells. Words that tell nothing (the usual ones, and who
+    speaks) weigh a little, marks nothing."""
+    told = {stem(one.text): one.rarity for one in words}
+    texts = [query[start:end] for start, end in wanted.words]
+    return np.array(
+        [told.get(stem(folded(lowered(one))), UNIT) if has_letter(one) else 0 for one in texts], np.int64
+    )
 
 
 def names(text: str) -> set[str]:

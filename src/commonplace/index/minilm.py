@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NotEnabled
-from .vectors import Tokens, Vectors, readable, rounded
+from .vectors import TOKEN_SCALE, Tokens, Vectors, readable, rounded
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -28,8 +28,6 @@ PROJECTION = Path(__file__).with_name("minilm.bin")
 compare parts of texts."""
 LAYERS, HEADS, WIDTH, NARROW = 6, 12, 384, 96
 MOST_TOKENS = 256
-TOKEN_SCALE = 254
-"""What the vector of a part is stretched to. It is cut off at 127."""
 
 Floats = NDArray[np.float32]
 

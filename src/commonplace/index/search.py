@@ -15,23 +15,26 @@ from msgspec.structs import replace
 from ..errors import NotEnabled, StorageFailed
 from .columns import Columns, among
 from .fusion import (
+    BY_PARTS,
     BY_VECTOR,
     BY_WORDS,
     FIRST,
     LEAST_ABOUT,
     SECOND,
     Alike,
+    Matching,
     Signals,
     Word,
     as_scores,
     names,
     weighed,
+    weights_of,
 )
 from .near import Near
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
 from .store import Change, Damaged, File, Who
-from .vectors import SCALE, Embedder, likeness
+from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import View
 from .words import folded, snippet, stem
 
@@ -205,8 +208,8 @@ class Index:
             if embedder is None:
                 raise NotEnabled("this index has no vectors: install the package of an embedder")
             docs = np.array([num for (num,) in self._file.rows(LATEST, (json.dumps(list(ids)),))], np.int64)
-            vectors = columns.vectors(self._file, embedder.dimensions).at(docs)
-            alike = likeness(vectors, embedder.embed([query[:MAX_QUERY]]))[0]
+            wanted = embedder.embed([query[:MAX_QUERY]], asking=True)
+            alike = likeness(columns.vectors(self._file, wanted.shape[1]).at(docs), wanted)[0]
             near = alike > 0
             return [columns.ids[doc] for doc, _ in best(docs[near], alike[near], columns.ids, len(docs))]
 
@@ -277,7 +280,7 @@ class _Search:
 
     def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
         """What is about the same as the query, the nearest first. Of very many documents, `total` is an estimate."""
-        alike = self._alike(query)
+        alike = self._alike(self._wanted(query[:MAX_QUERY])[0])
         if alike is None:
             return Found([], 0, {}, as_of, len(query) > MAX_QUERY)
         docs = alike.nearest(kept, limit)
@@ -298,9 +301,16 @@ class _Search:
         fits = np.flatnonzero(kept & signals.fits())
         if asked.phrases:
             signals.quoted(fits, self._phrases(asked, found, fits))
-        alike = self._alike(asked.text)
+        wanted, tokens = self._wanted(asked.text)
+        alike = self._alike(wanted)
         picked = self._candidates(signals, fits, alike, kept, limit)
-        there, weights = self._told(signals, picked, alike, near)
+        there, weights = signals.first(picked), FIRST
+        if tokens is not None:
+            matching = Matching(self._file, tokens, weights_of(tokens, asked.text, words))
+            there, weights = there | signals.parts(matching, picked), BY_PARTS
+        elif alike is not None:
+            soft = {"soft": signals.soft(self._nearest(picked, near))}
+            there, weights = there | signals.about(alike, picked) | soft, SECOND
         final = as_scores(weighed(there, weights, len(picked)))
         ranked = best(picked, final, self._columns.ids, limit)
         hits = self._hits(ranked, found, sum(one.rarity for one in found) or 1)
@@ -323,17 +333,6 @@ class _Search:
             enough = near >= np.where(self._columns.session[docs] > 0, 1, int(LEAST_ABOUT * SCALE**2))
             chosen += [doc for doc, _ in best(docs[enough], near[enough], ids, BY_VECTOR)]
         return np.unique(np.array(chosen, np.int64))
-
-    def _told(
-        self, signals: Signals, docs: Ints, alike: Alike | None, near: list[Near]
-    ) -> tuple[dict[str, Floats], dict[str, float]]:
-        """What every signal says about documents, and what it weighs."""
-        there = signals.first(docs)
-        if alike is None:
-            return there, FIRST
-        there |= signals.about(alike, docs)
-        there["soft"] = signals.soft(self._nearest(docs, near))
-        return there, SECOND
 
     def _words(self, found: list[_Matches]) -> list[Word]:
         said_by = {name for one in self._view.speakers for name in names(one)}
@@ -379,11 +378,15 @@ class _Search:
                 nearest[:, some] = np.maximum.reduceat(alike, starts, axis=1)
         return nearest
 
-    def _alike(self, query: str) -> Alike | None:
-        if self._embedder is None:
-            return None
-        wanted = self._embedder.embed([query[:MAX_QUERY]], asking=True)
-        return Alike(self._columns.vectors(self._file, wanted.shape[1]), wanted)
+    def _wanted(self, query: str) -> tuple[Vectors | None, Tokens | None]:
+        """The vector of a query, and those of its parts, as far as there are any."""
+        if isinstance(self._embedder, TokenEmbedder):
+            vectors, (tokens,) = self._embedder.embed_tokens([query])
+            return vectors, tokens
+        return None if self._embedder is None else self._embedder.embed([query], asking=True), None
+
+    def _alike(self, wanted: Vectors | None) -> Alike | None:
+        return None if wanted is None else Alike(self._columns.vectors(self._file, wanted.shape[1]), wanted)
 
     def listed(self, kept: Mask, limit: int, as_of: int) -> Found:
         """All documents that are kept, the newest first."""

@@ -20,6 +20,8 @@ Bits = NDArray[np.uint64]
 
 SCALE = 360
 """What a vector of length one is stretched to. Its parts are small, and cut off at 127."""
+TOKEN_SCALE = 254
+"""What the vector of a part of a text is stretched to. It is cut off at 127, too."""
 LONGEST_TEXT = 4_000
 """How many characters of a text its vector is made of."""
 CHUNK = 256

@@ -127,7 +127,12 @@ def spelled(chunk: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _lettered(written: Iterable[str]) -> tuple[str, ...]:
     """In lower case and cut to length; marks without a letter are no words."""
     lower = (lowered(word)[:LONGEST] for word in written)
-    return tuple(word for word in lower if _LETTER.search(word))
+    return tuple(word for word in lower if has_letter(word))
+
+
+def has_letter(text: str) -> bool:
+    """Whether there is a letter or a digit in it."""
+    return _LETTER.search(text) is not None
 
 
 def unspaced(text: str) -> bool:
