@@ -45,8 +45,8 @@ SECOND = {
 }  # fmt: skip
 """What each weighs among the candidates."""
 BY_PARTS = {
-    "parts": 4.3, "parts_pc": 11.6, "parts_n": 2.2, "bm_s": 6.1, "date": 3.8, "spk": 1.3, "when": 2.5, "isq": -0.64,
-    "len": 0.37, "pq_bm": 1.67, "phrase": 4.0,
+    "parts": 3.966, "parts_pc": 10.467, "parts_n": 2.029, "bm_s": 6.120, "date": 3.746, "spk": 1.296, "when": 2.508,
+    "isq": -0.605, "len": 0.379, "pq_bm": 1.742, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among them where texts have vectors of their parts."""
 LEAST_ABOUT = 0.25
@@ -317,12 +317,12 @@ class Matching:
 
 
 def weights_of(wanted: Tokens, query: str, words: Iterable[Word]) -> Ints:
-    """What each part of a query weighs: as much as its word tells. Words that tell nothing (the usual ones, and who
-    speaks) weigh a little, marks nothing."""
+    """What each part of a query weighs: as much as its word tells among what the reader may see. Words that tell
+    nothing (the usual ones, and who speaks) weigh a little, marks nothing."""
     told = {stem(one.text): one.rarity for one in words}
     texts = [query[start:end] for start, end in wanted.words]
     return np.array(
-        [told.get(stem(folded(lowered(one))), UNIT) if has_letter(one) else 0 for one in texts], np.int64
+        [told.get(stem(folded(lowered(one))), UNIT >> 1) if has_letter(one) else 0 for one in texts], np.int64
     )
 
 
