@@ -30,6 +30,7 @@ from ..peers import PEERS, installed
 from . import FIT, HELD_OUT, fill, questions
 
 SAMPLES = 2_000
+WEIGHTS = (fusion.FIRST, fusion.SECOND, fusion.BY_PARTS)
 screen = Console(width=170)
 
 
@@ -59,7 +60,7 @@ def graded(found: list[tuple[list[str], set[str]]]) -> Marks:
 @contextmanager
 def without(signal: str) -> Iterator[None]:
     """Search as if there were no such signal."""
-    known = [(weights, weights[signal]) for weights in (fusion.FIRST, fusion.SECOND) if signal in weights]
+    known = [(weights, weights[signal]) for weights in WEIGHTS if signal in weights]
     for weights, _ in known:
         weights[signal] = 0.0
     try:
@@ -69,17 +70,19 @@ def without(signal: str) -> Iterator[None]:
             weights[signal] = weight
 
 
-def labelled(open_until: ExitStack) -> list[Asked]:
+def labelled(embedder: str, open_until: ExitStack) -> list[Asked]:
     book = open_until.enter_context(commonplace.open("memory:"))
+    book.configure_memory(embedder=embedder)
     fill(book)
     return [Asked(book, one.text, set(one.answers), one.category, one.half) for one in questions()]
 
 
-def conversations(path: Path, open_until: ExitStack) -> list[Asked]:
+def conversations(path: Path, embedder: str, open_until: ExitStack) -> list[Asked]:
     """The questions that have an answer."""
     found = []
     for one in json.loads(path.read_text()):
         book = open_until.enter_context(commonplace.open("memory:"))
+        book.configure_memory(embedder=embedder)
         recall.told(book, one["conversation"])
         known = {turn.id for turn in recall.turns(one["conversation"])}
         for asked in one["qa"]:
@@ -117,7 +120,7 @@ def show_signals(sets: dict[str, list[Asked]]) -> None:
     columns = [f"{name}: {what}" for name in sets for what in ("R@10", "nDCG@10", "better : worse")]
     table = Table("signal", *columns)
     base = {name: marked(asked) for name, asked in sets.items()}
-    for signal in dict.fromkeys([*fusion.FIRST, *fusion.SECOND]):
+    for signal in dict.fromkeys(name for weights in WEIGHTS for name in weights):
         cells = []
         with without(signal):
             for name, asked in sets.items():
@@ -142,13 +145,14 @@ def main() -> int:
         "--fit", action="store_true", help="signals by the half that weights may be fitted to"
     )
     parser.add_argument("--peers", action="store_true", help="ask other memories, too, that are installed")
+    parser.add_argument("--embedder", default="static", help="what makes the vectors")
     wanted = parser.parse_args()
     with ExitStack() as open_until:
-        ours = labelled(open_until)
+        ours = labelled(wanted.embedder, open_until)
         show_modes(ours, beside(ours, open_until) if wanted.peers else {})
         sets = {"notes": [one for one in ours if one.half == FIT or not wanted.fit]}
         if wanted.locomo:
-            sets["LoCoMo"] = conversations(wanted.locomo, open_until)
+            sets["LoCoMo"] = conversations(wanted.locomo, wanted.embedder, open_until)
         show_signals(sets)
     return 0
 

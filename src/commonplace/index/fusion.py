@@ -8,8 +8,8 @@
     pq_bm    it follows a question that has the words    date     it is from about the days that the query names
     when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
     isq      it is a question itself                     len      how much it says
-    phrase   it has what the query puts in quotes        parts    how well its parts match each part of the query;
-                                                         parts_pc with what was said before; parts_n: what was next
+    phrase   it has what the query puts in quotes        parts    how well its parts match those of the query
+    parts_pc the same with the two before it             parts_pq the question that it follows; parts_n: what is next
 
 All documents are weighed by what needs no vectors, the best of these and the nearest by vector again by all. Signals
 are computed in single steps on 64 bits, and what each gives is rounded to whole numbers before anything is summed up.
@@ -45,8 +45,8 @@ SECOND = {
 }  # fmt: skip
 """What each weighs among the candidates."""
 BY_PARTS = {
-    "parts": 3.966, "parts_pc": 10.467, "parts_n": 2.029, "bm_s": 6.120, "date": 3.746, "spk": 1.296, "when": 2.508,
-    "isq": -0.605, "len": 0.379, "pq_bm": 1.742, "phrase": 4.0,
+    "parts": 5.315, "parts_pc": 11.075, "parts_pq": 3.224, "parts_n": 2.163, "talk": 2.961, "bm_s": 4.196,
+    "date": 3.487, "spk": 1.276, "when": 2.804, "isq": -0.549, "len": 0.511, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among them where texts have vectors of their parts."""
 LEAST_ABOUT = 0.25
@@ -193,27 +193,30 @@ class Signals:
         return gained / self._most
 
     def parts(self, matching: Matching, docs: Ints) -> dict[str, Floats]:
-        """How well the parts of documents match those of the query; each of these by the best that there is."""
+        """How well the parts of documents match those of the query, each of these by the best that there is: in the
+        document, with the two that come before it, in the question that it follows, and in what comes next."""
         talks = self._view.talks
         if talks is None or not len(docs):
-            own = matching.weighed(matching.of(docs))
-            return {"parts": own, "parts_pc": own}
-        before, after = talks.before[docs].astype(np.int64), talks.after[docs].astype(np.int64)
-        every = np.unique(np.concatenate([docs, before, after]))
+            alone = matching.weighed(matching.of(docs))
+            return {"parts": alone, "parts_pc": alone}
+        before, after = _step(talks.before, docs), _step(talks.after, docs)
+        earlier = _step(talks.before, before)
+        every = np.unique(np.concatenate([docs, before, earlier, after]))
         every = every[every >= 0]
         matches = matching.of(every)
+        usual = matching.weighed(matches.sum(axis=1, keepdims=True) // len(every))
 
         def of(which: Ints) -> Ints:
-            return matches[:, np.searchsorted(every, np.maximum(which, every[0]))]
+            found: Ints = matches[:, np.searchsorted(every, np.maximum(which, every[0]))]
+            return found * (which >= 0)
 
-        joined = np.where(before >= 0, np.maximum(of(docs), of(before)), of(docs))
-        next = matching.weighed(of(after)) - matching.weighed(
-            matches.sum(axis=1, keepdims=True) // len(every)
-        )
+        own, said_before = of(docs), of(before)
+        asked = (before >= 0) & (self._columns.flags[before] & ASKS > 0)
         return {
-            "parts": matching.weighed(of(docs)),
-            "parts_pc": matching.weighed(joined),
-            "parts_n": np.where(after >= 0, next, 0.0),
+            "parts": matching.weighed(own),
+            "parts_pc": matching.weighed(np.maximum(np.maximum(own, said_before), of(earlier))),
+            "parts_pq": np.where(asked, matching.weighed(said_before) - usual, 0.0),
+            "parts_n": np.where(after >= 0, matching.weighed(of(after)) - usual, 0.0),
         }
 
     def about(self, alike: Alike, docs: Ints) -> dict[str, Floats]:
@@ -226,12 +229,9 @@ class Signals:
         def beside(neighbour: Ints) -> Ints:
             return np.where(neighbour >= 0, alike.of(np.maximum(neighbour, 0)) - middle, 0)
 
-        def step(which: NDArray[np.int32], start: Ints) -> Ints:
-            return np.where(start >= 0, which[start], -1).astype(np.int64)
-
-        before, after = step(talks.before, docs), step(talks.after, docs)
+        before, after = _step(talks.before, docs), _step(talks.after, docs)
         around = beside(before) + beside(after)
-        around += beside(step(talks.before, before)) + beside(step(talks.after, after))
+        around += beside(_step(talks.before, before)) + beside(_step(talks.after, after))
         return {
             "cos": own / SCALE**2,
             "around": around / SCALE**2,
@@ -250,6 +250,11 @@ class Signals:
         best[of[starts]] = np.maximum.reduceat(alike.of(members), starts)
         there = np.isin(self._columns.session[docs], of)
         return np.where(there, best[self._columns.session[docs]], own)
+
+
+def _step(which: NDArray[np.int32], start: Ints) -> Ints:
+    """What comes before documents, or after; −1 where there is nothing, or was nothing to begin with."""
+    return np.where(start >= 0, which[start], -1).astype(np.int64)
 
 
 class Alike:

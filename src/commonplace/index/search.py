@@ -305,9 +305,9 @@ class _Search:
         alike = self._alike(wanted)
         picked = self._candidates(signals, fits, alike, kept, limit)
         there, weights = signals.first(picked), FIRST
-        if tokens is not None:
+        if alike is not None and tokens is not None:
             matching = Matching(self._file, tokens, weights_of(tokens, asked.text, words))
-            there, weights = there | signals.parts(matching, picked), BY_PARTS
+            there, weights = there | signals.about(alike, picked) | signals.parts(matching, picked), BY_PARTS
         elif alike is not None:
             soft = {"soft": signals.soft(self._nearest(picked, near))}
             there, weights = there | signals.about(alike, picked) | soft, SECOND

@@ -59,6 +59,8 @@ class TokenEmbedder(Embedder, Protocol):
 class StaticWords:
     """The sum of fixed vectors of a text's tokens: no model runs, and nothing is downloaded."""
 
+    dimensions = 256
+
     def __init__(self) -> None:
         found = find_spec("wordllama")
         if found is None or found.origin is None:
@@ -75,7 +77,7 @@ class StaticWords:
         self.name = f"wordllama {version('wordllama')} 256"
 
     def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
-        made = np.zeros((len(texts), self._table.shape[1]), np.int8)
+        made = np.zeros((len(texts), self.dimensions), np.int8)
         for at, text in enumerate(texts):
             ids = self._tokens.encode(readable(text), add_special_tokens=False).ids
             if ids:
