@@ -58,8 +58,8 @@ BY_SIGNS = 2_000
 """Among how many documents the nearest are sought, where signs are compared first; at least one in 256 of all."""
 SAMPLE = 4_096
 """How many of very many documents stand for all."""
-FULL = 20.0
-"""The sum that is shown as a score of 1."""
+FULL, FULL_BY_PARTS = 20.0, 30.0
+"""The sum that is shown as a score of 1; more is no higher a score, but still comes first."""
 K1_SESSION, B_SESSION = 1.2, 0.75
 LONGEST_LENGTH = 1_000
 
@@ -349,9 +349,10 @@ def weighed(signals: Mapping[str, Floats], weights: Mapping[str, float], size: i
     return total.astype(np.int64)
 
 
-def as_scores(sums: Ints) -> Ints:
+def as_scores(sums: Ints, full: float) -> list[int]:
     """Sums as millionths, from 0 to 1."""
-    return np.clip(scores(sums.astype(np.float64), int(FULL * (UNIT >> 8))), 1, 1_000_000)
+    found = np.clip(scores(sums.astype(np.float64), int(full * (UNIT >> 8))), 1, 1_000_000)
+    return [int(one) for one in found]
 
 
 def _gain(rarity: int, counts: Floats, length: Floats, usual: float, k1: float, b: float) -> Floats:

@@ -19,6 +19,8 @@ from .fusion import (
     BY_VECTOR,
     BY_WORDS,
     FIRST,
+    FULL,
+    FULL_BY_PARTS,
     LEAST_ABOUT,
     SECOND,
     Alike,
@@ -311,12 +313,14 @@ class _Search:
         elif alike is not None:
             soft = {"soft": signals.soft(self._nearest(picked, near))}
             there, weights = there | signals.about(alike, picked) | soft, SECOND
-        final = as_scores(weighed(there, weights, len(picked)))
-        ranked = best(picked, final, self._columns.ids, limit)
+        first = best(picked, weighed(there, weights, len(picked)), self._columns.ids, limit)
+        docs = [doc for doc, _ in first]
+        full = FULL_BY_PARTS if weights is BY_PARTS else FULL
+        ranked = list(zip(docs, as_scores(np.array([one for _, one in first], np.int64), full), strict=True))
         hits = self._hits(ranked, found, sum(one.rarity for one in found) or 1)
         nothing = np.zeros(len(picked))
         gave = {name: there.get(name, nothing) * weight for name, weight in weights.items()}
-        places = np.searchsorted(picked, [doc for doc, _ in ranked]).tolist()
+        places = np.searchsorted(picked, docs).tolist()
         told = [tuple((name, round(float(one[at]), 3)) for name, one in gave.items()) for at in places]
         hits = [replace(hit, signals=gave) for hit, gave in zip(hits, told, strict=True)]
         total = len(fits) + int(np.count_nonzero(~np.isin(picked, fits, assume_unique=True)))
