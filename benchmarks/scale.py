@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import Progress, track
 from rich.table import Table
 
-from commonplace.index import Doc, How, Index, Put, Who, columns, near, static_words
+from commonplace.index import Doc, How, Index, Put, Who, columns, static_words
 from commonplace.index.vectors import SCALE, Vectors, whole
 from commonplace.index.words import STOPWORDS
 
@@ -177,14 +177,14 @@ def share(found: list[list[str]], exact: list[list[str]]) -> float:
 
 def exactly(world: World, path: Path, queries: list[str], how: How) -> list[list[str]]:
     """The answers where every vector is compared."""
-    few, few_words = columns.FEW, near.FEW_WORDS
-    columns.FEW = near.FEW_WORDS = 1 << 62
+    few = columns.FEW
+    columns.FEW = 1 << 62
     try:
         index = Index.open(path, world)
         answers = [asked(index, query, how) for query in queries]
         index.close()
     finally:
-        columns.FEW, near.FEW_WORDS = few, few_words
+        columns.FEW = few
     return answers
 
 

@@ -85,7 +85,6 @@ def by_signs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lower_thresholds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(columns, "FEW", 8)
-    patch.setattr(near, "FEW_WORDS", 8)
     patch.setattr(fusion, "BY_SIGNS", 100)
     patch.setattr(fusion, "SAMPLE", 512)
 
@@ -176,7 +175,7 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     kept = bound._columns
     assert 0 < kept._lists_take <= 3_000
     assert kept._lists_take == sum(map(columns._takes, kept._lists.values()))
-    assert len(kept.vocabulary._near) <= 5
+    assert len(kept.vocabulary._made) <= 5
     for at in range(1, 20):
         bound.search("boats", allowed=lambda _: True, at=at)
     assert len(kept._views) == columns.VIEWS

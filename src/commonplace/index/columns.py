@@ -2,8 +2,8 @@
 
 A document takes 56 bytes and its id about 80; with vectors of 256 parts 256 bytes, and 32 more where there are many.
 A word that has a vector takes about 350 bytes. What is remembered of answers beside that has fixed bounds: `LISTS`
-bytes of lists of documents, the words near to some thousand words (`near`), and `VIEWS` views of readers, each of a
-byte a document and 16 more where there are conversations.
+bytes of lists of documents, the vectors of some thousand words of queries (`near`), and `VIEWS` views of readers, each
+of a byte a document and 16 more where there are conversations.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Hybrid search: several signals of how well a document answers, weighed and added up.
 
     bm       its words, rare ones weighing more          soft     how near its words are to those of the query
-    bm_pc    the same with what was said before it       softx    the same, of words that the query does not have
-    bm_s     the same of the whole conversation          cos      what it is about
-    around   what its neighbours up to two steps away    talk     what the nearest of its conversation is about
-             are about
+    bm_pc    the same with what was said before it       cos      what it is about
+    bm_s     the same of the whole conversation          talk     what the nearest of its conversation is about
+    around   what its neighbours up to two steps away are about
     pq_bm    it follows a question that has the words    date     it is from about the days that the query names
     when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
     isq      it is a question itself                     len      how much it says
@@ -35,12 +34,12 @@ from .view import Talks, View
 from .words import folded, has_letter, lowered, stem
 
 FIRST = {
-    "bm": 2.097, "bm_pc": 4.109, "bm_s": 7.449, "softx": 9.706, "date": 4.945, "spk": 1.404, "when": 2.096,
+    "bm": 2.097, "bm_pc": 4.109, "bm_s": 7.449, "date": 4.945, "spk": 1.404, "when": 2.096,
     "isq": -0.555, "len": 0.812, "pq_bm": 1.764, "phrase": 4.0,
 }  # fmt: skip
 """What each signal weighs where there are no vectors, and when candidates are chosen."""
 SECOND = {
-    "cos": 2.273, "around": 1.65, "talk": 4.889, "bm_pc": 2.193, "bm_s": 7.474, "softx": 3.399, "soft": 3.400,
+    "cos": 2.273, "around": 1.65, "talk": 4.889, "bm_pc": 2.193, "bm_s": 7.474, "soft": 3.400,
     "date": 4.273, "spk": 1.209, "when": 2.353, "isq": -0.513, "len": 0.872, "pq_bm": 1.803, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among the candidates."""
@@ -52,7 +51,7 @@ BY_PARTS = {
 LEAST_ABOUT = 0.25
 """How alike a document must be that has none of the words, unless it is part of a conversation: of a hundred pairs of
 notes on different things one is."""
-BY_WORDS, BY_VECTOR = 100, 50
+BY_WORDS, BY_VECTOR = 100, 100
 """How many candidates there are."""
 BY_SIGNS = 2_000
 """Among how many documents the nearest are sought, where signs are compared first; at least one in 256 of all."""
@@ -82,7 +81,7 @@ class Signals:
         self._view, self._columns, self._words, self._query = view, view.columns, words, query
         self._most = sum(one.rarity for one in words) or 1
         size = self._columns.size
-        self._own, self._softly = np.zeros(size), np.zeros(size)
+        self._own = np.zeros(size)
         self._joined = self._of_talk = np.zeros(0)
         self._quoted = np.zeros(0)
         self._dates, self._asks_when = dates(query), asks_when(query)
@@ -119,16 +118,6 @@ class Signals:
             )
             often[word.docs] = 0
 
-    def soften(self, near: Iterable[tuple[Word, Ints, Floats]]) -> None:
-        """Take in the documents that have words near to those of the query, the nearest last: what they give where
-        these words themselves are missing."""
-        best = np.zeros(self._columns.size)
-        for word, docs, alike in near:
-            best[docs] = alike
-            best[word.docs] = 0
-            self._softly[docs] += np.rint(best[docs] * word.rarity)
-            best[docs] = 0
-
     def quoted(self, docs: Ints, phrases: Iterable[Mask]) -> None:
         """Take in which of the documents have each phrase that the query puts in quotes."""
         each = [has.astype(np.float64) for has in phrases]
@@ -137,9 +126,9 @@ class Signals:
             self._quoted[docs] += has / len(each)
 
     def fits(self) -> Mask:
-        """The documents that have a word, or one that is near, or are part of a conversation that has it. Those that
-        the reader may not see are not all left out."""
-        fits: Mask = (self._own > 0) | (self._softly > 0)
+        """The documents that have a word, or are part of a conversation that has it. Those that the reader may not see
+        are not all left out."""
+        fits: Mask = self._own > 0
         if self._view.talks is not None:
             fits |= self._joined > 0
             order = self._view.talks.order
@@ -151,12 +140,10 @@ class Signals:
         columns, most = self._columns, self._most
         length, flags = columns.length[docs], columns.flags[docs]
         own = self._own[docs] / most
-        shorter = np.sqrt(0.25 + 0.75 * length / (self._view.average or 1.0))
         told = {
             "bm": own,
             "bm_pc": own,
             "bm_s": own,
-            "softx": self._softly[docs] / most / shorter,
             "isq": (flags & ASKS > 0).astype(np.float64),
             "len": _logarithms()[np.minimum(length, LONGEST_LENGTH)],
         }

@@ -1,34 +1,18 @@
-"""The words that documents have, and which of them are near to a word."""
+"""The words that documents have, and how near they are to others."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from .rows import Rows
 from .score import Floats, Ints
 from .store import WORD_VECTORS, File
-from .vectors import SCALE, Embedder, Vectors, likeness, shares
+from .vectors import Embedder, Vectors, likeness, shares
 
-LEAST = 0.5
-"""How alike two words must be for one to stand for the other."""
-NEAR_WORDS = 40
-"""How many other words a word of the query may stand for."""
-FEW_WORDS = 1 << 13
-"""Up to so many words, all are compared; of more, those whose signs are alike."""
 REMEMBERED = 4_096
-"""Words whose near ones are remembered, as long as no word comes to the file. They take up to 2 kB each."""
-
-
-class Near(NamedTuple):
-    """The words near to one, by their numbers, the farthest first, and how near they are: above 0, up to 1."""
-
-    words: list[int]
-    alike: Floats
-    vector: Vectors
+"""Words of queries whose vectors are remembered."""
 
 
 class Vocabulary:
@@ -37,12 +21,12 @@ class Vocabulary:
     def __init__(self) -> None:
         self._nums: list[int] = []
         self._places = np.zeros(0, np.int64)
-        self._vectors = Rows(FEW_WORDS)
-        self._near: dict[str, Near] = {}
+        self._vectors = Rows()
+        self._made: dict[str, Vectors] = {}
 
     @property
     def memory(self) -> int:
-        return self._vectors.memory + self._places.nbytes + 40 * len(self._nums) + 2_000 * len(self._near)
+        return self._vectors.memory + self._places.nbytes + 40 * len(self._nums) + 400 * len(self._made)
 
     def follow(self, file: File) -> None:
         """Read the words that have come to the file since the last time."""
@@ -50,7 +34,6 @@ class Vocabulary:
         new = file.rows(WORD_VECTORS, (self._nums[-1] if before else 0,))
         if not new and before:
             return
-        self._near = {}
         nums, vectors = [num for num, _ in new], [vector for _, vector in new]
         width = len(vectors[0]) if vectors else 0
         self._vectors.extend(enumerate(vectors, before), before + len(new), width)
@@ -60,47 +43,21 @@ class Vocabulary:
         self._places[nums] = np.arange(before, before + len(new))
         self._nums += nums
 
-    def near(self, texts: Sequence[str], embedder: Embedder) -> list[Near]:
-        """What is near to each of these words."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._near]
-        if missing:
-            made = embedder.embed(missing)
-            known = dict(zip(missing, self._look(made), strict=True))
-            found = [known.get(text) or self._near[text] for text in texts]
-            self._near |= known
-        else:
-            found = [self._near[text] for text in texts]
-        while len(self._near) > REMEMBERED:
-            del self._near[next(iter(self._near))]
-        return found
-
-    def _look(self, wanted: Vectors) -> list[Near]:
-        if self._vectors.few:
-            every = self._vectors.likeness(wanted)
-            return [
-                _near(self._nums, np.arange(len(self._nums)), *one) for one in zip(every, wanted, strict=True)
-            ]
-        return [self._by_signs(one) for one in wanted]
-
-    def _by_signs(self, wanted: Vectors) -> Near:
-        differ = self._vectors.apart(wanted[None])
-        # Of words just alike enough a third of the signs differ, give or take three deviations; of others half.
-        places = np.flatnonzero(differ <= self._vectors.width / 3 + math.sqrt(2 * self._vectors.width))
-        return _near(self._nums, places, likeness(self._vectors.at(places), wanted[None])[0], wanted)
-
-    def best(self, words: Ints, wanted: Sequence[Near]) -> tuple[Floats, Ints]:
+    def near(self, words: Ints, wanted: Sequence[str], embedder: Embedder) -> tuple[Floats, Ints]:
         """How near each of these words is to each of the wanted ones, and which of them have a vector at all."""
         places = np.full(len(words), -1)
         known = words < len(self._places)
         places[known] = self._places[words[known]]
         there = np.flatnonzero(places >= 0)
         once, back = np.unique(places[there], return_inverse=True)
-        alike = shares(likeness(self._vectors.at(once), np.stack([one.vector for one in wanted])))
+        alike = shares(likeness(self._vectors.at(once), self._vectors_of(wanted, embedder)))
         return alike[:, back], there
 
-
-def _near(nums: list[int], places: Ints, alike: Ints, wanted: Vectors) -> Near:
-    some = np.flatnonzero(alike > LEAST * SCALE**2)
-    some = some[np.lexsort((some, -alike[some]))][:NEAR_WORDS][::-1]
-    words = [nums[place] for place in places[some].tolist()]
-    return Near(words, (shares(alike[some]) - LEAST) / (1 - LEAST), wanted)
+    def _vectors_of(self, texts: Sequence[str], embedder: Embedder) -> Vectors:
+        missing = [text for text in dict.fromkeys(texts) if text not in self._made]
+        if missing:
+            self._made |= zip(missing, embedder.embed(missing), strict=True)
+        found = np.stack([self._made[text] for text in texts])
+        while len(self._made) > REMEMBERED:
+            del self._made[next(iter(self._made))]
+        return found

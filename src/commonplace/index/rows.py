@@ -25,7 +25,7 @@ class Rows:
     once there are more than `few`. What is added is put behind the last; when the room for it is used up, there is half
     as much again."""
 
-    def __init__(self, few: int) -> None:
+    def __init__(self, few: int = 0) -> None:
         self.size = self.width = 0
         self._few = few
         self._vectors: Vectors = np.zeros((0, 0), np.int8)

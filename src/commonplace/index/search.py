@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -32,7 +31,6 @@ from .fusion import (
     weighed,
     weights_of,
 )
-from .near import Near
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
 from .store import Change, Damaged, File, Who
@@ -297,9 +295,7 @@ class _Search:
         corrected: dict[str, str] = {}
         found = [self._matches(term, corrected) for term in asked.terms]
         words = self._words(found)
-        near = self._near(words)
         signals = Signals(self._view, words, asked.text)
-        signals.soften(self._nearly(words, near))
         fits = np.flatnonzero(kept & signals.fits())
         if asked.phrases:
             signals.quoted(fits, self._phrases(asked, found, fits))
@@ -311,7 +307,7 @@ class _Search:
             matching = Matching(self._file, tokens, weights_of(tokens, asked.text, words))
             there, weights = there | signals.about(alike, picked) | signals.parts(matching, picked), BY_PARTS
         elif alike is not None:
-            soft = {"soft": signals.soft(self._nearest(picked, near))}
+            soft = {"soft": signals.soft(self._nearest(picked, words))}
             there, weights = there | signals.about(alike, picked) | soft, SECOND
         first = best(picked, weighed(there, weights, len(picked)), self._columns.ids, limit)
         docs = [doc for doc, _ in first]
@@ -351,32 +347,14 @@ class _Search:
             docs, counts = docs[elsewhere], counts[elsewhere]
         return Word(docs, counts, found.rarity, folded(found.term.word))
 
-    def _near(self, words: list[Word]) -> list[Near]:
-        """The words of the file that are near to each of these."""
-        embedder = self._file.words
-        if self._embedder is None or embedder is None or not words:
-            return []
-        self._columns.vocabulary.follow(self._file)
-        return self._columns.vocabulary.near([one.text for one in words], embedder)
-
-    def _nearly(self, words: list[Word], near: list[Near]) -> Iterator[tuple[Word, Ints, Floats]]:
-        """The documents that have words near to each of these, the nearest last."""
-        lists = iter(self._columns.having(self._file, [num for one in near for num in one.words]))
-        for word, one in zip(words, near, strict=bool(near)):
-            docs = [docs for docs, _ in islice(lists, len(one.words))]
-            if docs:
-                yield (
-                    word,
-                    np.concatenate(docs, dtype=np.int64),
-                    np.repeat(one.alike, [len(some) for some in docs]),
-                )
-
-    def _nearest(self, docs: Ints, near: list[Near]) -> Floats:
+    def _nearest(self, docs: Ints, wanted: list[Word]) -> Floats:
         """For each word of the query and each document, how near the nearest word of that is."""
-        nearest = np.zeros((len(near), len(docs)))
+        nearest = np.zeros((len(wanted), len(docs)))
         words, sizes = self._file.words_in(docs.tolist())
-        if near and len(words):
-            alike, there = self._columns.vocabulary.best(words, near)
+        if wanted and len(words) and self._file.words is not None:
+            vocabulary = self._columns.vocabulary
+            vocabulary.follow(self._file)
+            alike, there = vocabulary.near(words, [one.text for one in wanted], self._file.words)
             some, starts = np.unique(np.repeat(np.arange(len(docs)), sizes)[there], return_index=True)
             if len(some):
                 nearest[:, some] = np.maximum.reduceat(alike, starts, axis=1)
