@@ -113,6 +113,7 @@ def test_surfaces_only_translate() -> None:
         "ledger",
         "memory",
         "memory.items",
+        "recall.migrating",
         "recall.prompting",
         "state.cells",
         "transfer",

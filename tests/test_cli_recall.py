@@ -59,3 +59,20 @@ def test_the_same_for_people(cli: Cli) -> None:
     assert "\x1b" not in cli("recent", "r1").out
     assert "0 digests looked at" in cli("bisect", "r1", "--without", id).out
     assert "## Task\nset up" in cli("prompt", "set up").out
+
+
+@pytest.mark.spec("4.13", "7.2")
+def test_the_shell_migrates_an_index(cli: Cli) -> None:
+    def ask(*args: object) -> object:
+        ran = cli(*args, "--json")
+        assert ran.code == 0, ran
+        return ran.json
+
+    ask("init")
+    ask("remember", "Cats like to sleep on warm keyboards")
+    told = ask("migrate", "index", "static", "--query", "kittens")
+    assert isinstance(told, dict)
+    assert told["alike"] == 1.0
+    assert "nothing was changed" in cli("migrate", "index", "static").out
+    assert "no embedder" in cli("migrate", "index", "magic").err
+    assert cli("migrate", "index", "static", "--as", "ada").code == 1

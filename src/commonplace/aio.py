@@ -190,6 +190,7 @@ class AsyncBook:
     search = lifted(Book.search)
     reindex = lifted(Book.reindex)
     index_size = lifted(Book.index_size)
+    migrate_index = lifted(Book.migrate_index)
     digest = lifted(Book.digest)
     prompt = lifted(Book.prompt)
     premises = lifted(Book.premises)

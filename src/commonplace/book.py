@@ -38,6 +38,7 @@ from .events import (
 from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .memory.capability import MEMORY
+from .memory.reading import check_embedder
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from .access.audit import Entry
     from .aio import AsyncBook
     from .mirroring import BookMirror
+    from .recall.migrating import Migrated
     from .scan import Trace
     from .transfer import Imported
     from .workflow.agents import AgentFunction, Ask
@@ -247,6 +249,33 @@ class Book(Recalling):
             told = "rewrote the index" if clean else "somebody reads the index: close it and purge again"
             (done if clean else remaining).append(told)
         return PurgeReport(tuple(done), tuple(remaining))
+
+    def migrate_index(
+        self,
+        embedder: str,
+        *,
+        queries: Sequence[str] | None = None,
+        switch: bool = False,
+        progress: Progress | None = None,
+    ) -> Migrated:
+        """Build the index with another embedder beside the one in use, and compare what both find for the queries
+        given, or for those that were recorded with digests, each under the rights of whoever asked. With `switch` it
+        then takes the other's place, for every process at once; without, it is removed again."""
+        from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
+
+        check_embedder(check_text("embedder", embedder))
+        indexing: Indexing = self._ledger.indexing
+        asked = recorded_queries(self._ledger, self.head) if queries is None else given_queries(list(queries))
+        old, beside = indexing.catch_up(), built_beside(indexing, embedder, progress)
+        try:
+            found = compared(self._ledger, old, beside.catch_up(), asked)
+            told = Migrated(embedder, old.fingerprint, beside.fingerprint, found, switch)
+            if switch:
+                indexing.give_way_to(beside)
+                self.configure_memory(embedder=embedder)
+        finally:
+            beside.throw_away()
+        return told
 
     def look_for(self, texts: str | Sequence[str]) -> list[Trace]:
         """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they

@@ -34,12 +34,15 @@ class Indexing:
     says so.
     """
 
-    def __init__(self, ledger: Ledger, place: Path | None, hide: Callable[[Event], Event]) -> None:
+    def __init__(
+        self, ledger: Ledger, place: Path | None, hide: Callable[[Event], Event], embedder: str | None = None
+    ) -> None:
+        self._fixed = embedder
         self._ledger = ledger
         self.place = place
         self._hide = hide
         self._index: Index | None = None
-        self._chosen = (-1, "static")
+        self._chosen = (-1, embedder or "static")
         self._lock = Lock()
         self._left: dict[int, dict[str, Any]] = {}
         self._erasures = 0
@@ -77,7 +80,7 @@ class Indexing:
     def _choose(self) -> None:
         """Look which embedder is wanted by now; with another one the index is opened anew."""
         with self._ledger.snapshot() as now:
-            chosen = now.position, settings_of(now).embedder
+            chosen = now.position, self._fixed or settings_of(now).embedder
         if chosen[1] != self._chosen[1]:
             with self._lock:
                 self._index = None  # not closed: another thread may be reading it
@@ -169,6 +172,18 @@ class Indexing:
         left = self._left.get(event.position)
         return None if left is None else replace(event, payload=left)
 
+    def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
+        """Another index of the same book, whatever its settings say."""
+        return Indexing(self._ledger, place, self._hide, embedder)
+
+    def give_way_to(self, other: Indexing) -> None:
+        """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
+        other.close()
+        self.close()
+        if self.place is not None and other.place is not None:
+            self._remove()
+            other.place.replace(self.place)
+
     def takes(self) -> tuple[int, int]:
         """How many bytes the index's files take, and how many a search holds in memory: one is made to see. Zeros
         where there is no index yet."""
@@ -185,7 +200,10 @@ class Indexing:
 
     def _remove(self) -> None:
         if self.place is not None:
-            for ending in ENDINGS:
+            for ending in (
+                *ENDINGS,
+                *([] if self._fixed is None else ["-lock"]),
+            ):  # nobody else waits for that one
                 Path(f"{self.place}{ending}").unlink(missing_ok=True)
 
     def forget(self) -> None:

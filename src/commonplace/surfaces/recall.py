@@ -7,10 +7,11 @@ from typing import Annotated
 import msgspec
 import typer
 
+from ..recall.migrating import TOP
 from ..recall.prompting import PARTS
 from .draw import Human, clean, lines, page, table
 from .options import AtOption, as_of
-from .shell import Answer, Shell, command
+from .shell import Answer, Shell, command, group
 
 MaxChars = Annotated[int | None, typer.Option(metavar="N", help="At most so many characters.")]
 MaxTokens = Annotated[
@@ -172,3 +173,42 @@ def recent(
         "semantic": found.semantic, "fallback": found.fallback,
     }  # fmt: skip
     return Answer(told, page("\n".join(filter(None, (found.text, found.fallback)))))
+
+
+@group("migrate", "Build something anew beside what is in use, compare, and switch.")
+def index(
+    shell: Shell,
+    embedder: Annotated[
+        str,
+        typer.Argument(
+            metavar="EMBEDDER",
+            help="static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL.",
+            show_default=False,
+        ),
+    ],
+    query: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Compare by this query, not by recorded ones; may be repeated."),
+    ] = None,
+    switch: Annotated[bool, typer.Option("--switch", help="Use it from now on.")] = False,
+) -> Answer:
+    """Build the index with another embedder beside the one in use, and compare what both find."""
+    book = shell.owned()
+    with shell.progress("indexing") as progress:
+        found = book.migrate_index(embedder, queries=query, switch=switch, progress=progress)
+    told = {
+        **msgspec.to_builtins(found), "alike": found.alike,
+        "compared": [{**msgspec.to_builtins(one), "alike": one.alike} for one in found.compared],
+    }  # fmt: skip
+
+    def human() -> Human:
+        rows = ((f"{one.alike:.0%}", one.actor, clean(one.query)[:100]) for one in found.compared)
+        yield from table(rows, "found by both", "who asked", "what")
+        yield from lines(
+            f"{len(found.compared)} queries compared, {found.alike:.0%} of the first {TOP} results are the same",
+            "every process uses it from now on"
+            if found.switched
+            else "nothing was changed: --switch uses it",
+        )
+
+    return Answer(told, human())
