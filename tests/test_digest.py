@@ -12,7 +12,7 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.errors import BadInput, Erased, NotFound
+from commonplace.errors import BadInput, Denied, Erased, NotFound
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_budgets_are_strict_and_what_does_not_fit_is_told(book: Book) -> None:
     assert book.receipt(words.receipt_id or "").replay() == words.text
     assert ada.digest("harbour cranes", max_chars=20).text == ""
     none = ada.digest("harbour cranes", max_items=0)
-    assert none.text == "Memory digest: what matches is left out by its budget or its labels."
+    assert none.text == "Memory digest: what matches is left out, or shown elsewhere."
     with pytest.raises(BadInput, match="max_items"):
         ada.digest("harbour", rules={"budgets": {"total": {"max_items": -1}}})
 
@@ -251,8 +251,8 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
         prompt = me.prompt("set up the database")
         assert prompt.startswith("## Task\nset up the database\n\n")
         assert "\n## Long-term Memory\n- db.port: 5433\n- db.host: harbour-1\n" in prompt
-        assert (ids["howto"], "the long-term block shows it") in prompt.left_out
-        assert "Memory digest: what matches is left out" in prompt
+        assert (ids["howto"], "the prompt shows it already") in prompt.left_out
+        assert "Memory digest: what matches is left out, or shown elsewhere." in prompt
         plain = me.prompt("set up the database", parts=["task", "digest"])
         assert "Long-term" not in plain
         assert ids["howto"] in plain
@@ -408,7 +408,7 @@ def test_what_is_no_longer_allowed_is_not_shown_by_receipts_either(book: Book) -
     receipt = ada.receipt(digest.receipt_id or "")
     assert receipt.trace is None
     assert "not be shown" in receipt.missing
-    with pytest.raises(Erased):
+    with pytest.raises(Denied):
         receipt.replay()
     assert book.receipt(digest.receipt_id or "").replay() == digest.text
 

@@ -160,8 +160,8 @@ class Actor(Recalling):
         upto = self._book.position(at)
         return excerpt_file(self._book._ledger, self.events(at=at), Path(to), upto, progress)
 
-    def _events_of(self, run: str, after: int) -> Iterable[Event]:
-        return self.events(after, run_id=run)
+    def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
+        return self.events(after, run_id=run, at=upto)
 
     @property
     def _sight(self) -> Sight:

@@ -362,8 +362,8 @@ class Book(Recalling):
                 if timeout is not None and monotonic() - quiet_since > timeout:
                     return
 
-    def _events_of(self, run: str, after: int) -> Iterable[Event]:
-        return self.redacted(self.events(after, run_id=run))
+    def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
+        return self.redacted(self.events(after, run_id=run, at=upto))
 
     def runs(self, at: At = None) -> list[RunInfo]:
         """The runs in the order in which they were first seen."""

@@ -190,13 +190,18 @@ def decide_shown(overlay: Overlay, request: Shown) -> int | None:
     fresh = [
         [id, *sketches]
         for id, *sketches in request.shown
-        if overlay.get("memory.shown", run, id, request.actor) is None and overlay.record_of(id) is not None
+        if overlay.get("memory.shown", run, id, request.actor) is None and not _gone(overlay, id)
     ]
     if not fresh:
         return None
     parents = [str(one[0]) for one in fresh]
     one = draft(RECALLED, actor=request.actor, payload={"shown": fresh}, run_id=request.run, parents=parents)
     return overlay.emit(one).position
+
+
+def _gone(overlay: Overlay, id: str) -> bool:
+    record = overlay.record_of(id)
+    return record is None or record.body is None
 
 
 def _heard(event: Event) -> list[Key]:

@@ -80,7 +80,7 @@ class Salience(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     w_imp: Weight = 0.3
     decay: Weight = 0.1
     """How quickly the past fades: after 1 / decay turns to a third."""
-    importance: dict[str, float] = {}
+    importance: dict[str, Weight] = {}
     """By kind, where it is to be other than usual."""
 
 

@@ -52,6 +52,15 @@ def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "text": ""}
 
 
+def _fold_swept(_key: Key, before: Any, event: Event) -> Any:
+    """How far everybody has looked: as far as whoever wrote the last receipt, unless it had not seen the one before,
+    whose maker may have looked less far."""
+    reached = event.payload["reached"]
+    if before is not None and before["receipt"] > reached:
+        reached = min(reached, before["reached"])
+    return {"reached": reached, "receipt": event.position}
+
+
 RECALL = Capability(
     "recall",
     kinds=(
@@ -79,8 +88,7 @@ RECALL = Capability(
         View("recall.checks", 1, lambda event: [(event.payload["item"],)], fold_check, kinds=frozenset({CHECKED})),
         View(
             "recall.swept", 1, lambda _: [("",)],
-            lambda _key, _before, event: {"reached": event.payload["reached"], "receipt": event.position},
-            kinds=frozenset({WRITTEN}),
+            _fold_swept, kinds=frozenset({WRITTEN}),
         ),
     ),
 )  # fmt: skip

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,16 @@ CHECKED = "memory.checked"
 LARGEST = 2_000_000
 """The bytes of a file that is read; of a larger one it is only known whether it is there."""
 MOST_CLAIMS = 20
+MOST_PLACES = 1_000
+"""How many lines that are alike are looked at for those that were cited."""
 
-_CITED = re.compile(r"(?P<file>[^\s:][^\n]*?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
+Read = Callable[[Path], tuple[str, str]]
+"""A file's text, and its hash."""
+
+_CITED = re.compile(r"(?P<file>[^\s:][^\n]*?)(?::(?P<first>\d{1,7})(?:-(?P<last>\d{1,7}))?)?")
 _PATH = re.compile(
     r"(?<![\w/.:@-])(?P<file>(?:\.?[\w-]+/)*[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,7})"
-    r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?(?![\w/])"
+    r"(?::(?P<first>\d{1,7})(?:-(?P<last>\d{1,7}))?)?(?![\w/])"
 )
 _QUOTED = re.compile(r"`([^`\n]{1,200})`")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(\)")
@@ -69,11 +74,11 @@ def _cited(item: Item) -> Iterator[Claim]:
         if match and _PATH.fullmatch(match["file"]):
             yield _claim(match, cited=True)
     for ref in item.code_refs:
-        lines = re.fullmatch(r"(\d+)(?:-(\d+))?", str(ref.get("lines") or ""))
+        lines = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", str(ref.get("lines") or ""))
         first = int(lines[1]) if lines else 0
         last = int(lines[2] or lines[1]) if lines else 0
         if ref.get("file"):
-            yield Claim(str(ref["file"]), str(ref.get("symbol") or ""), first, last, cited=True)
+            yield Claim(str(ref["file"]), str(ref.get("symbol") or "")[:200], first, last, cited=True)
 
 
 def _named(item: Item) -> Iterator[Claim]:
@@ -106,15 +111,19 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
     """The hash of each file that was read."""
 
 
-def check(root: Path, item: Item, known: Checked | None) -> Checked:
-    """Look up what an item claims. `known` is what was found before."""
+def check(root: Path, item: Item, known: Checked | None, read: Read | None = None) -> Checked:
+    """Look up what an item claims. `known` is what was found before, `read` how files are read."""
+    read = read or reading()
     wanted = claims(item)
     said = canonical([msgspec.to_builtins(wanted), item.text, item.verified_us])
     of = sha256(said).hexdigest()[:16]
     before = known.seen if known is not None and known.of == of else {}
     seen, files, stale = dict(before), dict[str, str](), list[str]()
     for one in wanted:
-        wrong, lines = _look(root, one, before.get(one.name, ""), files)
+        try:
+            wrong, lines = _look(root, one, before.get(one.name, ""), files, read)
+        except (OSError, ValueError) as error:
+            wrong, lines = f"{one.file[:100]} cannot be read ({type(error).__name__})", ""
         if not wrong:
             seen.setdefault(one.name, lines)
         elif one.cited or one.name in before:
@@ -122,7 +131,20 @@ def check(root: Path, item: Item, known: Checked | None) -> Checked:
     return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), seen, files)
 
 
-def _look(root: Path, claim: Claim, before: str, files: dict[str, str]) -> tuple[str, str]:
+def reading() -> Read:
+    """Reads each file once."""
+    known: dict[Path, tuple[str, str]] = {}
+
+    def read(path: Path) -> tuple[str, str]:
+        if path not in known:
+            data = path.read_bytes()
+            known[path] = data.decode(errors="replace"), sha256(data).hexdigest()[:32]
+        return known[path]
+
+    return read
+
+
+def _look(root: Path, claim: Claim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
     """What is wrong with a claim, and the hash of the lines it cites."""
     if claim.command:
         return ("" if shutil.which(claim.command) else f"{claim.command} is not on the PATH"), ""
@@ -133,29 +155,33 @@ def _look(root: Path, claim: Claim, before: str, files: dict[str, str]) -> tuple
         return f"{claim.file} is gone", ""
     if not path.is_file() or path.stat().st_size > LARGEST:
         return "", ""
-    data = path.read_bytes()
-    text, digest = data.decode(errors="replace"), sha256(data).hexdigest()[:32]
+    text, digest = read(path)
     files[claim.file] = digest
     if claim.symbol and not _has(text, digest, path.suffix, claim.symbol):
         return f"{claim.symbol} is no longer in {claim.file}", ""
     if not claim.first:
-        return "", ""
+        return (f"{claim.file} has no line 0" if claim.last else ""), ""
     lines = text.splitlines()
-    size = claim.last - claim.first + 1
-    if size < 1 or claim.last > len(lines):
+    if claim.last < claim.first or claim.last > len(lines):
         return f"{claim.file} has no lines {claim.first}-{claim.last}", ""
     now = _hash(lines[claim.first - 1 : claim.last])
-    if (
-        before
-        and now != before
-        and not any(_hash(lines[at : at + size]) == before for at in range(len(lines)))
-    ):
+    if before and now != before and not _stands_elsewhere(lines, claim.last - claim.first + 1, before):
         return f"lines {claim.first}-{claim.last} of {claim.file} have changed", ""
     return "", before or now
 
 
+def _stands_elsewhere(lines: list[str], size: int, wanted: str) -> bool:
+    """Whether lines with this hash stand anywhere in a file. Only where the first line is the same it is looked."""
+    first = wanted.partition(":")[0]
+    starts = (at for at, line in enumerate(lines) if _hash([line]).partition(":")[0] == first)
+    return any(_hash(lines[at : at + size]) == wanted for at in islice(starts, MOST_PLACES))
+
+
 def _hash(lines: Sequence[str]) -> str:
-    return sha256("\n".join(one.rstrip() for one in lines).encode()).hexdigest()[:16]
+    """The hash of the first line, and of all of them."""
+    first, *_ = plain = [one.rstrip().encode() for one in lines]
+    whole = sha256(b"\n".join(plain))
+    return f"{sha256(first).hexdigest()[:8]}:{whole.hexdigest()[:16]}"
 
 
 def _has(text: str, digest: str, suffix: str, symbol: str) -> bool:
@@ -168,14 +194,21 @@ def _has(text: str, digest: str, suffix: str, symbol: str) -> bool:
     )
 
 
-@lru_cache(64)
-def _symbols(_digest: str, text: str) -> frozenset[str] | None:
-    """The names that a Python file defines, with the classes and functions they are in; None if it is none."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    return frozenset(_defined(tree.body, ""))
+def _symbols(digest: str, text: str) -> frozenset[str] | None:
+    """The names that a Python file defines, with the classes and functions they are in; None if it is none. Those of
+    the last files are remembered, by their hashes."""
+    if digest not in _KNOWN:
+        while len(_KNOWN) >= REMEMBERED:
+            del _KNOWN[next(iter(_KNOWN))]
+        try:
+            _KNOWN[digest] = frozenset(_defined(ast.parse(text).body, ""))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            _KNOWN[digest] = None
+    return _KNOWN[digest]
+
+
+REMEMBERED = 64
+_KNOWN: dict[str, frozenset[str] | None] = {}
 
 
 def _defined(body: Iterable[ast.stmt], within: str) -> Iterator[str]:
@@ -215,7 +248,8 @@ def decide_checked(overlay: Overlay, request: Record) -> None:
     for one in request.checks:
         known = overlay.get("recall.checks", one.item)
         plain = msgspec.to_builtins(one)
-        if (known is None or known["check"] != plain) and overlay.record_of(one.item) is not None:
+        record = overlay.record_of(one.item)
+        if (known is None or known["check"] != plain) and record is not None and record.body is not None:
             overlay.emit(
                 draft(CHECKED, actor=request.by, payload=plain, run_id=request.run, parents=[one.item])
             )
@@ -243,7 +277,8 @@ def checked(
     if root is None or at is not None:
         return known
     before = {id: one.check for id, one in known.items()}
-    found = [check(root, one, before.get(one.id)) for one in wanted]
+    read = reading()
+    found = [check(root, one, before.get(one.id), read) for one in wanted]
     changed = tuple(one for one in found if one != before.get(one.item))
     if not changed:
         return known

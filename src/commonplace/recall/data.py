@@ -1,7 +1,7 @@
 """Text out of memory as data: whatever it says, a reader cannot take it for part of the prompt around it.
 
 It becomes one line without anything invisible. What imitates a role, a heading, the marks that models and this
-library use, or an order to the model is changed so that it can still be read, and no longer works.
+library use, an attribution, or an order to the model is changed so that it can still be read, and no longer works.
 """
 
 from __future__ import annotations
@@ -17,32 +17,43 @@ BREAK = " ⏎ "
 MARK = 12
 """How many characters a block's mark has."""
 
-_LINES = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
+_LINES = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "|(?<=[\\x00-\\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\\x00-\\x7f])"
+)
+"""What has no look of its own though it counts as a letter or a mark, and joiners that join nothing."""
 _JOINERS = "\u200c\u200d"
-_TAGS = "memory|instructions?|context|data|im_start|im_end|s"
 _ROLES = "system|assistant|user|human|developer|tool|function|model|ai"
+_SAID_OF_A_LINE = "prov|channel|thread|refs|trust|stale|disputed|conf"
+_ORDERED = "ignore|disregard|forget|override|bypass|do not follow|don['’]?t follow|stop following"
+_RULES = (
+    "instructions?|prompts?|rules|messages?|polic(?:y|ies)|guidelines|directions|commands|above|previous|prior|"
+    "earlier"
+)
 
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """What is changed, and into what; compiled when the first text comes."""
+    """What is changed, and into what; compiled when the first text comes. Spaces have been made single before."""
     return (
         (re.compile(r"```+|~~~+"), "'''"),
-        (re.compile(r"<\|+|\|+>"), "|"),
-        (re.compile(rf"(?i)<\s*(/?)\s*((?:{_ROLES}|{_TAGS})\b[^<>]*)>"), r"‹\1\2›"),
-        (re.compile(r"(?i)</?\s*memory"), "‹memory"),
-        (re.compile(r"(?i)\[\s*(/?)\s*(inst|sys|system|assistant|user)\s*\]"), r"(\1\2)"),
-        (re.compile(r"(^|⏎ )\s*#+\s+"), r"\1§ "),
-        (re.compile(r"(^|⏎ )\s*(?:-{3,}|={3,}|\*{3,})\s*(?=$|⏎)"), r"\1…"),
-        (re.compile(rf"(?i)(^|[\s\W])({_ROLES})\s*:(?=\s|$)"), r"\1(\2)"),
-        (re.compile(r"(?i)\(\s*prov\s*="), "(prov "),
-        (re.compile(r"(?i)memory digest\s*:"), "memory digest -"),
+        (re.compile(r"(?<!<)<++\|++|(?<!\|)\|++>++"), "¦"),
+        (re.compile(r"(?<!<)<{2,}+(?=/?[A-Za-z])"), "‹‹"),
+        (re.compile(r"< ?/ ?([A-Za-z_][^<>]{0,80})>"), r"‹/\1›"),
+        (re.compile(rf"(?i)(?<![\w>])< ?([a-z_][^<>]{{0,80}})>|< ?((?:{_ROLES}|s)\b[^<>]{{0,80}})>"), r"‹\1\2›"),
+        (re.compile(r"(?i)< ?/? ?memory"), "‹memory"),
+        (re.compile(r"(?i)\[ ?(/?) ?(inst|sys|system|assistant|user) ?\]"), r"(\1\2)"),
+        (re.compile(r"(^|⏎ )#+ "), r"\1§ "),
+        (re.compile(r"(^|⏎ )(?:-{3,}|={3,}|\*{3,})(?=$| ⏎)"), r"\1…"),
+        (re.compile(rf"(?i)(^|[\s\W_])({_ROLES})((?: prompt| message| note)?[*_]{{0,3}}) ?[:：](?=\s|$)"), r"\1(\2\3)"),
+        (re.compile(rf"(?i)(^|⏎ )([*_]{{0,3}})({_ROLES})[*_]{{0,3}} ?[:：]"), r"\1(\3) "),
+        (re.compile(rf"(?i)\b({_SAID_OF_A_LINE}) ?="), r"\1 "),
+        (re.compile(r"(?i)memory digest ?[:：]"), "memory digest -"),
         (
             re.compile(
-                r"(?i)(?<!quoted: )\b(?:ignore|disregard|forget|override|bypass|do not follow|stop following)\b"
-                r"[^.!?⏎\[\]]{0,60}?"
-                r"\b(?:instructions?|prompts?|rules|messages?|polic(?:y|ies)|guidelines|directions|commands)\b"
-                r"|(?<!quoted: )\b(?:you are now|from now on,? you|new instructions?|your new (?:task|role|goal))\b"
+                rf"(?i)\b(?:{_ORDERED})\b[^.!?⏎]{{0,60}}?\b(?:{_RULES})\b"
+                r"|\b(?:you are now|from now on,? you|new instructions?|your new (?:task|role|goal))\b"
             ),
             r"[quoted: \g<0>]",
         ),
@@ -51,12 +62,22 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 def as_data(text: str) -> str:
     """A text as one line that is nothing but data."""
-    plain = _LINES.sub(BREAK, text.strip())
+    seen = _UNSEEN.sub("", text)
+    lines = (" ".join(line.split()) for line in _LINES.split(seen))
+    plain = BREAK.join(line for line in lines if line)
     if not plain.isprintable():
-        plain = "".join(map(_seen, plain))
+        plain = " ".join("".join(map(_seen, plain)).split())
     for pattern, instead in _patterns():
         plain = pattern.sub(instead, plain)
-    return " ".join(plain.split())
+    return plain
+
+
+def as_name(text: str) -> str:
+    """The same for a name that stands among other words: it is one word itself."""
+    return "_".join(as_data(text).replace("=", " ").translate(_BRACKETS).split()) or "_"
+
+
+_BRACKETS = {ord(one): "_" for one in "()[]<>"}
 
 
 def _seen(one: str) -> str:

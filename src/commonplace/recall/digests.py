@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from random import random
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,12 +21,12 @@ from ..index import Found, Who
 from ..index.words import snippet
 from ..labels import strictness
 from ..memory.items import Item, sketch
-from ..memory.portions import DigestRules, Portion
+from ..memory.portions import DigestRules, Portions
 from ..memory.reading import Judge, Settings, all_items, judging, settings_of
 from ..memory.requests import CREATED
 from ..memory.similar import tokens
 from .checking import Known, checked
-from .data import mark_of
+from .data import as_name, mark_of
 from .finding import looked_up
 from .packing import Candidate, Count, Packed, candidate, estimated, pack, text_of
 from .receipts import Counted, Trace, Write, trace_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 IGNORED = "memory was left out of this turn, as asked."
 NO_MATCH = "nothing that is remembered matches."
 NOTHING = "nothing is remembered yet."
-ALL_LEFT_OUT = "what matches is left out by its budget or its labels."
+ALL_LEFT_OUT = "what matches is left out, or shown elsewhere."
 CORRECTED = "correction"
 SPARE = 6
 """How many candidates a trace keeps beyond those that there was room for."""
@@ -63,7 +64,8 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What is asked for. `beside` is what the prompt shows already, `told` the premises it tells of."""
+    """What is asked for. `beside` is what the prompt shows already, `also` what else it says of items,
+    and `told` the premises it tells of."""
 
     query: str
     rules: DigestRules
@@ -71,6 +73,7 @@ class Wanted(msgspec.Struct, frozen=True):
     ignored: str = ""
     stable: str = ""
     beside: tuple[tuple[str, int], ...] = ()
+    also: tuple[tuple[str, int], ...] = ()
     told: tuple[str, ...] = ()
     count: Count | None = None
 
@@ -93,21 +96,28 @@ class Maker:
 
     def make(self, wanted: Wanted, delivered: bool = True) -> Digest:
         """A digest with its receipt; unless it is `delivered` to anybody, nothing is written."""
-        if not wanted.rules.enabled and not wanted.ignored:
-            return Digest("", left_out=(LeftOut("the memory digest", "memory.v1.enabled is false"),))
+        off = not wanted.rules.enabled and not wanted.ignored
+        left_out = [LeftOut("the memory digest", "memory.v1.enabled is false")] if off else []
+        if off and not wanted.told:
+            return Digest("", left_out=tuple(left_out))
         ledger = self._ledger
         with ledger.snapshot() as now:
             settings = settings_of(now)
             then = now.position if wanted.at is None else wanted.at
         now_us = time.time_ns() // 1000 if wanted.at is None else self._time_of(wanted.at)
-        gathered, left_out, index, nothing = list[Gathered](), list[LeftOut](), "", IGNORED
-        if not wanted.ignored:
+        gathered, index, nothing = list[Gathered](), "", "" if off else IGNORED
+        before, lines, rebased = None, list[_Line](), ""
+        if not off and not wanted.ignored:
             gathered, left_out, index, nothing = self._gather(wanted, then)
-        known = checked(ledger, self._actor, self._run, [one.item for one in gathered], wanted.at)
+            before, rebased = self._before(wanted) if wanted.stable else (None, "")
+            lines = self._lines(wanted, before)
+        items = [one.item for one in gathered] + [one.item for one in lines if one.item is not None]
+        known = checked(ledger, self._actor, self._run, items, wanted.at)
         bar = _Bar(wanted, settings, now_us, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
-        trace, packed, base = self._packed(wanted, candidates, counted or estimated, nothing)
+        asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates)
+        trace, packed = asked.packed(rebased) if before is None else asked.gone_on(bar, before, lines)
         trace = replace(trace, counts=counted.answers if counted else {})
         digest = Digest(
             packed.text,
@@ -115,10 +125,10 @@ class Maker:
             packed.omitted,
             as_of=then,
             left_out=tuple(left_out),
-            kept=_shared(base, packed.text),
+            kept=_shared(before.text, packed.text) if before is not None and trace.kept else 0,
             rebased=trace.rebased,
-            why={one.id: _why(one) for one in trace.candidates if one.id in packed.ids},
-            **_labels([one.item for one in gathered if one.item.id in packed.ids]),
+            why={one.id: _why(one) for one in packed.taken},
+            **_labels([one for one in items if one.id in packed.ids]),
         )
         if not delivered:
             return digest
@@ -142,6 +152,9 @@ class Maker:
                     found, trouble = self._search(wanted, via, looking.limit, then)  # type: ignore[arg-type]
                     hits.append((via, found.hits))
                     told += [one for one in trouble if one not in told]
+                    if found.total > len(found.hits):
+                        more = f"{found.total - len(found.hits)} more by {via}"
+                        told.append(LeftOut(more, f"only {looking.limit} are looked at"))
             if rules.semantic.enabled and self._ledger.indexing.without_vectors:
                 told.append(LeftOut("semantic", self._ledger.indexing.without_vectors))
         with judging(self._ledger, self._actor, wanted.at) as judge:
@@ -177,59 +190,27 @@ class Maker:
             for one in sorted(found, key=lambda one: (-one.recorded_us, one.id)):
                 yield Gathered(one, "tagged", _part(one))
 
-    # packing
-
-    def _packed(
-        self, wanted: Wanted, candidates: Sequence[Candidate], count: Count, nothing: str
-    ) -> tuple[Trace, Packed, str]:
-        """What is packed, its trace, and the text of the digest before it, if it is to go on with that."""
-        budgets, rebased, before = wanted.rules.budgets, "", None
-        if wanted.stable and not wanted.ignored:
-            before, rebased = self._before(wanted)
-        if before is not None:
-            kept, fixes, rebased = self._still_holds(wanted, before)
-            mark = before.mark or mark_of(before.packed().lines)
-            there = {one.id: one.version for one in (*kept, *fixes)}
-            more = [*fixes, *(one for one in candidates if there.get(one.id) != one.version)]
-            packed = pack(more, budgets, count, nothing=nothing, kept=kept, mark=mark)
-            needed = {*pack(candidates, budgets, count).ids, *(one.id for one in fixes)}
-            if not rebased and (needed - {*packed.ids} or _over(packed, budgets.total)):
-                rebased = "the budget was full"
-            if not rebased:
-                trace = Trace(_considered(more, packed), budgets, packed.text, nothing, tuple(kept), mark)
-                return trace, packed, before.text
-        packed = pack(candidates, budgets, count, nothing=nothing)
-        trace = Trace(_considered(candidates, packed), budgets, packed.text, nothing, rebased=rebased)
-        return trace, packed, ""
+    # going on
 
     def _before(self, wanted: Wanted) -> tuple[Trace | None, str]:
         """The trace of the last digest under the same name, or why it is not there any more."""
         with self._ledger.snapshot() as now:
             id = now.get("recall.stable", self._actor, wanted.stable)
         event = None if id is None else self._ledger.event(id)
-        if event is None or event.payload.get("trace") is None:
+        if event is None or event.erased:
             return None, ""
-        traced = self._ledger.event(event.payload["trace"])
+        traced = self._ledger.event(event.payload.get("trace") or "")
         if traced is None or traced.erased:
             return None, "something in it was erased"
-        return trace_of(self._ledger, traced), ""
+        trace = trace_of(self._ledger, traced)
+        return (trace, "") if trace.packed().taken else (None, "")
 
-    def _still_holds(self, wanted: Wanted, before: Trace) -> tuple[list[Candidate], list[Candidate], str]:
-        """The lines that are there already, what is to be said of those that no longer hold, and why the digest must
-        begin anew, if it must."""
-        packed = before.packed()
-        of = {one.id: one for one in (*before.kept, *before.candidates)}
-        told = {(one.id, one.version) for one in of.values() if one.via == CORRECTED}
-        kept, fixes = list[Candidate](), dict[str, Candidate]()
+    def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
+        """The lines of the digest before, each with its item as it is now."""
+        taken = () if before is None else before.packed().taken
         with judging(self._ledger, self._actor, wanted.at) as judge:
-            for id, line in zip(packed.ids, packed.lines, strict=True):
-                item = judge.item(id)
-                if item is None or item.status == "forgotten" or not _allowed(wanted, item):
-                    return [], [], "something in it was forgotten, or may not be shown any more"
-                kept.append(replace(of[id], before=line, text="", after=""))
-                if item.position != of[id].version and (id, item.position) not in told:
-                    fixes[id] = _correction(judge.shown(item))
-        return kept, list(fixes.values()), ""
+            found = [(one, judge.item(one.id)) for one in taken]
+            return [_Line(one, None if item is None else judge.shown(item)) for one, item in found]
 
     # writing
 
@@ -244,8 +225,7 @@ class Maker:
         index: str,
         outside: list[tuple[str, int]],
     ) -> str | None:
-        versions = {one.id: one for one in (*trace.candidates, *trace.kept)}
-        included = [[id, versions[id].version, n] for n, id in enumerate(packed.ids, 1)]
+        included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
         payload = {
             "request": {"query": masked(wanted.query), "rules": msgspec.to_builtins(wanted.rules)},
             "as_of": then,
@@ -253,24 +233,68 @@ class Maker:
             "index": index,
             "outside": outside,
             "included": included,
-            "block": [list(one) for one in wanted.beside],
+            "block": [list(one) for one in (*wanted.beside, *wanted.also)],
             "omitted": _numbered(packed.omitted),
             "hash": sha256(packed.text.encode()).hexdigest(),
             "ignored": wanted.ignored,
             "told": list(wanted.told),
-            "stable": wanted.stable,
+            "stable": "" if wanted.ignored else wanted.stable,
             "past": wanted.at is not None,
             "reached": self._ledger.premises.reached,
         }
         words = [one for one in (*trace.candidates, *trace.kept) if one.before or one.text]
-        shown = tuple((id, sketch(tokens(line.replace("|", " ")))) for id, line in _said(trace, packed))
+        shown = tuple((id, sketch(tokens(line.replace("|", " ")))) for id, line in _said(packed))
         must = wanted.ignored or wanted.told or wanted.stable
-        keep = bool(must) or _sampled(settings.receipts, then, self._actor, wanted.query)
+        keep = bool(must) or random() < settings.receipts  # noqa: S311  a sample, not a secret
         request = Write(
             self._actor, self._run, payload, trace, tuple(dict.fromkeys(one.id for one in words)), shown, keep
         )
         id: str | None = self._ledger.submit("recall.receipt", request) if keep or shown else None
         return id
+
+
+class _Line(NamedTuple):
+    """A line that is there already, and its item, if its reader may still see it."""
+
+    shown: Candidate
+    item: Item | None
+
+
+class _Asked(NamedTuple):
+    """What is to be packed."""
+
+    budgets: Portions
+    count: Count
+    nothing: str
+    candidates: list[Candidate]
+
+    def packed(self, rebased: str = "") -> tuple[Trace, Packed]:
+        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing)
+        kept = _considered(self.candidates, packed)
+        return Trace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
+
+    def gone_on(self, bar: _Bar, before: Trace, lines: list[_Line]) -> tuple[Trace, Packed]:
+        """Keep the lines that are there, and add what is new; or begin anew, and say why."""
+        rebased = next((why for why in map(bar.breaks, lines) if why), "")
+        if rebased:
+            return self.packed(rebased)
+        kept = [one.shown for one in lines]
+        versions = {one.id: one.version for one in kept}
+        changed = {
+            one.item.id: one.item
+            for one in lines
+            if one.item is not None and one.item.position != versions[one.item.id]
+        }
+        fixes = [_correction(one) for one in changed.values()]
+        there = versions | {one.id: one.version for one in fixes}
+        more = [*fixes, *(one for one in self.candidates if there.get(one.id) != one.version)]
+        mark = before.mark or mark_of([one.line for one in kept])
+        packed = pack(more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark)
+        missing = {*pack(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
+        if packed.over or missing or any(one.id in dict(packed.omitted) for one in fixes):
+            return self.packed("the budget was full")
+        considered = _considered(more, packed)
+        return Trace(considered, self.budgets, packed.text, self.nothing, tuple(kept), mark), packed
 
 
 class _Bar:
@@ -283,34 +307,45 @@ class _Bar:
 
     def candidate(self, one: Gathered) -> Candidate:
         item = one.item
-        stale = self._known[item.id].check.stale if item.id in self._known else ""
-        barred = self._why(item, stale)
-        if barred:
+        barred, twin = self._why(item), ""
+        if not barred:
+            twin = self._said.setdefault(f"{item.kind} {item.text}", item.id)
+            twin = "" if twin == item.id else twin
+            barred = f"it says the same as {twin}" if twin else ""
+        if barred and not twin:
             return Candidate(item.id, item.kind, item.position, one.via, score=one.score, barred=barred)
-        return candidate(item, one.via, one.words, one.score, one.signals, stale)
+        return candidate(item, one.via, one.words, one.score, one.signals, self._stale(item), barred, twin)
 
-    def _why(self, item: Item, stale: str) -> str:
+    def breaks(self, line: _Line) -> str:
+        """Why a line cannot stay, so that a digest has to begin anew."""
+        item = line.item
+        if item is None or item.status == "forgotten":
+            return "something in it was forgotten, or may not be shown any more"
+        why = self._why(item)
+        if why:
+            return f"something in it is left out by now: {why}"
+        return (
+            "something in it has grown stale"
+            if self._stale(item) and "stale=" not in line.shown.after
+            else ""
+        )
+
+    def _stale(self, item: Item) -> str:
+        return self._known[item.id].check.stale if item.id in self._known else ""
+
+    def _why(self, item: Item) -> str:
         if not _allowed(self._wanted, item):
             return f"it is {item.sensitivity}, which is not allowed here"
         if item.id in self._beside:
-            return "the long-term block shows it"
+            return "the prompt shows it already"
         if not item.valid(self._now_us):
             return "it does not hold at this time"
-        if stale and self._settings.stale == "leave_out":
-            return f"stale: {stale}"
-        twin = self._said.setdefault(f"{item.kind} {item.text}", item.id)
-        return f"it says the same as {twin}" if twin != item.id else ""
+        stale = self._stale(item)
+        return f"stale: {stale}" if stale and self._settings.stale == "leave_out" else ""
 
 
 def _allowed(wanted: Wanted, item: Item) -> bool:
     return item.sensitivity in wanted.rules.allow_sensitivities
-
-
-def _over(packed: Packed, total: Portion) -> bool:
-    """Whether what was there already is more than there may be by now."""
-    return (total.max_items is not None and len(packed.ids) > total.max_items) or (
-        total.max_chars is not None and len(packed.text) > total.max_chars
-    )
 
 
 def _is_item(who: Who) -> bool:
@@ -353,18 +388,14 @@ def _considered(candidates: Sequence[Candidate], packed: Packed) -> tuple[Candid
 
 
 def _correction(item: Item) -> Candidate:
-    """A line that says that an earlier one no longer holds."""
-    if item.status == "superseded":
-        told = f"was superseded{f' by {item.superseded_by}' if item.superseded_by else ''}"
-    elif item.status != "live":
-        told = f"is {item.status} now"
-    else:
-        told = "was changed"
-    now = candidate(item, CORRECTED, _part(item)) if item.status == "live" else None
-    line = f"- [correction] {item.id} {told}"
-    if now is not None:
-        return replace(now, before=f"{line}: {now.before}", kind=CORRECTED)
-    return Candidate(item.id, CORRECTED, item.position, CORRECTED, before=line)
+    """A line that says that an earlier one no longer holds, and of what was only changed, how it is now."""
+    start = f"- [correction] {as_name(item.id)} "
+    if item.status == "live":
+        now = candidate(item, CORRECTED, _part(item))
+        return replace(now, before=f"{start}was changed: {now.before}")
+    by = f" by {as_name(item.superseded_by)}" if item.superseded_by else ""
+    told = f"was superseded{by}" if item.status == "superseded" else f"is {item.status} now"
+    return Candidate(item.id, item.kind, item.position, CORRECTED, before=f"{start}{told}")
 
 
 def _shared(before: str, now: str) -> int:
@@ -374,10 +405,9 @@ def _shared(before: str, now: str) -> int:
     )
 
 
-def _said(trace: Trace, packed: Packed) -> list[tuple[str, str]]:
-    """What was said of each item, as far as this digest says it for the first time."""
-    texts = {one.id: one.text for one in trace.candidates}
-    return [(id, texts[id]) for id in dict.fromkeys(packed.ids) if texts.get(id)]
+def _said(packed: Packed) -> list[tuple[str, str]]:
+    """What was said of each item."""
+    return [(one.id, one.text) for one in packed.taken if one.text]
 
 
 def _why(one: Candidate) -> str:
@@ -407,9 +437,3 @@ def _numbered(omitted: Sequence[tuple[str, str]]) -> dict[str, int]:
         reason = "it says the same as another one" if reason.startswith("it says") else reason
         found[reason] = found.get(reason, 0) + 1
     return found
-
-
-def _sampled(share: float, as_of: int, actor: str, query: str) -> bool:
-    """Whether a receipt is written, if only some are: the same for the same request at the same moment."""
-    drawn = sha256(f"{as_of} {actor} {query}".encode()).digest()[:4]
-    return int.from_bytes(drawn) < share * 2**32

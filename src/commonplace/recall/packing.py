@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..events import iso
 from ..memory.items import SHAPES, Item, value_text
 from ..memory.portions import Portion, Portions
-from .data import HEADING, as_data, block, mark_of
+from .data import HEADING, as_data, as_name, block, mark_of
 
 Count = Callable[[str], int]
 
@@ -43,6 +44,8 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     signals: tuple[tuple[str, float], ...] = ()
     barred: str = ""
     """Why it does not go in, however much room there is."""
+    twin: str = ""
+    """The candidate that says the same, if that is why."""
 
     @property
     def line(self) -> str:
@@ -50,14 +53,23 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """What was packed: the text, which item is on which line, and what is left out or cut, and why."""
+    """What was packed: the text, what each of its lines is made of, and what is left out or cut, and why."""
 
     text: str
-    lines: tuple[str, ...]
-    ids: tuple[str, ...]
+    taken: tuple[Candidate, ...]
     omitted: tuple[tuple[str, str], ...]
     unread: frozenset[str] = frozenset()
     """Those left out because there were enough items, whatever they say."""
+    over: str = ""
+    """Which budget what was there already exceeds, if it does."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(one.id for one in self.taken)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(one.line for one in self.taken)
 
 
 def pack(
@@ -74,29 +86,25 @@ def pack(
     `nothing`, if even that fits."""
     pile = _Pile(budgets, count, mark)
     for one in kept:
-        pile.add(one, one.line)
+        pile.add(one)
+    over = pile.over()
     omitted, unread = list[tuple[str, str]](), set[str]()
     for one in candidates:
         why = one.barred
         if not why and (why := pile.full(one.kind)):
             unread.add(one.id)
         if not why:
-            line = one.line
-            why = pile.lacks(one.kind, line)
-            if why:
-                line = pile.cut(one)
-                told = (
-                    f"cut to {len(line) - len(one.before + one.after)} of {len(one.text)} characters: {why}"
-                )
-                why = told if line else why
-            if line:
-                pile.add(one, line)
+            why = pile.lacks(one)
+            shown = pile.cut(one) if why else one
+            if shown is not None:
+                why = f"cut to {len(shown.text)} of {len(one.text)} characters: {why}" if why else ""
+                pile.add(shown)
         if why:
             omitted.append((one.id, why))
-    text = pile.text() if pile.lines else f"{HEADING} {nothing}" if nothing else ""
-    if not pile.lines and pile.over_all(text):
+    text = pile.text() if pile.taken else f"{HEADING} {nothing}" if nothing else ""
+    if not pile.taken and pile.over_all(text):
         text = ""
-    return Packed(text, tuple(pile.lines), tuple(pile.ids), tuple(omitted), frozenset(unread))
+    return Packed(text, tuple(pile.taken), tuple(omitted), frozenset(unread), over)
 
 
 class _Pile:
@@ -104,32 +112,47 @@ class _Pile:
 
     def __init__(self, budgets: Portions, count: Count, mark: str) -> None:
         self._budgets, self._count, self._mark = budgets, count, mark
-        self.lines: list[str] = []
-        self.ids: list[str] = []
+        self.taken: list[Candidate] = []
         self._of_kind: dict[str, list[str]] = {}
 
-    def add(self, one: Candidate, line: str) -> None:
-        self.lines.append(line)
-        self.ids.append(one.id)
-        self._of_kind.setdefault(one.kind, []).append(line)
+    def add(self, one: Candidate) -> None:
+        self.taken.append(one)
+        self._of_kind.setdefault(one.kind, []).append(one.line)
 
-    def text(self, more: Sequence[str] = ()) -> str:
-        lines = [*self.lines, *more]
+    def text(self, *more: Candidate) -> str:
+        lines = [one.line for one in (*self.taken, *more)]
         return block(lines, self._mark or mark_of(lines))
 
     def full(self, kind: str) -> str:
         """Which number of items is reached, if one is: then nothing more of it has to be looked at."""
         total, own = self._budgets.total.max_items, self._portion(kind).max_items
-        if total is not None and len(self.lines) >= total:
+        if total is not None and len(self.taken) >= total:
             return f"over the budget of {total} items"
         if own is not None and len(self._of_kind.get(kind, ())) >= own:
             return f"over the budget of {own} {kind}s"
         return ""
 
-    def lacks(self, kind: str, line: str) -> str:
+    def lacks(self, one: Candidate) -> str:
         """Which budget a further line would exceed, if any."""
-        of_kind = "\n".join([*self._of_kind.get(kind, ()), line])
-        return self._over(self._portion(kind), of_kind, f" of {kind}s") or self.over_all(self.text([line]))
+        of_kind = "\n".join([*self._of_kind.get(one.kind, ()), one.line])
+        return self._over(self._portion(one.kind), of_kind, f" of {one.kind}s") or self.over_all(
+            self.text(one)
+        )
+
+    def over(self) -> str:
+        """Which budget is exceeded by now, if any."""
+        if not self.taken:
+            return ""
+        for kind, lines in self._of_kind.items():
+            most = self._portion(kind).max_items
+            if most is not None and len(lines) > most:
+                return f"over the budget of {most} {kind}s"
+            if told := self._over(self._portion(kind), "\n".join(lines), f" of {kind}s"):
+                return told
+        most = self._budgets.total.max_items
+        if most is not None and len(self.taken) > most:
+            return f"over the budget of {most} items"
+        return self.over_all(self.text())
 
     def over_all(self, text: str) -> str:
         return self._over(self._budgets.total, text, "")
@@ -141,18 +164,18 @@ class _Pile:
             return f"over the budget of {portion.max_tokens} tokens{what}"
         return ""
 
-    def cut(self, one: Candidate) -> str:
+    def cut(self, one: Candidate) -> Candidate | None:
         """The longest beginning of a line that fits, or nothing."""
         shortest, longest = LEAST, len(one.text) - 1
 
-        def cut_to(length: int) -> str:
-            return one.before + one.text[:length].rstrip() + CUT + one.after
+        def cut_to(length: int) -> Candidate:
+            return replace(one, text=one.text[:length].rstrip() + CUT)
 
-        if longest < shortest or self.lacks(one.kind, cut_to(shortest)):
-            return ""
+        if longest < shortest or self.lacks(cut_to(shortest)):
+            return None
         while shortest < longest:
             middle = (shortest + longest + 1) // 2
-            if self.lacks(one.kind, cut_to(middle)):
+            if self.lacks(cut_to(middle)):
                 longest = middle - 1
             else:
                 shortest = middle
@@ -171,9 +194,10 @@ def candidate(
     signals: tuple[tuple[str, float], ...] = (),
     stale: str = "",
     barred: str = "",
+    twin: str = "",
 ) -> Candidate:
     """An item as a line: `- [kind] id (sensitivity) header — snippet (prov=… channel=… thread=… refs=N)`."""
-    start = f"- [{item.kind}] {item.id} ({item.sensitivity}) "
+    start = f"- [{item.kind}] {as_name(item.id)} ({item.sensitivity}) "
     end = f" ({_provenance(item, stale)})"
     if item.kind == "fact":
         start += f"key={as_data(item.key or '')} value="
@@ -182,7 +206,7 @@ def candidate(
     else:
         said = as_data(snippet)
         start += _header(item) + "— "
-    return Candidate(item.id, item.kind, item.position, via, start, said, end, score, signals, barred)
+    return Candidate(item.id, item.kind, item.position, via, start, said, end, score, signals, barred, twin)
 
 
 def _each_as_data(value: Any) -> Any:
@@ -219,8 +243,8 @@ def _header(item: Item) -> str:
 
 def _provenance(item: Item, stale: str) -> str:
     told, given = [], item.provenance
-    told.append(f"prov={as_data(str(given.get('source_kind') or item.agent))}")
-    told += [f"{name}={as_data(str(given[name]))}" for name in ("channel", "thread") if given.get(name)]
+    told.append(f"prov={as_name(str(given.get('source_kind') or item.agent))}")
+    told += [f"{name}={as_name(str(given[name]))}" for name in ("channel", "thread") if given.get(name)]
     refs = given.get("refs")
     number = len(item.citations) + (len(refs) if isinstance(refs, list | tuple) else 1 if refs else 0)
     told += [f"refs={number}"] if number else []

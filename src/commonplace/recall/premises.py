@@ -123,11 +123,18 @@ class PremiseWatch:
         for (_, actor, run), row in lens.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
             over = run and (lens.get("state.sums", run) or {}).get("status", "running") != "running"
-            if row["as_of"] < event.position and not itself and not over:
+            seen = self._may_see(lens, str(actor), item)
+            if row["as_of"] < event.position and not itself and not over and seen:
                 text = self._line(row["receipt"], item)
                 yield Premise(
                     str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
                 )
+
+    @staticmethod
+    def _may_see(lens: Lens, actor: str, item: str) -> bool:
+        """Whether whoever relied on an item may still know of it; that it was erased may be known."""
+        found = item_at(lens, item)
+        return found is None or may_read(rights_of(lens, actor), found)
 
     def _line(self, receipt: str, item: str) -> str:
         """What the receipt's text said of the item, if that is still there."""
@@ -157,6 +164,6 @@ def _what_happened(event: Event, item: str) -> tuple[str, str]:
     fields = payload["changes"][item]
     if fields.get("status") == "superseded":
         return "superseded", str(fields.get("superseded_by") or "")
-    if fields.get("status") == "forgotten":
-        return "forgotten", ""
+    if fields.get("status") in ("forgotten", "archived", "dropped"):
+        return str(fields["status"]), ""
     return ("revised" if SAID & fields.keys() else ""), ""

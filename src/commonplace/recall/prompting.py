@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from ..events import Event
 from ..memory.items import Item
 from ..memory.markdown import ordered
 from ..memory.portions import Portion
-from .data import as_data
+from .data import as_name
 from .packing import Count, all_of
 
 if TYPE_CHECKING:
@@ -53,34 +53,41 @@ class Room:
     def __init__(self, max_chars: int | None, max_tokens: int | None, count: Count) -> None:
         self._chars, self._tokens, self._count = max_chars, max_tokens, count
 
-    def chars_left(self, made: Mapping[str, str], most: int) -> int:
-        """How many characters another part may have, of as many as it might."""
-        used = Prompt.of(made, None, ()) if made else ""
-        if self._chars is not None:
-            most = min(most, self._chars - len(used) - 2)
-        if self._tokens is not None:
-            most = min(most, (self._tokens - self._count(used) - 1) * 2)
-        return max(0, most)
-
-    def left(self, made: Mapping[str, str], total: Portion) -> Portion:
-        """What is left of the budget for the last part, within what that may have anyway."""
-        used = Prompt.of(made, None, ()) if made else ""
-        chars, tokens = total.max_chars, total.max_tokens
-        if self._chars is not None:
-            free = max(0, self._chars - len(used) - 2)
-            chars = free if chars is None else min(chars, free)
-        if self._tokens is not None:
-            free = max(0, self._tokens - self._count(used) - 1)
-            tokens = free if tokens is None else min(tokens, free)
-        return replace(total, max_chars=chars, max_tokens=tokens)
-
-    def over(self, text: str) -> str:
-        """Which budget a text exceeds, if it does."""
+    def over(self, made: Mapping[str, str]) -> str:
+        """Which budget the parts exceed, if they do."""
+        text = Prompt.of(made, None, ())
         if self._chars is not None and len(text) > self._chars:
             return f"it has {len(text):,} characters, and the budget is {self._chars:,}"
         if self._tokens is not None and self._count(text) > self._tokens:
             return f"it has {self._count(text):,} tokens, and the budget is {self._tokens:,}"
         return ""
+
+    def fitted(self, made: Mapping[str, str], name: str, build: Callable[[int], str], most: int) -> int:
+        """The most that a part may be built with, up to `most`, so that everything fits; 0 if nothing does."""
+        if not self.over({**made, name: build(most)}):
+            return most
+        least = 0
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.over({**made, name: build(middle)}):
+                most = middle - 1
+            else:
+                least = middle
+        return least
+
+    def left(self, made: Mapping[str, str], total: Portion, less: int = 0) -> Portion:
+        """What is left for the last part, within what that may have anyway, and less so many tokens."""
+        used = Prompt.of({**made, "digest": "x"}, None, ())
+        chars, tokens = total.max_chars, total.max_tokens
+        if self._chars is not None:
+            chars = _least(chars, self._chars - len(used) + 1)
+        if self._tokens is not None:
+            tokens = _least(tokens, self._tokens - self._count(used) - less)
+        return replace(total, max_chars=chars, max_tokens=tokens)
+
+
+def _least(most: int | None, left: int) -> int:
+    return max(0, left if most is None else min(most, left))
 
 
 _ABOUT_COMPUTERS = (
@@ -91,9 +98,12 @@ _ABOUT_COMPUTERS = (
 
 @cache
 def _words() -> re.Pattern[str]:
-    memory = rf"(?:(?:all|any|the|your|our|my) )*(?:memory|memories)\b(?!\s+(?:{_ABOUT_COMPUTERS}))"
+    whose = r"(?:(?:all|any|the|your|our|my|of)\s+){0,4}"
+    memory = rf"{whose}(?:memory|memories)\b(?![-.\w]*\w)(?!\s+(?:{_ABOUT_COMPUTERS}))"
+    never = r"(?<!not\s)(?<!never\s)(?<!n't\s)(?<!n’t\s)"
     return re.compile(
-        rf"(?i)\bignore {memory}|\b(?:don['’]?t|do not|without) us(?:e|ing) {memory}|\bfresh context\b"
+        rf"(?i){never}\bignore\s+{memory}|\b(?:don['’]?t|do\s+not|without)\s+(?:us(?:e|ing)|consult(?:ing)?)\s+{memory}"
+        rf"|\bwithout\s+{memory}|\bfresh\s+context\b(?!\s+(?:manager|menu|switch))"
     )
 
 
@@ -126,15 +136,18 @@ def long_term_block(items: Sequence[Item], most: int) -> tuple[str, tuple[tuple[
     return (f"{LONG_TERM}\n{text}" if text else ""), tuple(shown), told
 
 
-def changed_block(premises: Sequence[Event], now: Mapping[str, str]) -> str:
-    """The lines that an agent has relied on and that no longer hold; `now` is what stands in their place."""
-    lines = [_changed_line(one, now.get(one.id, "")) for one in premises if not one.erased]
-    return "\n".join((PREMISES, *lines)) if lines else ""
+def changed_lines(premises: Sequence[Event], now: Mapping[str, str]) -> list[str]:
+    """What an agent has relied on and what no longer holds, a line each; `now` is what stands in its place."""
+    return [_changed_line(one, now.get(one.id, "")) for one in premises]
 
 
 def _changed_line(premise: Event, now: str) -> str:
     told = premise.payload
-    where = f"line {told['line']} of digest {told['receipt']}" if told["line"] else "the long-term block"
-    by = f" by {told['by']}" if told["by"] else ""
-    said = f": {as_data(told['text'])}" if told["text"] else ""
-    return f"- {told['item']} was {told['why']}{by}, {where}{said}{f' → now: {as_data(now)}' if now else ''}"
+    where = (
+        f"line {told['line']} of digest {as_name(told['receipt'])}" if told["line"] else "the long-term block"
+    )
+    by = f" by {as_name(told['by'])}" if told["by"] else ""
+    settled = ", which nobody has settled" if told["why"] == "disputed" else ""
+    said = f": {told['text']}" if told["text"] else ""
+    then = f" → now: {now}" if now else ""
+    return f"- {as_name(told['item'])} was {told['why']}{by}{settled}, {where}{said}{then}"

@@ -1,9 +1,9 @@
 """Receipts: what each digest was made of, so that it can be shown, made again and watched.
 
-A receipt is a small event without content: what was asked, as of when, which items in which versions stand on which
-line, how many were left out and why, and the hash of the text. Its *trace* is an event of its own with the candidates
-and the exact text as a blob, derived from the items: when one of these is erased, the trace goes, and the receipt
-stays.
+A receipt is a small event without what items say: what was asked, as of when, which items in which versions stand on
+which line, how many were left out and why, and the hash of the text. Its *trace* is an event of its own with the
+candidates and the exact text as a blob, derived from the items: when one of these is erased, the trace goes, and the
+receipt stays.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..commit import Overlay
-from ..errors import Corrupt, Erased
+from ..errors import BadInput, Corrupt, Denied, Erased, shown
 from ..events import Blob, Event, canonical, decode, draft, iso, new_id
 from ..memory.capability import MEMORY, decide_shown
 from ..memory.portions import Portions
@@ -45,7 +46,11 @@ class Trace(msgspec.Struct, frozen=True):
 
     def packed(self, without: frozenset[str] = frozenset()) -> Packed:
         """Pack it again, or pack it as if some items had not been there."""
-        left = [one for one in self.candidates if one.id not in without]
+        left = [
+            replace(one, barred="") if one.twin in without else one
+            for one in self.candidates
+            if one.id not in without
+        ]
         stay = [one for one in self.kept if one.id not in without]
         count = self._count if self.counts else estimated
         return pack(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
@@ -64,7 +69,15 @@ class Counted:
         self._count, self.answers = count, dict[str, int]()
 
     def __call__(self, text: str) -> int:
-        return self.answers.setdefault(_short(text), int(self._count(text)))
+        key = _short(text)
+        if key not in self.answers:
+            said = self._count(text)
+            if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said < 1e15:
+                raise BadInput(
+                    f"count_tokens answered {shown(said)}: it must answer how many tokens a text has"
+                )
+            self.answers[key] = ceil(said)
+        return self.answers[key]
 
 
 def _short(text: str) -> str:
@@ -91,15 +104,7 @@ def decide_receipt(overlay: Overlay, request: Write) -> str | None:
     if request.keep:
         payload = dict(request.payload)
         if request.trace is not None:
-            known = [one for one in request.sources if overlay.record_of(one) is not None]
-            told = {"trace": Blob(canonical(msgspec.to_builtins(request.trace)))}
-            labels = {"sensitivity": "private"}
-            traced = overlay.emit(
-                draft(
-                    TRACED, actor=request.by, payload=told, run_id=request.run, parents=known, labels=labels
-                )
-            )
-            payload["trace"] = traced.id
+            payload["trace"] = _traced(overlay, request, request.trace)
         id = new_id()
         written = draft(
             WRITTEN, actor=request.by, payload=payload, run_id=request.run, id=id,
@@ -109,6 +114,23 @@ def decide_receipt(overlay: Overlay, request: Write) -> str | None:
     if request.shown:
         overlay.run(MEMORY.name, decide_shown, Shown(request.by, request.run, request.shown))
     return id
+
+
+def _traced(overlay: Overlay, request: Write, trace: Trace) -> str | None:
+    """Keep the trace, unless something in it was erased since it was read."""
+    records = [overlay.record_of(one) for one in request.sources]
+    if any(one is None or one.body is None for one in records):
+        return None
+    told, labels = {"trace": Blob(canonical(msgspec.to_builtins(trace)))}, {"sensitivity": "private"}
+    traced = draft(
+        TRACED,
+        actor=request.by,
+        payload=told,
+        run_id=request.run,
+        parents=list(request.sources),
+        labels=labels,
+    )
+    return overlay.emit(traced).id
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -137,13 +159,13 @@ class Receipt(msgspec.Struct, frozen=True):
     trace: Trace | None = None
     missing: str = ""
     """Why there is no trace, if there is none any more."""
+    denied: bool = False
+    """Whether that is because its reader may not see all of it any more."""
 
     def replay(self) -> str:
         """The same text again, packed from what was recorded. Raises Erased that names what is gone since."""
         if self.trace is None:
-            if self.trace_id is None and not self.included:
-                return ""
-            raise Erased(self.missing or f"the trace of receipt {self.id!r} is gone")
+            raise (Denied if self.denied else Erased)(self.missing)
         text = self.trace.packed().text
         if sha256(text.encode()).hexdigest() != self.hash:
             raise Corrupt(
@@ -174,18 +196,15 @@ def read(event: Event, ledger: Ledger, may_see: Callable[[str], bool]) -> Receip
         position=event.position,
         trace_id=payload.get("trace"),
     )
-    if receipt.trace_id is None:
-        return receipt
-    traced = ledger.event(receipt.trace_id)
+    traced = None if receipt.trace_id is None else ledger.event(receipt.trace_id)
     if traced is None or traced.erased:
         gone = [id for id, _, _ in receipt.included if _erased(ledger, id)]
         named = ", ".join(gone) or "something that it did not include"
-        return msgspec.structs.replace(receipt, missing=f"erased since: {named}")
+        return replace(receipt, missing=f"erased since: {named}")
     if not all(may_see(id) for id in traced.parents):
-        return msgspec.structs.replace(
-            receipt, missing="some of what it was made of may not be shown to you any more"
-        )
-    return msgspec.structs.replace(receipt, trace=trace_of(ledger, traced))
+        told = "some of what it was made of may not be shown to you any more"
+        return replace(receipt, missing=told, denied=True)
+    return replace(receipt, trace=trace_of(ledger, traced))
 
 
 def trace_of(ledger: Ledger, traced: Event) -> Trace:

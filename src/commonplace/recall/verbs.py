@@ -14,8 +14,8 @@ from ..access.rights import OWNER, TIERS, rights_of
 from ..access.secrets import masked
 from ..errors import BadInput, CommonplaceError, Erased, NotEnabled, NotFound, shown
 from ..events import Event, check_name, check_text
-from ..memory.items import sketch
-from ..memory.portions import rules_with
+from ..memory.items import Item, sketch
+from ..memory.portions import Portion, rules_with
 from ..memory.reading import settings_of
 from ..memory.requests import Kept, Shown
 from ..memory.similar import tokens
@@ -24,8 +24,8 @@ from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
 from .observing import recalling
 from .packing import Count, all_of, estimated
-from .prompting import PARTS, Prompt, Room, asks_to_ignore, changed_block, long_term_block
-from .receipts import WRITTEN, Receipt
+from .prompting import PARTS, PREMISES, Prompt, Room, asks_to_ignore, changed_lines, long_term_block
+from .receipts import WRITTEN, Counted, Receipt
 from .receipts import read as read_receipt
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ LONG_TERM_MOST = 2_000
 """How many characters of MEMORY.md a prompt begins with, unless an agent's file says so."""
 LATELY = 2_000
 """How many events are looked through for the most recent ones of a run, before more are."""
+TRIES = 6
+"""How often a digest is tried so that a prompt does not exceed its budget of tokens."""
 IGNORED = "memory is left out of this turn, as asked"
 
 log = logging.getLogger("commonplace")
@@ -111,8 +113,9 @@ class Recalling(Remembering):
         for every four characters, unless somebody says so.
         """
         wanted = self._wanted(query, rules, max_items, max_chars, max_tokens, count_tokens, ignore_memory, at)
-        stable = check_name("stable", stable) if stable else ""
-        return self._made(replace(wanted, stable=stable))
+        if stable and at is not None:
+            raise BadInput("a stable digest goes on with the last one, so it is of now: leave at out")
+        return self._made(replace(wanted, stable=check_name("stable", stable) if stable else ""))
 
     def prompt(
         self,
@@ -128,44 +131,84 @@ class Recalling(Remembering):
         """The task and all that this actor should know for it, as text for a model: what the team keeps in
         MEMORY.md, a digest of what is remembered about the task, what has just happened in the run, and what has
         changed since it was told. `parts` chooses among them; what is given goes into one budget."""
-        stray = sorted(set(parts) - set(PARTS))
-        if stray:
-            raise BadInput(f"a prompt has no part {shown(stray[0])}: its parts are {', '.join(PARTS)}")
-        room = Room(max_chars, max_tokens, count_tokens or self._ledger.count_tokens or estimated)
-        wanted = self._wanted(
-            check_text("task", task), None, None, None, None, count_tokens, ignore_memory, None
-        )
-        made, left_out = self._fixed_parts(task, parts, room), list[tuple[str, str]]()
-        told: list[Event] = []
-        if "changed" in parts:
-            told = self.premises()
-            made["changed"] = changed_block(told, self._what_holds_now(told))
-        beside: tuple[tuple[str, int], ...] = ()
-        if "long_term" in parts and not wanted.ignored and self._reads_tier("long_term"):
-            most = room.chars_left(made, self._long_term_most())
-            made["long_term"], beside, cut = long_term_block(self.long_term() if most else [], most)
-            left_out += [("long-term memory", cut)] if cut else []
-        if "recent" in parts and not wanted.ignored:
-            made["recent"] = self._recent(task, made)
-            if room.over(Prompt.of(made, None, ())) and made.pop("recent"):
-                left_out.append(("recent events", "the budget has no room for them"))
-        total = room.left(made, wanted.rules.budgets.total)
-        budgets = replace(wanted.rules.budgets, total=total)
-        wanted = replace(
-            wanted,
-            rules=replace(wanted.rules, budgets=budgets),
-            beside=beside,
-            told=tuple(one.id for one in told),
-            stable=stable,
-        )
-        digest = self._made(wanted) if "digest" in parts else None
-        if digest is not None:
-            made["digest"] = digest.text
-            left_out += [*digest.omitted, *((one.what, one.why) for one in digest.left_out)]
-        prompt = Prompt.of(made, digest, left_out)
-        if over := room.over(prompt):
-            left_out.append(("the budget", f"the task and its inputs alone are too much: {over}"))
-        return prompt
+        wanted_parts = _parts_of(parts)
+        for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
+            if one is not None:
+                _whole(name, one)
+        count = count_tokens or self._ledger.count_tokens
+        room = Room(max_chars, max_tokens, estimated if count is None else Counted(count))
+        wanted = self._wanted(task, None, None, None, None, count_tokens, ignore_memory, None)
+        left_out = list[tuple[str, str]]()
+        made = self._fixed_parts(task, wanted_parts, room, left_out)
+        if over := room.over(made):
+            left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
+        if "changed" in wanted_parts and not wanted.ignored:
+            made["changed"], wanted = self._told_of_changes(made, room, wanted, left_out)
+        if "long_term" in wanted_parts and not wanted.ignored and self._reads_tier("long_term"):
+            made["long_term"], wanted = self._long_term_part(made, room, wanted, left_out)
+        if "recent" in wanted_parts and not wanted.ignored:
+            recent_part = self._recent(task, made)
+            if room.over({**made, "recent": recent_part}):
+                left_out += [("recent events", "the budget has no room for them")] if recent_part else []
+            else:
+                made["recent"] = recent_part
+        wanted = replace(wanted, stable=check_name("stable", stable) if stable else "")
+        if "digest" not in wanted_parts:
+            if wanted.told or wanted.ignored:
+                off = replace(wanted.rules, enabled=False)
+                self._made(replace(wanted, query="", rules=off, stable=""))
+            return Prompt.of(made, None, left_out)
+        digest = self._made(self._within(wanted, made, room))
+        made["digest"] = digest.text
+        left_out += [*digest.omitted, *((one.what, one.why) for one in digest.left_out)]
+        return Prompt.of(made, digest, left_out)
+
+    def _told_of_changes(
+        self, made: Mapping[str, str], room: Room, wanted: Wanted, left_out: list[tuple[str, str]]
+    ) -> tuple[str, Wanted]:
+        """What has changed since this actor was told, as much as there is room for; the rest comes next time."""
+        run = self._memory_run
+        news = [one for one in self.premises() if not one.erased and one.run_id in (None, run)]
+        now = self._what_holds_now(news, wanted)
+        lines = changed_lines(news, {id: all_of(one) for id, one in now.items()})
+
+        def build(number: int) -> str:
+            return "\n".join((PREMISES, *lines[:number])) if number else ""
+
+        number = room.fitted(made, "changed", build, len(lines))
+        if number < len(lines):
+            left_out.append(
+                (f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them")
+            )
+        shown = [one for one in news[:number] if one.id in now]
+        self._was_shown([(now[one.id].id, now[one.id].text) for one in shown])
+        also = tuple((now[one.id].id, now[one.id].position) for one in shown)
+        return build(number), replace(wanted, told=tuple(one.id for one in news[:number]), also=also)
+
+    def _long_term_part(
+        self, made: Mapping[str, str], room: Room, wanted: Wanted, left_out: list[tuple[str, str]]
+    ) -> tuple[str, Wanted]:
+        most = self._long_term_most()
+        allowed = wanted.rules.allow_sensitivities
+        items = [one for one in (self.long_term() if most else ()) if one.sensitivity in allowed]
+        fits = room.fitted(made, "long_term", lambda size: long_term_block(items, size)[0], most)
+        text, beside, cut = long_term_block(items, fits)
+        left_out += [("long-term memory", cut)] if cut else []
+        shown = {id for id, _ in beside}
+        self._was_shown([(one.id, one.text) for one in items if one.id in shown])
+        return text, replace(wanted, beside=beside)
+
+    def _within(self, wanted: Wanted, made: Mapping[str, str], room: Room) -> Wanted:
+        """The digest that is asked for, within what is left of a prompt's budget. Tokens of parts need not add up to
+        those of the whole, so it is tried first."""
+        budgets, less = wanted.rules.budgets, 0
+        for _ in range(TRIES):
+            total = room.left(made, budgets.total, less)
+            fitting = replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=total)))
+            if total.max_tokens in (None, 0) or not room.over({**made, "digest": self._tried(fitting).text}):
+                return fitting
+            less = less * 2 + 8
+        return replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=Portion(0, 0, 0))))
 
     def _wanted(
         self,
@@ -184,11 +227,21 @@ class Recalling(Remembering):
             position = None if at is None else then.position
         given = {"max_items": max_items, "max_chars": max_chars, "max_tokens": max_tokens}
         total = {name: one for name, one in given.items() if one is not None}
-        settled = rules_with(settled, {**(rules or {}), **({"budgets": {"total": total}} if total else {})})
+        if rules is not None and not isinstance(rules, Mapping):
+            raise BadInput(
+                f"rules {shown(rules)} is not a mapping, such as {{'semantic': {{'enabled': True}}}}"
+            )
+        settled = rules_with(settled, rules or {})
+        settled = rules_with(settled, {"budgets": {"total": total}} if total else {})
         ignored = "asked to" if ignore else asks_to_ignore(query) or self._ignoring()
         from .digests import Wanted
 
         return Wanted(query, settled, position, ignored, count=count or self._ledger.count_tokens)
+
+    def _tried(self, wanted: Wanted) -> Digest:
+        from .digests import Maker
+
+        return Maker(self._ledger, self._memory_actor, self._memory_run).make(wanted, delivered=False)
 
     def _made(self, wanted: Wanted) -> Digest:
         from .digests import Maker
@@ -209,12 +262,26 @@ class Recalling(Remembering):
         run = self._memory_run
         return [one for one in found if one is not None and (run is None or one.run_id in (None, run))]
 
-    def _what_holds_now(self, premises: Sequence[Event]) -> dict[str, str]:
+    def _what_holds_now(self, premises: Sequence[Event], wanted: Wanted) -> dict[str, Item]:
+        """What stands in the place of each, where somebody has said so: not what is only claimed."""
+        found: dict[str, Item] = {}
         with self._judging(None) as judge:
-            found = {one.id: judge.item(one.payload.get("by") or "-") for one in premises if not one.erased}
-            return {id: all_of(judge.shown(item)) for id, item in found.items() if item is not None}
+            for one in premises:
+                item = (
+                    judge.item(one.payload["item"])
+                    if one.payload["why"] in ("superseded", "revised")
+                    else None
+                )
+                while item is not None and item.status == "superseded" and item.superseded_by:
+                    item = judge.item(item.superseded_by)
+                if item is not None and item.current and item.sensitivity in wanted.rules.allow_sensitivities:
+                    found[one.id] = judge.shown(item)
+        return found
 
-    def _fixed_parts(self, task: str, parts: Collection[str], room: Room) -> dict[str, str]:
+    def _fixed_parts(
+        self, task: str, parts: Collection[str], room: Room, left_out: list[tuple[str, str]]
+    ) -> dict[str, str]:
+        """What a prompt begins with; what there is no room for is added to what is left out."""
         return {"task": f"## Task\n{task}"} if "task" in parts else {}
 
     def _digest_rules(self) -> Mapping[str, Any]:
@@ -244,6 +311,7 @@ class Recalling(Remembering):
             raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
         if event.erased:
             raise Erased(f"receipt {id!r} was erased")
+        self._consults()
         with self._judging(None) as judge:
             return read_receipt(event, self._ledger, lambda one: judge.item(one) is not None)
 
@@ -266,26 +334,32 @@ class Recalling(Remembering):
         if run is None:
             raise BadInput("say which run: bisect(run_id)")
         left = None if without is None else check_name("an item", without)
-        return bisected(run, self.receipts(run), self._derived, left, matters)
+        found = self.receipts(run)
+        with self._ledger.snapshot() as now:
+            if not found and now.get("runs", run) is None:
+                raise NotFound(f"there is no run {run!r} in this book")
+        return bisected(run, found, self._derived, left, matters)
 
     def _derived(self, id: str) -> Iterator[str]:
-        """The items that were derived from one, and so on down."""
+        """The items that were derived from one, and so on down, as far as this actor may see them."""
         ahead, seen = [id], {id}
-        with self._ledger.snapshot() as now:
+        with self._judging(None) as judge:
             while ahead:
-                below = [str(child) for _, child in now.scan("children", ahead.pop())]
-                fresh = [one for one in below if one not in seen and now.get("memory.items", one) is not None]
+                below = [str(child) for _, child in judge.then.scan("children", ahead.pop())]
+                fresh = [one for one in below if one not in seen and judge.item(one) is not None]
                 seen.update(fresh)
                 ahead += fresh
                 yield from fresh
 
     # what has just happened
 
-    def window(self, run_id: str | None = None, *, k: int = 8, shown: str = "") -> Recollection:
-        """The most recent events of a run that this actor may see, with lines for a prompt. What `shown` has
-        already is not said again."""
+    def window(
+        self, run_id: str | None = None, *, k: int = 8, shown: str = "", at: At = None
+    ) -> Recollection:
+        """The most recent events of a run that this actor may see, as of `at`, with lines for a prompt. What `shown`
+        has already is not said again."""
         with recalling(self._memory_actor, "episodic") as told:
-            events = self._seen_in(run_id, _whole("k", k))
+            events = self._seen_in(run_id, at, _whole("k", k))
             found = recent(events, self._texts(events[-k:] if k else ()), k, shown)
             told |= {"memory.visible_count": len(found.events), "text": found.text}
         return found
@@ -300,11 +374,12 @@ class Recalling(Remembering):
         semantic: bool = False,
         rules: Mapping[str, Any] | None = None,
         shown: str = "",
+        at: At = None,
     ) -> Recollection:
-        """The events of a run that matter most at a turn (None: after its last one), in order. Relevance is judged by
+        """The events of a run that matter most at a turn (None: its last one), in order. Relevance is judged by
         words, or with `semantic` by the index; if that cannot answer, by words, and the answer says so."""
         with recalling(self._memory_actor, "salience", **{"memory.top_k": _whole("top_k", top_k)}) as told:
-            events = self._seen_in(run_id)
+            events = self._seen_in(run_id, at)
             turn = max((one.turn for one in events), default=0) if turn is None else _whole("turn", turn)
             with self._ledger.snapshot() as now:
                 settled = rules_with(settings_of(now).salience, rules or {})
@@ -330,25 +405,27 @@ class Recalling(Remembering):
             log.warning("memory.index.fallback: the index failed, so relevance is judged by words: %s", error)
             return None, f"the index could not be asked, so relevance is judged by words: {error}"
 
-    def _seen_in(self, run_id: str | None, last: int | None = None) -> list[Event]:
+    def _seen_in(self, run_id: str | None, at: At, last: int | None = None) -> list[Event]:
         """The events of a run that this actor may recall, its own and those of public kinds: all, or at least the last
-        so many."""
+        so many. Those by which the book keeps account of itself are none."""
         run = self._memory_run if run_id is None else check_name("run_id", run_id)
         if run is None:
             raise BadInput("say which run: its events are what can be recalled")
         if self._ignoring():
             return []
-        head = self._position()
+        with self._ledger.snapshot(at) as then:
+            head = then.position
         span = head if last is None else LATELY
         while True:
-            found = list(self._events_of(run, max(0, head - span)))
+            events = self._events_of(run, max(0, head - span), head)
+            found = [one for one in events if self._ledger.registry.owner(one.kind) is None]
             if span >= head or len(found) >= (last or 0):
                 return found
             span *= 8
 
-    def _events_of(self, run: str, after: int) -> Iterable[Event]:
-        """The events of a run after a position, as far as whoever acts may see them, without secrets; whoever uses
-        these verbs says how."""
+    def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
+        """The events of a run after a position and up to another, as far as whoever acts may see them, without
+        secrets; whoever uses these verbs says how."""
         return ()
 
     @staticmethod
@@ -393,10 +470,19 @@ class Recalling(Remembering):
     def _only_looks_at_memory(self) -> bool:
         return False
 
-    def _may_read_tier(self, tier: str) -> None:
+    def _consults(self) -> None:
+        """Refuse to look into memory in a turn that was asked not to."""
         if self._ignoring():
-            raise NotEnabled(f"{IGNORED}: its {tier} tier is not read")
+            raise NotEnabled(IGNORED)
+
+    def _may_read_tier(self, tier: str) -> None:
+        self._consults()
         super()._may_read_tier(tier)
+
+    def item(self, id: str, at: At = None) -> Item:
+        """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""
+        self._consults()
+        return super().item(id, at)
 
     def _position(self) -> int:
         with self._ledger.reads() as reads:
@@ -420,6 +506,15 @@ class Recalling(Remembering):
     def reindex(self, progress: Any = None) -> int:
         """Let the index catch up with the ledger; answers as of where it speaks."""
         return int(self._ledger.indexing.catch_up(progress).position)
+
+
+def _parts_of(parts: object) -> set[str]:
+    if isinstance(parts, str) or not isinstance(parts, Collection):
+        raise BadInput(f"parts {shown(parts)} is not a list: the parts are {', '.join(PARTS)}")
+    stray = sorted(set(parts) - set(PARTS))
+    if stray:
+        raise BadInput(f"a prompt has no part {shown(stray[0])}: its parts are {', '.join(PARTS)}")
+    return set(parts)
 
 
 def _whole(name: str, given: object) -> int:

@@ -21,7 +21,8 @@ def inputs(agent: str, state: Mapping[str, Any], most: int = MOST) -> str:
     shown = {key: value for key, value in state.items() if key not in ("_meta", "_trace", "_workflow")}
     shown = {key: value for key, value in shown.items() if value != []}
     parts = []
-    room = max(LEAST, most // max(1, len(shown)))
+    share = most // max(1, len(shown))
+    room = share if most < MOST else max(LEAST, share)
     for key in sorted(shown, key=lambda key: (key == agent, key)):
         title = "Your own entry" if key == agent else f"Input: {' '.join(key.split())}"
         parts.append(f"## {title}\n{_fitted(key, shown[key], room)}")
@@ -32,7 +33,8 @@ def _fitted(key: str, value: Any, room: int) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)
     if len(text) <= room:
         return text
+    preview = min(PREVIEW, room)
     return (
-        f"{text[:PREVIEW]}\n(cut: {PREVIEW:,} of {len(text):,} characters; the whole value is in the run's state "
+        f"{text[:preview]}\n(cut: {preview:,} of {len(text):,} characters; the whole value is in the run's state "
         f"under {key!r})"
     )

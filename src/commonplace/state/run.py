@@ -23,7 +23,7 @@ from ..recall.verbs import Recalling
 from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
 from .opening import takes_part
 from .policy import AgentMemory, Persistence, Policy, Start
-from .prompt import inputs
+from .prompt import MOST, inputs
 from .redaction import redactor_of
 from .requests import (
     FAILED,
@@ -347,16 +347,22 @@ class Turn(Recalling):
     def _memory(self) -> AgentMemory:
         return self.run.policy.agent(self.agent).memory
 
-    def _fixed_parts(self, task: str, parts: Collection[str], room: Room) -> dict[str, str]:
+    def _fixed_parts(
+        self, task: str, parts: Collection[str], room: Room, left_out: list[tuple[str, str]]
+    ) -> dict[str, str]:
         """The task, and what this agent may see of the run's state."""
-        made = super()._fixed_parts(task, parts, room)
+        made = super()._fixed_parts(task, parts, room, left_out)
         if "inputs" in parts:
-            made["inputs"] = inputs(self.agent, self.state)
+            state = self.state
+            most = room.fitted(made, "inputs", lambda size: inputs(self.agent, state, size), MOST)
+            made["inputs"] = inputs(self.agent, state, most)
+            if room.over(made) and made.pop("inputs"):
+                left_out.append(("inputs", "the budget has no room for them: read the run's state"))
         return made
 
     def _digest_rules(self) -> Mapping[str, Any]:
         own = self._memory
-        return {**own.v1, "enabled": bool(own.v1.get("enabled", True))} if own.enabled else {"enabled": False}
+        return own.v1 if own.enabled else {"enabled": False}
 
     def _long_term_most(self) -> int:
         own = self._memory
@@ -372,9 +378,10 @@ class Turn(Recalling):
             found = self.window(k=own.window, shown=shown)
         return "" if found.text in (NO_MEMORY, NONE_SALIENT) else f"{RECENT}\n{found.text}"
 
-    def _events_of(self, run: str, after: int) -> Iterable[Event]:
+    def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
         ledger = self._ledger
-        return Sight(self.agent, ledger.snapshot).events(ledger.events(after, run_id=run), None, ledger.event)
+        events = ledger.events(after, upto, run_id=run)
+        return Sight(self.agent, ledger.snapshot).events(events, upto, ledger.event)
 
     def _ignoring(self) -> str:
         """Memory is left out until the end of a turn that was asked to."""
