@@ -143,9 +143,8 @@ def changed_lines(premises: Sequence[Event], now: Mapping[str, str]) -> list[str
 
 def _changed_line(premise: Event, now: str) -> str:
     told = premise.payload
-    where = (
-        f"line {told['line']} of digest {as_name(told['receipt'])}" if told["line"] else "the long-term block"
-    )
+    place = f"line {told['line']} of" if told["line"] else "what stood beside"
+    where = f"{place} digest {as_name(told['receipt'])}"
     by = f" by {as_name(told['by'])}" if told["by"] else ""
     settled = ", which nobody has settled" if told["why"] == "disputed" else ""
     said = f": {told['text']}" if told["text"] else ""
