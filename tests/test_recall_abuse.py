@@ -487,3 +487,23 @@ def test_bisect_names_nothing_hidden_and_knows_which_runs_there_are() -> None:
         assert hidden.item_id in book.bisect("r", without=one.item_id).effects[0].with_it
         with pytest.raises(NotFound):
             book.bisect("nothing")
+
+
+@pytest.mark.spec("L9")
+def test_whatever_a_prompt_has_said_is_no_new_evidence() -> None:
+    with commonplace.open("memory:") as book:
+        ada, dev = book.as_actor("ada"), book.as_actor("dev")
+        ada.remember("the harbour freezes over in January", shared=True)
+        note = ada.remember("the ferry leaves the pier at nine", shared=True)
+        assert "harbour" in dev.prompt("go on", parts=["long_term", "digest"])
+        assert "echo" in dev.remember("the harbour freezes over in January").reason
+        eve = book.as_actor("eve")
+        eve.digest("ferry pier", stable="t")
+        ada.revise(note.item_id or "", text="the ferry leaves the pier at half past ten")
+        assert "half past ten" in eve.prompt("go on", parts=["changed"])
+        assert "echo" in eve.remember("the ferry leaves the pier at half past ten").reason
+        with book.run(run_id="r") as run, run.agent("eve") as me:
+            me.digest("ferry pier", stable="u")
+        with book.run(run_id="s") as run, run.agent("eve") as me:
+            assert me.digest("ferry pier", stable="u").kept > 0
+            assert "echo" in me.remember("the ferry leaves the pier at half past ten").reason
