@@ -28,7 +28,7 @@ from ..memory.similar import tokens
 from .checking import Known, checked
 from .data import as_name, mark_of
 from .finding import looked_up
-from .packing import Candidate, Count, Packed, candidate, estimated, pack, text_of
+from .packing import Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
 from .receipts import Counted, Trace, Write, trace_of
 from .search import LeftOut, visible
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..index import Hit, How, Index
     from ..ledger import Ledger
 
-IGNORED = "memory was left out of this turn, as asked."
+NOT_CONSULTED = "memory was left out of this turn, as asked."
 NO_MATCH = "nothing that is remembered matches."
 NOTHING = "nothing is remembered yet."
 ALL_LEFT_OUT = "what matches is left out, or shown elsewhere."
@@ -75,7 +75,7 @@ class Wanted(msgspec.Struct, frozen=True):
     beside: tuple[tuple[str, int], ...] = ()
     also: tuple[tuple[str, int], ...] = ()
     told: tuple[str, ...] = ()
-    count: Count | None = None
+    count: CountTokens | None = None
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class Maker:
             settings = settings_of(now)
             then = now.position if wanted.at is None else wanted.at
         now_us = time.time_ns() // 1000 if wanted.at is None else self._time_of(wanted.at)
-        gathered, index, nothing = list[Gathered](), "", "" if off else IGNORED
+        gathered, index, nothing = list[Gathered](), "", "" if off else NOT_CONSULTED
         before, lines, rebased = None, list[_Line](), ""
         if not off and not wanted.ignored:
             gathered, left_out, index, nothing = self._gather(wanted, then)
@@ -264,7 +264,7 @@ class _Asked(NamedTuple):
     """What is to be packed."""
 
     budgets: Portions
-    count: Count
+    count: CountTokens
     nothing: str
     candidates: list[Candidate]
 

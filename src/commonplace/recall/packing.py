@@ -16,7 +16,7 @@ from ..memory.items import SHAPES, Item, value_text
 from ..memory.portions import Portion, Portions
 from .data import HEADING, as_data, as_name, block, mark_of
 
-Count = Callable[[str], int]
+CountTokens = Callable[[str], int]
 
 LEAST = 40
 """The fewest characters that a text is cut to: less of it says nothing."""
@@ -75,7 +75,7 @@ class Packed(msgspec.Struct, frozen=True):
 def pack(
     candidates: Sequence[Candidate],
     budgets: Portions,
-    count: Count = estimated,
+    count: CountTokens = estimated,
     *,
     nothing: str = "",
     kept: Sequence[Candidate] = (),
@@ -110,7 +110,7 @@ def pack(
 class _Pile:
     """What is packed so far."""
 
-    def __init__(self, budgets: Portions, count: Count, mark: str) -> None:
+    def __init__(self, budgets: Portions, count: CountTokens, mark: str) -> None:
         self._budgets, self._count, self._mark = budgets, count, mark
         self.taken: list[Candidate] = []
         self._of_kind: dict[str, list[str]] = {}

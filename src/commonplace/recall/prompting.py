@@ -14,7 +14,7 @@ from ..memory.items import Item
 from ..memory.markdown import ordered
 from ..memory.portions import Portion
 from .data import as_name
-from .packing import Count, all_of
+from .packing import CountTokens, all_of
 
 if TYPE_CHECKING:
     from .digests import Digest
@@ -50,7 +50,7 @@ class Prompt(str):
 class Room:
     """One budget for all parts of a prompt."""
 
-    def __init__(self, max_chars: int | None, max_tokens: int | None, count: Count) -> None:
+    def __init__(self, max_chars: int | None, max_tokens: int | None, count: CountTokens) -> None:
         self._chars, self._tokens, self._count = max_chars, max_tokens, count
 
     def over(self, made: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from ..events import Blob, Event, canonical, decode, draft, iso, new_id
 from ..memory.capability import MEMORY, decide_shown
 from ..memory.portions import Portions
 from ..memory.requests import Shown
-from .packing import Candidate, Count, Packed, estimated, pack
+from .packing import Candidate, CountTokens, Packed, estimated, pack
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -65,7 +65,7 @@ class Trace(msgspec.Struct, frozen=True):
 class Counted:
     """A counter that remembers what it has answered."""
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: CountTokens) -> None:
         self._count, self.answers = count, dict[str, int]()
 
     def __call__(self, text: str) -> int:

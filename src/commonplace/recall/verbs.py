@@ -23,7 +23,7 @@ from ..memory.verbs import Remembering, event_text
 from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
 from .observing import recalling
-from .packing import Count, all_of, estimated
+from .packing import CountTokens, all_of, estimated
 from .prompting import PARTS, PREMISES, Prompt, Room, asks_to_ignore, changed_lines, long_term_block
 from .receipts import WRITTEN, Counted, Receipt
 from .receipts import read as read_receipt
@@ -101,7 +101,7 @@ class Recalling(Remembering):
         rules: Mapping[str, Any] | None = None,
         stable: str = "",
         ignore_memory: bool = False,
-        count_tokens: Count | None = None,
+        count_tokens: CountTokens | None = None,
         at: At = None,
     ) -> Digest:
         """What is remembered about a task, packed into a budget (12 items and 2,400 characters, unless the book or
@@ -126,7 +126,7 @@ class Recalling(Remembering):
         max_tokens: int | None = None,
         stable: str = "",
         ignore_memory: bool = False,
-        count_tokens: Count | None = None,
+        count_tokens: CountTokens | None = None,
     ) -> Prompt:
         """The task and all that this actor should know for it, as text for a model: what the team keeps in
         MEMORY.md, a digest of what is remembered about the task, what has just happened in the run, and what has
@@ -217,7 +217,7 @@ class Recalling(Remembering):
         max_items: int | None,
         max_chars: int | None,
         max_tokens: int | None,
-        count: Count | None,
+        count: CountTokens | None,
         ignore: bool,
         at: At,
     ) -> Wanted:
