@@ -116,11 +116,11 @@ def show_modes(asked: list[Asked], peers: dict[str, Marks]) -> None:
     screen.print(table)
 
 
-def show_signals(sets: dict[str, list[Asked]]) -> None:
+def show_signals(sets: dict[str, list[Asked]], by_parts: bool) -> None:
     columns = [f"{name}: {what}" for name in sets for what in ("R@10", "nDCG@10", "better : worse")]
     table = Table("signal", *columns)
     base = {name: marked(asked) for name, asked in sets.items()}
-    for signal in dict.fromkeys(name for weights in WEIGHTS for name in weights):
+    for signal in fusion.BY_PARTS if by_parts else fusion.SECOND:
         cells = []
         with without(signal):
             for name, asked in sets.items():
@@ -145,15 +145,18 @@ def main() -> int:
         "--fit", action="store_true", help="signals by the half that weights may be fitted to"
     )
     parser.add_argument("--peers", action="store_true", help="ask other memories, too, that are installed")
+    parser.add_argument("--no-signals", action="store_true", help="leave out what each signal gives")
     parser.add_argument("--embedder", default="static", help="what makes the vectors")
     wanted = parser.parse_args()
     with ExitStack() as open_until:
         ours = labelled(wanted.embedder, open_until)
         show_modes(ours, beside(ours, open_until) if wanted.peers else {})
-        sets = {"notes": [one for one in ours if one.half == FIT or not wanted.fit]}
+        if wanted.no_signals:
+            return 0
+        sets = {"set": [one for one in ours if one.half == FIT or not wanted.fit]}
         if wanted.locomo:
             sets["LoCoMo"] = conversations(wanted.locomo, wanted.embedder, open_until)
-        show_signals(sets)
+        show_signals(sets, by_parts=wanted.embedder == "minilm")
     return 0
 
 

@@ -1,14 +1,14 @@
 """Hybrid search: several signals of how well a document answers, weighed and added up.
 
-    bm       its words, rare ones weighing more          soft     how near its words are to those of the query
-    bm_pc    the same with what was said before it       cos      what it is about
-    bm_s     the same of the whole conversation          talk     what the nearest of its conversation is about
+    bm_pc    its words with what was said before it, rare ones weighing more
+    bm_s     the same of the whole conversation          soft     how near its words are to those of the query
+    cos      what it is about                            talk     how much nearer the nearest of its conversation is
     around   what its neighbours up to two steps away are about
     pq_bm    it follows a question that has the words    date     it is from about the days that the query names
     when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
-    isq      it is a question itself                     len      how much it says
-    phrase   it has what the query puts in quotes        parts    how well its parts match those of the query
-    parts_pc the same with the two before it             parts_pq the question that it follows; parts_n: what is next
+    isq      it is a question itself                     phrase   it has what the query puts in quotes
+    parts    how well its parts match those of the query kept     it was kept, not only said in a conversation
+    parts_pc how much better with the two before it      parts_pq the question that it follows; parts_n: what is next
 
 All documents are weighed by what needs no vectors, the best of these and the nearest by vector again by all. Signals
 are computed in single steps on 64 bits, and what each gives is rounded to whole numbers before anything is summed up.
@@ -17,8 +17,6 @@ are computed in single steps on 64 bits, and what each gives is rounded to whole
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Context
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -34,18 +32,18 @@ from .view import Talks, View
 from .words import folded, has_letter, lowered, stem
 
 FIRST = {
-    "bm": 2.097, "bm_pc": 4.109, "bm_s": 7.449, "date": 4.945, "spk": 1.404, "when": 2.096,
-    "isq": -0.555, "len": 0.812, "pq_bm": 1.764, "phrase": 4.0,
+    "bm_pc": 6.206, "bm_s": 7.449, "date": 4.945, "spk": 1.404, "when": 2.096, "isq": -0.93, "pq_bm": 2.31,
+    "phrase": 4.0, "kept": 1.0,
 }  # fmt: skip
 """What each signal weighs where there are no vectors, and when candidates are chosen."""
 SECOND = {
-    "cos": 2.273, "around": 1.65, "talk": 4.889, "bm_pc": 2.193, "bm_s": 7.474, "soft": 3.400,
-    "date": 4.273, "spk": 1.209, "when": 2.353, "isq": -0.513, "len": 0.872, "pq_bm": 1.803, "phrase": 4.0,
+    "cos": 6.95, "around": 1.7, "talk": 6.21, "bm_pc": 1.62, "bm_s": 7.1, "soft": 4.66, "date": 3.85, "spk": 1.31,
+    "when": 2.33, "isq": -0.93, "pq_bm": 2.36, "phrase": 4.0, "kept": 1.0,
 }  # fmt: skip
 """What each weighs among the candidates."""
 BY_PARTS = {
-    "parts": 5.315, "parts_pc": 11.075, "parts_pq": 3.224, "parts_n": 2.163, "talk": 2.961, "bm_s": 4.196,
-    "date": 3.487, "spk": 1.276, "when": 2.804, "isq": -0.549, "len": 0.511, "phrase": 4.0,
+    "parts": 15.0, "parts_pc": 10.0, "parts_pq": 3.25, "parts_n": 2.17, "cos": 3.85, "talk": 4.03, "bm_s": 4.7,
+    "date": 3.66, "spk": 1.26, "when": 2.68, "isq": -0.73, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among them where texts have vectors of their parts."""
 LEAST_ABOUT = 0.25
@@ -60,9 +58,6 @@ SAMPLE = 4_096
 FULL, FULL_BY_PARTS = 20.0, 30.0
 """The sum that is shown as a score of 1; more is no higher a score, but still comes first."""
 K1_SESSION, B_SESSION = 1.2, 0.75
-LONGEST_LENGTH = 1_000
-
-_exact = Context(prec=24)
 
 
 class Word(NamedTuple):
@@ -138,14 +133,12 @@ class Signals:
     def first(self, docs: Ints) -> dict[str, Floats]:
         """The signals that need no vectors of documents; those that are 0 for all of them are left out."""
         columns, most = self._columns, self._most
-        length, flags = columns.length[docs], columns.flags[docs]
+        flags = columns.flags[docs]
         own = self._own[docs] / most
         told = {
-            "bm": own,
             "bm_pc": own,
             "bm_s": own,
             "isq": (flags & ASKS > 0).astype(np.float64),
-            "len": _logarithms()[np.minimum(length, LONGEST_LENGTH)],
         }
         if len(self._quoted):
             told["phrase"] = self._quoted[docs]
@@ -161,6 +154,7 @@ class Signals:
         alone = session == 0
         asked = self._columns.flags[before] & ASKS > 0
         told = {
+            "kept": alone.astype(np.float64),
             "bm_pc": np.where(alone, own, self._joined[docs] / self._most),
             "bm_s": np.where(alone, own, self._of_talk[session] / self._most),
             "pq_bm": np.where((before >= 0) & asked, self._own[before], 0.0) / self._most,
@@ -184,8 +178,7 @@ class Signals:
         document, with the two that come before it, in the question that it follows, and in what comes next."""
         talks = self._view.talks
         if talks is None or not len(docs):
-            alone = matching.weighed(matching.of(docs))
-            return {"parts": alone, "parts_pc": alone}
+            return {"parts": matching.weighed(matching.of(docs))}
         before, after = _step(talks.before, docs), _step(talks.after, docs)
         earlier = _step(talks.before, before)
         every = np.unique(np.concatenate([docs, before, earlier, after]))
@@ -198,10 +191,11 @@ class Signals:
             return found * (which >= 0)
 
         own, said_before = of(docs), of(before)
+        alone = matching.weighed(own)
         asked = (before >= 0) & (self._columns.flags[before] & ASKS > 0)
         return {
-            "parts": matching.weighed(own),
-            "parts_pc": matching.weighed(np.maximum(np.maximum(own, said_before), of(earlier))),
+            "parts": alone,
+            "parts_pc": matching.weighed(np.maximum(np.maximum(own, said_before), of(earlier))) - alone,
             "parts_pq": np.where(asked, matching.weighed(said_before) - usual, 0.0),
             "parts_n": np.where(after >= 0, matching.weighed(of(after)) - usual, 0.0),
         }
@@ -210,7 +204,7 @@ class Signals:
         """What documents are about, and their neighbours in the conversation beside what is usual."""
         own, talks = alike.of(docs), self._view.talks
         if talks is None:
-            return {"cos": own / SCALE**2, "talk": own / SCALE**2}
+            return {"cos": own / SCALE**2}
         middle = alike.middle(self._view)
 
         def beside(neighbour: Ints) -> Ints:
@@ -222,7 +216,7 @@ class Signals:
         return {
             "cos": own / SCALE**2,
             "around": around / SCALE**2,
-            "talk": self._nearest_in_talk(alike, docs, own, talks) / SCALE**2,
+            "talk": (self._nearest_in_talk(alike, docs, own, talks) - own) / SCALE**2,
         }
 
     def _nearest_in_talk(self, alike: Alike, docs: Ints, own: Ints, talks: Talks) -> Ints:
@@ -345,12 +339,6 @@ def as_scores(sums: Ints, full: float) -> list[int]:
 def _gain(rarity: int, counts: Floats, length: Floats, usual: float, k1: float, b: float) -> Floats:
     share = length / (usual or 1.0)
     return np.rint(rarity * ((k1 + 1) * counts / (counts + k1 * (1 - b + b * share))))
-
-
-@cache
-def _logarithms() -> Floats:
-    """ln(1 + n) for every length that counts, the same on every machine."""
-    return np.array([float(_exact.ln(_exact.create_decimal(n + 1))) for n in range(LONGEST_LENGTH + 1)])
 
 
 _PLAIN = {ord(mark): " " for mark in '?!.,;:()[]"'}

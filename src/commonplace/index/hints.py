@@ -24,9 +24,13 @@ _DATES = re.compile(
     rf"|\b(?P<y4>(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
+_VERB = "did|do|does|was|were|is|are|has|have|had|will|would|should|can|could|must|may|might"
 _WHEN = re.compile(
-    r"\bwhen\b|\b(?:what|which) (?:date|month|year|day|time)\b|\bhow (?:long|often)\b", re.IGNORECASE
+    rf"\bwhen(?:['’]s| (?:{_VERB}))\b|\b(?:since|until) when\b|^\W*when\b(?!.*,)"
+    r"|\b(?:what|which) (?:date|month|year|day|time)\b|\bhow (?:long|often)\b",
+    re.IGNORECASE,
 )
+"""Asking for a time. `what happens when the disk is full` does not."""
 _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _TIME = re.compile(
     rf"\b(?:yesterday|today|tonight|tomorrow|ago|recently|since|{_WEEKDAY}|{_MONTH}|(?:19|20)\d\d|(?:day|week|month|year)s?"
