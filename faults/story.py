@@ -22,7 +22,7 @@ from commonplace.state.requests import Open
 
 Entry = tuple[str, Any]
 BLOBS = [f"blob {n} ".encode() * 100 * n for n in range(1, 5)]
-OURS = ("event", "fault", "access", "state", "run", "memory", "premise", "receipt")
+OURS = ("event", "fault", "access", "state", "run", "memory", "premise", "receipt", "task", "work")
 """First words of kinds that the story does not keep account of."""
 STEPS = ("record", "batch", "blob", "child", "again", "erase", "rebuild", "purge")
 WEIGHTS = (50, 14, 10, 8, 6, 8, 2, 2)
@@ -160,6 +160,36 @@ def recall_everything(book: Book) -> None:
     book.forget(str(kept.item_id), confirm="FORGET")
     ben.prompt("go on")
     ben.digest("the lift", ignore_memory=True)
+    work_everything(book)
+
+
+def work_everything(book: Book) -> None:
+    """Touch every view of working memory."""
+    work = book.work(name="the lift", goal="it stops at every floor")
+    first = work.add_task("measure the shaft", needs_review=True)
+    second = work.add_task("order the cable", depends_on=[first.id], priority=2)
+    work.nudge("mind the gap", target="ada")
+    with work.lead("chief") as lead:
+        claim = work.claim("ada")
+        assert claim is not None
+        (nudge,) = claim.nudges()
+        claim.artifact("plans/shaft.txt", content="4 m")
+        claim.decide(
+            question="how deep?", choice="4 m", alternatives=["3 m"], rationale="the drawings say so"
+        )
+        claim.discover("the shaft is damp", type="risk", affects=[second.id])
+        claim.complete("measured")
+        work.review(first.id, "approved", by="ben")
+        step = lead.next()
+        assert step is not None
+        lead.handled(step)
+    late = work.claim("ada")
+    assert late is not None
+    work.nudge("again", target="ada")
+    late.nudges()
+    work.acknowledge(nudge, "ada")
+    work.request_approval("order it", risk="it costs a lot")
+    work.reject(work.candidates()[0], reason="not worth it")
 
 
 class Truth:

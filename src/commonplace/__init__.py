@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .erase import Erasure
     from .errors import (
         BadInput,
+        BadMove,
         BeforeHorizon,
         BookClosed,
         BookNotFound,
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
         Conflict,
         ContractViolation,
         Corrupt,
+        Cycle,
         Denied,
         EngineUnavailable,
         Erased,
+        Fenced,
         ForkedBook,
         MissingExtra,
         NotABook,
@@ -54,12 +57,15 @@ if TYPE_CHECKING:
     from .state.requests import Merged, Written
     from .state.run import Run, Turn
     from .views import Capability, Kind, View
+    from .work.tasks import Task
+    from .work.verbs import Claim, Work
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Actor",
     "BadInput",
+    "BadMove",
     "BeforeHorizon",
     "Blob",
     "Book",
@@ -68,10 +74,12 @@ __all__ = [
     "BookTooNew",
     "Busy",
     "Capability",
+    "Claim",
     "CommonplaceError",
     "Conflict",
     "ContractViolation",
     "Corrupt",
+    "Cycle",
     "Denied",
     "Difference",
     "EngineUnavailable",
@@ -79,6 +87,7 @@ __all__ = [
     "Erasure",
     "Event",
     "Facts",
+    "Fenced",
     "ForkedBook",
     "Kind",
     "Merged",
@@ -98,11 +107,13 @@ __all__ = [
     "State",
     "Status",
     "StorageFailed",
+    "Task",
     "TooLarge",
     "Turn",
     "UnknownEngine",
     "Verification",
     "View",
+    "Work",
     "Written",
     "open",
 ]
@@ -113,9 +124,9 @@ _HOMES = {
     "book": "Book RunInfo Status open",
     "engines.contract": "Facts PurgeReport",
     "erase": "Erasure",
-    "errors": "BadInput BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
-    "ContractViolation Corrupt Denied EngineUnavailable Erased ForkedBook MissingExtra NotABook NotEnabled "
-    "NotFound OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine",
+    "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
+    "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
+    "NotEnabled NotFound OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",
     "state.cells": "State",
@@ -123,6 +134,8 @@ _HOMES = {
     "state.requests": "Merged Written",
     "state.run": "Run Turn",
     "views": "Capability Kind View",
+    "work.tasks": "Task",
+    "work.verbs": "Claim Work",
 }
 """Where each public name lives. A module is loaded when one of its names is first asked for, so that importing
 the library costs next to nothing."""

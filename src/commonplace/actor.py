@@ -10,9 +10,9 @@ from .access.commands import Denial, Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .errors import BadInput, Denied, NotFound, shown
 from .events import Event, check_name, check_text
-from .recall.verbs import Recalling
 from .state.diff import Difference
 from .state.sight import Sight
+from .work.opening import Working
 
 if TYPE_CHECKING:
     from .book import At, Book, RunInfo
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .workflow.model import Workflow
 
 
-class Actor(Recalling):
+class Actor(Working):
     """One actor of a book. `book.as_actor(name)` makes one.
 
     Everything it does is recorded under its name and checked against its rights; everything it reads is

@@ -23,11 +23,15 @@ from .errors import BookClosed, CommonplaceError
 from .events import Draft, Event, draft_from, new_id
 from .mirroring import BookMirror
 from .state.run import Run, Turn
+from .work.leading import Lead
+from .work.verbs import Claim, Work
+from .work.worker import work_off_async
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .access.audit import Entry
+    from .work.worker import Worked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,16 +53,21 @@ def lifted(
 
 
 def _awaitable(aio: AsyncBook, answer: Any) -> Any:
-    """Actors, runs and turns answer with awaitable verbs, too; anything else stays what it is."""
-    return Lifted(aio, answer) if isinstance(answer, Actor | Run | Turn | BookMirror) else answer
+    """Actors, runs, works and the like answer with awaitable verbs, too; anything else stays what it is."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], Claim):
+        return [Lifted(aio, one) for one in answer]
+    return Lifted(aio, answer) if isinstance(answer, VERBS) else answer
+
+
+VERBS = Actor | Run | Turn | BookMirror | Work | Claim | Lead
 
 
 class Lifted:
-    """An actor, a run or a turn for asyncio: the same verbs, awaitable, and `async with` for `with`. What is
-    plain data (an id, a name) is there at once; properties that read the book are awaited as verbs: call
+    """An actor, a run, a turn, a work or a claim for asyncio: the same verbs, awaitable, and `async with` for `with`.
+    What is plain data (an id, a name) is there at once; properties that read the book are awaited as verbs: call
     `await me.state()`."""
 
-    def __init__(self, aio: AsyncBook, of: Actor | Run | Turn | BookMirror) -> None:
+    def __init__(self, aio: AsyncBook, of: VERBS) -> None:
         self._aio = aio
         self._of = of
 
@@ -70,6 +79,8 @@ class Lifted:
             return getattr(self._of, name)
         if name in ("events", "watch"):
             return self._watched if name == "watch" else partial(self._paged, known)
+        if name == "worker":
+            return partial(self._worker)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             def verb() -> Any:
@@ -91,10 +102,17 @@ class Lifted:
 
     async def _watched(self, after: int | None = None, **chosen: Any) -> AsyncIterator[Event]:
         """What the book's own watchers hear of, as far as the actor may see it."""
-        assert isinstance(self._of, Actor)
+        assert isinstance(self._of, Actor | Work)
         async for event in self._aio.watch(after, **chosen):
             for one in await self._aio._run(partial(self._of._shown, event)):
                 yield one
+
+    async def _worker(self, agent: str, handler: Callable[[Any], Any], **how: Any) -> Worked:
+        """As `Work.worker`; the handler may be a coroutine function, and is given a claim with awaitable verbs."""
+        assert isinstance(self._of, Work)
+        return await work_off_async(
+            self._aio, partial(Lifted, self._aio), self._of, self._of._agent(agent), handler, **how
+        )
 
     async def __aenter__(self) -> Self:
         await self._aio._run(self._of.__enter__)  # type: ignore[union-attr]
@@ -204,6 +222,9 @@ class AsyncBook:
     as_actor: Callable[..., Awaitable[Any]] = lifted(Book.as_actor)
     run: Callable[..., Awaitable[Any]] = lifted(Book.run)
     fork: Callable[..., Awaitable[Any]] = lifted(Book.fork)
+    work: Callable[..., Awaitable[Any]] = lifted(Book.work)
+    works = lifted(Book.works)
+    archive_works = lifted(Book.archive_works)
 
     async def redacted(self, events: Iterable[Event]) -> list[Event]:
         return await self._run(lambda: list(self._book.redacted(events)))

@@ -43,7 +43,6 @@ from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
 from .recall.premises import PremiseWatch
-from .recall.verbs import Recalling
 from .state.capability import STATE
 from .state.cells import About, about, no_run, run_at, sums
 from .state.diff import Difference, differences
@@ -55,6 +54,8 @@ from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .state.sight import Sight
 from .views import Capability, Registry
+from .work.capability import WORK
+from .work.opening import Working
 
 if TYPE_CHECKING:
     from .access.audit import Entry
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from .workflow.model import Workflow
     from .workflow.runner import Outcome, Tell
 
-BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY, RECALL)
+BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY, RECALL, WORK)
 """The capabilities that every book has."""
 
 log = logging.getLogger("commonplace")
@@ -154,7 +155,7 @@ def open(
     return opened
 
 
-class Book(Recalling):
+class Book(Working):
     """One ledger with its views. Safe to share between threads; open it anew in a child process.
 
     Every write answers when it is durable, as far as `facts` promise. Every read takes `at=`.

@@ -9,7 +9,10 @@
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
     ├── Conflict             409  the same id with other content, or a diverged copy
-    │   └── Stale            409  changed by somebody else after it was read
+    │   ├── Stale            409  changed by somebody else after it was read
+    │   ├── BadMove          409  a task cannot go from its status to that one
+    │   ├── Cycle            409  tasks that would wait for each other
+    │   └── Fenced           409  a claim whose lease was lost
     ├── Erased               410  the content was erased; nothing brings it back
     ├── BeforeHorizon        410  `at=` lies below the versions that are kept
     ├── ContractViolation    422  an agent's output is not what its contract declares
@@ -110,6 +113,41 @@ class Stale(Conflict):
     """What was to be changed was changed by somebody else after it had been read: read it again."""
 
     code = "stale"
+
+
+class BadMove(Conflict):
+    """A task cannot go from the status it has to the one that was asked for. `allowed` are those it can go to."""
+
+    code = "bad_move"
+
+    def __init__(self, task: str, status: str, wanted: str, allowed: Sequence[str]) -> None:
+        self.allowed = tuple(allowed)
+        told = f"it can become {', '.join(self.allowed)}" if self.allowed else "that is final"
+        super().__init__(f"task {task!r} is {status} and cannot become {wanted}: {told}")
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "allowed": list(self.allowed)}
+
+
+class Cycle(Conflict):
+    """Tasks that would wait for each other. `cycle` names them in order; the last is the first again."""
+
+    code = "cycle"
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        self.cycle = tuple(cycle)
+        super().__init__(
+            f"these tasks would wait for each other: {' → '.join(self.cycle)}. Leave one of these dependencies out"
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "cycle": list(self.cycle)}
+
+
+class Fenced(Conflict):
+    """A claim that is no longer in force: its lease was lost, and the task went on without it. Nothing was written."""
+
+    code = "fenced"
 
 
 class Erased(CommonplaceError):

@@ -31,6 +31,9 @@ RESERVED_ACTORS = (OWNER, RUNTIME)
 MEMORY = "memory."
 """How the kinds of durable memory begin. Only their own commands record them."""
 
+WORKING = ("task.", "work.")
+"""How the kinds of works and their tasks begin."""
+
 WORKING_KINDS = frozenset(
     {"memory.logged", "memory.noted", "memory.gated", "memory.shelved", "memory.result"}
 )
@@ -45,18 +48,22 @@ ACTS = {
     "relabel": "lower a label",
     "see_as": "ask what another actor sees",
     "keep_memory": "keep the team's memory: write cores, settle disputes, change what others remember",
+    "orchestrate": "begin works, and add, assign and cancel their tasks",
+    "review": "review what others have done",
+    "nudge": "send nudges to those who work",
+    "approve": "approve what is risky",
 }
 """Rights to do something out of the ordinary, by name. Nobody but the owner has them unless a role or a rule
 says so."""
 
 ROLES: dict[str, frozenset[str]] = {
-    "orchestrator": frozenset({"see_as"}),
+    "orchestrator": frozenset({"see_as", "orchestrate", "nudge"}),
     "developer": frozenset(),
-    "qa": frozenset(),
+    "qa": frozenset({"review"}),
     "researcher": frozenset(),
     "librarian": frozenset({"keep_memory"}),
     "analyst": frozenset({"see_as"}),
-    "person": frozenset({"relabel", "see_as", "keep_memory"}),
+    "person": frozenset({"relabel", "see_as", "keep_memory", "orchestrate", "review", "nudge", "approve"}),
 }
 """The roles, and which acts each of them brings."""
 
@@ -197,8 +204,9 @@ def tier_of_kind(kind: str) -> str:
 
 
 def _shared(kind: str, labels: Labels) -> bool:
-    """Memory is its author's own unless it is the team's, or says that it is public."""
-    return kind.startswith(MEMORY) and (
+    """Memory, and what is told of works and tasks, is its author's own unless it is the team's, or says that it is
+    public."""
+    return kind.startswith((MEMORY, *WORKING)) and (
         labels.get("audience") == "team" or labels.get("sensitivity") == "public"
     )
 

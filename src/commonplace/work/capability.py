@@ -1,0 +1,266 @@
+"""The work capability: which events there are, who decides them, and what is folded from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..events import Event
+from ..keys import Key
+from ..views import Capability, Kind, View
+from . import claims, graph, lifecycle, people, sets
+from .desk import CHANGED, CREATED, WORDS
+
+TASK_KINDS = frozenset(
+    {
+        graph.ADDED, graph.LINKED, graph.ASSIGNED, graph.BLOCKED, graph.UNBLOCKED, graph.CANCELLED, graph.EDITED,
+        claims.CLAIMED, claims.RELEASED, claims.LOST, claims.DUE, claims.SUBMITTED, claims.COMPLETED, claims.FAILED,
+        claims.RETRIED, claims.REVIEWED,
+    }
+)  # fmt: skip
+"""Events that change tasks."""
+THINGS = frozenset(
+    {
+        people.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, people.ANSWERED,
+        claims.ESCALATED, people.RESOLVED, graph.BRANCHED,
+    }
+)  # fmt: skip
+"""Events that are something by themselves: they can be looked up by their ids, and listed."""
+NOTES = THINGS | {people.DELIVERED, people.ACKNOWLEDGED, people.LED, people.HANDLED, people.PROPOSED}
+EVERY = TASK_KINDS | NOTES | {CREATED, CHANGED}
+
+STAMPS = {
+    graph.ADDED: "added_us",
+    graph.ASSIGNED: "assigned_us",
+    claims.CLAIMED: "started_us",
+    claims.COMPLETED: "completed_us",
+}
+DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
+FOUND_BY_WORDS = frozenset({graph.ADDED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
+
+
+def _works(event: Event) -> list[Key]:
+    return [(event.payload["work"],)]
+
+
+def _fold_work(key: Key, before: Any, event: Event) -> Any:
+    payload = event.payload
+    row = {**(before or {"id": key[0]}), **payload.get("set", {}), **payload["said"]}
+    if before is None:
+        row |= {"by": event.actor, "created_us": event.created_us}
+    return {**row, "changed_us": event.created_us, "position": event.position}
+
+
+def _tasks(event: Event) -> list[Key]:
+    return [(event.payload["work"], number) for number, _ in event.payload["tasks"]]
+
+
+def _fold_task(key: Key, before: Any, event: Event) -> Any:
+    payload = event.payload
+    fields = next(fields for number, fields in payload["tasks"] if number == key[1])
+    row = {**(before or {}), **fields, "position": event.position}
+    if key[1] == payload["tasks"][0][0]:
+        row |= {name: value for name, value in payload["said"].items() if name in WORDS}
+        if event.kind in STAMPS:
+            row[STAMPS[event.kind]] = event.created_us
+    return row
+
+
+def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
+    counts, payload = dict(before or {}), event.payload
+    more = {**payload.get("counts", {})}
+    more |= {"tasks": 1} if event.kind == graph.ADDED else {}
+    more |= {"agents": 1} if payload.get("joins") else {}
+    for name, delta in more.items():
+        counts[name] = counts.get(name, 0) + delta
+    return counts
+
+
+def _counted(event: Event) -> list[Key]:
+    payload = event.payload
+    return [(payload["work"],)] if payload.get("counts") or payload.get("joins") else []
+
+
+def _edges(event: Event) -> list[Key]:
+    payload = event.payload
+    return [(payload["work"], *edge) for name in ("edges", "unlinked") for edge in payload.get(name, ())]
+
+
+def _fold_edge(key: Key, _before: Any, event: Event) -> Any:
+    return True if list(key[1:]) in event.payload.get("edges", ()) else None
+
+
+def _agents(event: Event) -> list[Key]:
+    return [(event.payload["work"], event.payload["joins"])] if event.payload.get("joins") else []
+
+
+def _things(event: Event) -> list[Key]:
+    work, updates = event.payload["work"], event.payload.get("updates", ())
+    own = [(work, event.id)] if event.kind in THINGS else []
+    return [*own, *((work, id) for id, _ in updates)]
+
+
+NOT_A_FIELD = frozenset({"work", "pending", "settles", "updates", "joins", "step", "said"})
+
+
+def _fold_thing(key: Key, before: Any, event: Event) -> Any:
+    if event.kind in THINGS and key[1] == event.id:
+        payload = event.payload
+        row = {name: value for name, value in payload.items() if name not in NOT_A_FIELD}
+        row |= {"kind": event.kind, "by": event.actor, "position": event.position, "at_us": event.created_us}
+        level = event.labels.get("sensitivity", "private")
+        said = {name: value for name, value in payload["said"].items() if name != "words"}
+        return {**row, "sensitivity": level, "said": said}
+    if before is None:
+        return None
+    return {**before, **next(fields for id, fields in event.payload["updates"] if id == key[1])}
+
+
+def _affected(event: Event) -> list[Key]:
+    work = event.payload["work"]
+    return [(work, number, event.position) for number, _ in event.payload.get("affects", ())]
+
+
+def _words(event: Event) -> list[Key]:
+    payload = event.payload
+    return [(payload["work"], word, event.position) for word in payload["said"].get("words", ())]
+
+
+def _fold_words(_key: Key, _before: Any, event: Event) -> Any:
+    return [event.kind, event.payload.get("task_id", event.id)]
+
+
+def _pending(event: Event) -> list[Key]:
+    payload = event.payload
+    work, list_ = payload["work"], payload.get("pending")
+    new: list[Key] = [(work, list_, event.position, event.id)] if list_ else []
+    return new + [(work, name, position, id) for name, id, position in payload.get("settles", ())]
+
+
+def _fold_pending(key: Key, _before: Any, event: Event) -> Any:
+    return True if key[3] == event.id else None
+
+
+def _told(event: Event) -> list[Key]:
+    return [(event.payload["work"], event.payload["to"], nudge) for nudge in event.payload["nudges"]]
+
+
+def _carried(event: Event) -> list[Key]:
+    payload = event.payload
+    if event.kind == people.ACKNOWLEDGED:
+        return [(payload["work"], number, nudge) for number, nudge in payload.get("drops", ())]
+    return [(payload["work"], number, nudge) for number, _ in payload["tasks"] for nudge in payload["nudges"]]
+
+
+def _steps(event: Event) -> list[Key]:
+    payload = event.payload
+    if event.kind == people.HANDLED:
+        return [(payload["work"], *step) for step in payload["handled"]]
+    order = people.STEPS[event.kind]
+    return [(payload["work"], order, event.position, event.id)] if payload.get("step") else []
+
+
+def _by(event: Event) -> list[Key]:
+    agent = event.payload.get("doer") or event.actor
+    return [(event.payload["work"], agent, event.kind, event.position)]
+
+
+def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    return {**payload, "said": {}}
+
+
+WORK = Capability(
+    "work",
+    kinds=tuple(Kind(name, residue=_without_words) for name in sorted(EVERY)),
+    commands={
+        "work.create": lifecycle.decide_create,
+        "work.change": lifecycle.decide_change,
+        "work.add": graph.decide_add,
+        "work.link": graph.decide_link,
+        "work.unlink": graph.decide_unlink,
+        "work.assign": graph.decide_assign,
+        "work.unassign": graph.decide_unassign,
+        "work.edit": graph.decide_edit,
+        "work.block": graph.decide_block,
+        "work.unblock": graph.decide_unblock,
+        "work.cancel": graph.decide_cancel,
+        "work.branch": graph.decide_branch,
+        "work.choose": graph.decide_choose,
+        "work.claim": claims.decide_claim,
+        "work.reclaim": claims.decide_reclaim,
+        "work.complete": claims.decide_complete,
+        "work.fail": claims.decide_fail,
+        "work.release": claims.decide_release,
+        "work.hold_up": claims.decide_hold_up,
+        "work.retry": claims.decide_retry,
+        "work.review": claims.decide_review,
+        "work.assign_review": claims.decide_assign_review,
+        "work.nudge": people.decide_nudge,
+        "work.take": people.decide_take,
+        "work.acknowledge": people.decide_acknowledge,
+        "work.ask": people.decide_ask,
+        "work.answer": people.decide_answer,
+        "work.escalate": people.decide_escalate,
+        "work.resolve": people.decide_resolve,
+        "work.decide": people.decide_decide,
+        "work.discover": people.decide_discover,
+        "work.produce": people.decide_produce,
+        "work.lead": people.decide_lead,
+        "work.handled": people.decide_handled,
+        "work.judge": people.decide_judge,
+    },
+    views=(
+        View("work.works", 1, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),
+        View("work.tasks", 1, _tasks, _fold_task, kinds=TASK_KINDS),
+        View(
+            "work.ids", 1, lambda event: [(event.payload["task_id"],)],
+            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0]],
+            kinds=frozenset({graph.ADDED}),
+        ),
+        View(sets.VIEW, 1, sets.keys, sets.fold, kinds=TASK_KINDS),
+        View("work.counts", 1, _counted, _fold_counts, kinds=TASK_KINDS | NOTES),
+        View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS),
+        View(
+            "work.agents", 1, _agents, lambda _key, before, event: before or event.position, kinds=TASK_KINDS | NOTES
+        ),
+        View("work.things", 1, _things, _fold_thing, kinds=NOTES),
+        View(
+            "work.log", 1, lambda event: [(event.payload["work"], event.kind, event.position)],
+            lambda _key, _before, event: event.id, kinds=THINGS, fresh=True,
+        ),
+        View(
+            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=THINGS, fresh=True
+        ),
+        View("work.words", 1, _words, _fold_words, kinds=FOUND_BY_WORDS, fresh=True),
+        View("work.pending", 1, _pending, _fold_pending, kinds=NOTES),
+        View(
+            "work.told", 1, _told,
+            lambda _key, _before, event: {"us": event.created_us, "tasks": event.payload["tasks"]},
+            kinds=frozenset({people.DELIVERED}),
+        ),
+        View(
+            "work.carried", 1, _carried,
+            lambda _key, _before, event: event.payload["to"] if event.kind == people.DELIVERED else None,
+            kinds=frozenset({people.DELIVERED, people.ACKNOWLEDGED}),
+        ),
+        View(
+            "work.paths", 1, lambda event: [(event.payload["work"], event.payload["path"])],
+            lambda _key, _before, event: {"id": event.id, "version": event.payload["version"]},
+            kinds=frozenset({claims.PRODUCED}),
+        ),
+        View(
+            "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == people.HANDLED else True,
+            kinds=frozenset({*people.STEPS, people.HANDLED}),
+        ),
+        View(
+            "work.by", 1, _by, lambda _key, _before, event: event.payload.get("task_id", event.id), kinds=DONE_BY,
+            fresh=True,
+        ),
+        View(
+            "work.judged", 1, lambda event: [(event.payload["work"], event.payload["candidate"])],
+            lambda _key, _before, event: {
+                "verdict": event.payload["verdict"], "by": event.actor, "item": event.payload["item"],
+            },
+            kinds=frozenset({people.PROPOSED}),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,317 @@
+"""Claims: who holds a task, for how long, and what becomes of it.
+
+A claim is an event; its position is the fence that every later act of its holder carries. Whether the holder is still
+there says a lease on the engine's clock, outside the ledger. A task whose lease has run out goes back to the others
+when somebody comes by: nobody has to watch. A holder that comes back after that finds that its fence no longer holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import merge
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import BadInput, Conflict, Fenced
+from ..events import Event
+from .desk import Desk, command, lease_name, moved
+from .graph import BLOCKED, NewTask, add, cancel, new_edges
+from .sets import Sets
+from .tasks import OnFailure, Result, Task, placed
+
+CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "task.due"
+SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
+REVIEWED, ESCALATED, PRODUCED = "task.reviewed", "work.escalated", "work.produced"
+
+SOME = 8
+"""How many holders are looked after by the way, whenever somebody claims."""
+MOST_AT_ONCE = 1_000
+BACK_OFF = "back-off"
+"""Who holds a task that is to be tried again later."""
+
+
+@command(open=False)
+def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | None) -> list[Task]:
+    """The best tasks that this agent may do now, each its own from here on. Of a work that is paused, none."""
+    if desk.charter.status == "paused":
+        return []
+    desk.need_open()
+    reclaim(desk, SOME)
+    found = []
+    for one in _best(desk, agent, count) if task is None else [_that(desk, agent, task)]:
+        path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(one.status, ())
+        claimed = moved(
+            one, *path, assigned_to=agent, token=desk.next_fence(), lease=lease, rework=False, claims=one.claims + 1
+        )  # fmt: skip
+        if one.rework:
+            desk.let_go(one)
+        desk.tell(CLAIMED, (one, claimed), **desk.joined(agent))
+        desk.hold(claimed, agent)
+        found.append(claimed)
+    if not found and task is None and reclaim(desk, None):
+        return list(decide_claim(desk.overlay, desk.act))
+    return found
+
+
+def _best(desk: Desk, agent: str, count: int) -> list[Task]:
+    sets = Sets(desk.overlay, desk.work)
+    found = list[Task]()
+    for _, number in merge(*(sets.walk(queue) for queue in desk.ready_queues(agent))):
+        one = desk.numbered(number)
+        if agent not in one.avoid:
+            found.append(one)
+            if len(found) == count:
+                break
+    return found
+
+
+def _that(desk: Desk, agent: str, id: str) -> Task:
+    task = desk.task(id)
+    if task.status == "in_progress" and not task.rework and _lost(desk, [task]):
+        task = _give_back(desk, task)
+    if task.queue not in ("", agent):
+        why = f"it is {task.status}" + (f", held by {task.assigned_to!r}" if task.assigned_to else "")
+        why += f", and waits for {task.waits} more" if task.waits else ""
+        raise Conflict(f"{agent!r} cannot claim task {id!r}: {why}")
+    if agent in task.avoid:
+        raise Conflict(f"{agent!r} has failed at task {id!r}, which is for somebody else now")
+    return task
+
+
+# who is not there any more
+
+
+@command(open=False)
+def decide_reclaim(desk: Desk) -> list[Task]:
+    """Give back every task whose lease has run out."""
+    return reclaim(desk, None) if desk.charter.open else []
+
+
+def reclaim(desk: Desk, some: int | None) -> list[Task]:
+    """The same for some of them, others each time, or for all."""
+    found = list[Task]()
+    total = desk.counts.get("tasks", 0)
+    start = 0 if some is None else desk.overlay.position * 2_654_435_761 % max(1, total)
+    for name in ("in_progress", "later"):
+        looked_at = _looked_at(Sets(desk.overlay, desk.work), name, start, some)
+        found += _lost(desk, [desk.numbered(number) for number in looked_at])
+    return [_give_back(desk, one) for one in found]
+
+
+def _looked_at(sets: Sets, name: str, start: int, some: int | None) -> list[int]:
+    if not sets.has(name):
+        return []
+    found = list[int]()
+    for begin in (start, 0) if start else (0,):
+        for _, number in sets.walk(name, begin):
+            if some is not None and len(found) >= some:
+                return found
+            if number not in found:
+                found.append(number)
+    return found
+
+
+def _lost(desk: Desk, tasks: Sequence[Task]) -> list[Task]:
+    if not tasks:
+        return []
+    held = desk.overlay.tx.leases([lease_name(one) for one in tasks])
+    fresh = {one.name for one in desk.overlay.write.leases if one.seconds > 0}
+    return [one for one in tasks if lease_name(one) not in held and lease_name(one) not in fresh]
+
+
+def _give_back(desk: Desk, task: Task) -> Task:
+    if task.later:
+        after = placed(replace(task, later=False, token=None))
+        desk.tell(DUE, (task, after))
+    else:
+        after = moved(task, "pending", assigned_to=None, token=None, rework=False)
+        desk.tell(LOST, (task, after), holder=task.assigned_to)
+    return after
+
+
+# what a holder does
+
+
+def held(desk: Desk, id: str, token: int) -> Task:
+    """The task of a claim that is still in force. Raises Fenced."""
+    task = desk.task(id)
+    if task.token != token or task.status != "in_progress":
+        by = f"; it is {task.status}" + (f" with {task.assigned_to!r} now" if task.assigned_to else " now")
+        raise Fenced(
+            f"the claim {token} of task {id!r} is no longer in force{by}. Nothing was written: claim again"
+        )
+    return task
+
+
+@command()
+def decide_complete(desk: Desk, task: str, token: int, result: Result, paths: tuple[str, ...]) -> Task:
+    """The task is done, or done and waiting for a review."""
+    known = desk.task(task)
+    if known.token == token and known.status in ("completed", "review") and known.result == result:
+        return known  # the same call again
+    before = held(desk, task, token)
+    desk.let_go(before)
+    if paths:
+        made = tuple(produce(desk, before, path, {"description": ""}, type="file") for path in paths)
+        result = replace(result, artifacts=(*result.artifacts, *made))
+    if before.needs_review:
+        desk.tell(SUBMITTED, (before, moved(before, "review", result=result)))
+    else:
+        finish(desk, before, result=result)
+    return desk.task(task)
+
+
+def finish(desk: Desk, task: Task, **fields: Any) -> None:
+    done = moved(task, "completed", **fields)
+    led = desk.charter.led is not None
+    desk.tell(COMPLETED, (task, done), *desk.freeing(task), step=led, doer=task.assigned_to)
+
+
+@command()
+def decide_fail(desk: Desk, task: str, token: int, reason: str) -> Task:
+    before = held(desk, task, token)
+    desk.let_go(before)
+    fail(desk, before, reason)
+    return desk.task(task)
+
+
+def fail(desk: Desk, task: Task, reason: str) -> None:
+    """The task has failed, and its policy says what happens next."""
+    failed = moved(task, "failed", reason=reason, failures=task.failures + 1, rework=False)
+    event = desk.tell(FAILED, (task, failed), step=desk.charter.led is not None)
+    policy = task.on_failure or desk.charter.on_failure
+    again = policy.policy in ("retry", "reassign") and failed.failures <= policy.retries
+    if again:
+        _again(desk, failed, policy)
+    elif policy.policy in ("retry", "reassign"):
+        _give_up(desk, failed, policy.then, event)
+    else:
+        _give_up(desk, failed, policy.policy, event)
+
+
+def _again(desk: Desk, task: Task, policy: OnFailure) -> None:
+    delay, avoid = policy.delay(task.failures), task.avoid
+    if policy.policy == "reassign" and task.assigned_to and task.assigned_to not in avoid:
+        avoid = (*avoid, task.assigned_to)
+    token, lease = (desk.next_fence(), delay) if delay else (None, task.lease)
+    after = moved(
+        task, "pending", avoid=avoid, assigned_to=None, later=delay > 0, token=token, lease=lease
+    )  # fmt: skip
+    desk.tell(RETRIED, (task, after), policy=policy.policy)
+    if delay:
+        desk.hold(after, BACK_OFF)
+
+
+def _give_up(desk: Desk, task: Task, what: str, failure: Event) -> None:
+    if what == "skip":
+        cancel(desk, task, "skipped after it had failed", "free")
+    elif what == "abort":
+        desk.change(
+            {"reason": f"task {task.id} failed: {task.reason}"}, status="cancelled", parents=[failure.id]
+        )
+    else:
+        escalate(desk, "error", f"it failed: {task.reason}", task, [failure.id])
+
+
+def escalate(desk: Desk, type: str, text: str, task: Task | None, parents: Sequence[str] = ()) -> str:
+    affects, led = [] if task is None else [task], desk.charter.led is not None
+    return desk.note(
+        ESCALATED, {"text": text}, affects=affects, pending="escalation", step=led, type=type, status="open",
+        task=None if task is None else task.id, parents=parents,
+    ).id  # fmt: skip
+
+
+@command()
+def decide_release(desk: Desk, task: str, token: int, reason: str) -> Task:
+    """Give a task back as it was, for anybody."""
+    before = held(desk, task, token)
+    desk.let_go(before)
+    desk.tell(
+        RELEASED, (before, moved(before, "pending", assigned_to=None, token=None)), said={"why": reason}
+    )
+    return desk.task(task)
+
+
+@command()
+def decide_hold_up(
+    desk: Desk, task: str, token: int, reason: str, on: tuple[str, ...], subtasks: tuple[NewTask, ...]
+) -> Task:
+    """The holder cannot go on: for a reason that somebody has to clear, until other tasks are done, or until new
+    ones are into which it has split the task. Then it is for anybody again."""
+    before = held(desk, task, token)
+    added = add(desk, [replace(one, parent=task) for one in subtasks])
+    edges, waits = new_edges(desk, before, (*on, *(one.id for one in added)))
+    if not edges and not reason:
+        raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
+    desk.let_go(before)
+    needs = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
+    after = moved(
+        before, "blocked", reason=reason, waits=waits, depends_on=needs, assigned_to=None, token=None
+    )
+    desk.tell(BLOCKED, (before, after), edges=edges)
+    return desk.task(task)
+
+
+def produce(desk: Desk, task: Task | None, path: str, said: Mapping[str, Any], **more: Any) -> str:
+    """Record something that was made: a new version of it, if there is one under the same path."""
+    last = desk.overlay.get("work.paths", desk.work, path)
+    version, previous = (1, None) if last is None else (last["version"] + 1, last["id"])
+    affects, about = ([], None) if task is None else ([task], task.id)
+    return desk.note(
+        PRODUCED, said, affects=affects, path=path, task=about, version=version, previous=previous, **more
+    ).id
+
+
+# by whoever leads
+
+
+@command("orchestrate")
+def decide_retry(desk: Desk, task: str) -> Task:
+    """Let a failed task be done once more."""
+    before = desk.task(task)
+    after = moved(before, "pending", assigned_to=None, reason="", token=None, avoid=())
+    desk.tell(RETRIED, (before, after), policy="by hand")
+    return desk.task(task)
+
+
+@command(open=False)
+def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
+    """What a reviewer says of a task: approved, back to whoever did it, or failed."""
+    desk.need_open()
+    before = desk.task(task)
+    if before.assigned_to == desk.act.by:
+        return desk.refuse(
+            "review", task, f"{desk.act.by!r} did task {task!r}: somebody else has to review it"
+        )
+    if before.reviewer != desk.act.by:
+        refused = desk.refused("review")
+        if refused:
+            return refused
+    fields = {"reviewed_by": desk.act.by, "review_status": verdict}
+    if comments:
+        fields["comments"] = (*before.comments, comments)  # type: ignore[assignment]
+    if verdict == "approved":
+        after = moved(before, "completed")  # before anything is told
+        desk.tell(REVIEWED, (before, replace(before, **fields)))
+        finish(desk, desk.numbered(after.number))
+    elif verdict == "needs_rework":
+        back = moved(before, "in_progress", rework=True, **fields)
+        desk.tell(REVIEWED, (before, back))
+        desk.hold(back, before.assigned_to or "")
+    else:
+        moved(before, "failed")
+        desk.tell(REVIEWED, (before, replace(before, **fields)))
+        fail(desk, desk.numbered(before.number), comments or "rejected in review")
+    return desk.task(task)
+
+
+@command("orchestrate")
+def decide_assign_review(desk: Desk, task: str, reviewer: str) -> Task:
+    before = desk.task(task)
+    if before.assigned_to == reviewer:
+        raise BadInput(f"{reviewer!r} did task {task!r}: let somebody else review it")
+    if before.status != "review":
+        raise Conflict(f"task {task!r} is {before.status}: only what is in review has a reviewer")
+    desk.tell(REVIEWED, (before, replace(before, reviewer=reviewer)), **desk.joined(reviewer))
+    return desk.task(task)

@@ -1,0 +1,244 @@
+"""What somebody needs to know to do a task, packed into one budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import BadInput, shown
+from ..recall.data import as_data, as_name
+from ..recall.packing import CUT, LEAST, estimated
+from .desk import Charter, Reading, charter_of
+from .people import waiting
+from .tasks import Task
+from .things import Artifact, Decision, Discovery, Nudge, thing
+from .words import words_of
+
+if TYPE_CHECKING:
+    from ..book import At
+    from .verbs import Work
+
+FARTHEST = 200
+"""How many tasks upwards of a task are looked at."""
+BY_WORDS = 8
+"""How many things are found by the words of the task, beside those that say that they affect it."""
+RECENT = 64
+"""How many of the things that share a word are looked at, the most recent ones."""
+MEMORIES = 6
+
+SECTIONS = (
+    "Goal",
+    "Constraints",
+    "Task",
+    "Nudges",
+    "Done before",
+    "Decisions",
+    "Discoveries",
+    "Artifacts",
+    "Memory",
+)
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a task's holder is told: the text, what it is made of, and what was left out and why."""
+
+    task: Task
+    goal: str
+    constraints: tuple[str, ...]
+    nudges: tuple[Nudge, ...]
+    before: tuple[Task, ...]
+    """The tasks that it depends on."""
+    decisions: tuple[Decision, ...]
+    discoveries: tuple[Discovery, ...]
+    artifacts: tuple[Artifact, ...]
+    memory: tuple[str, ...]
+    """The ids of what is remembered."""
+    text: str
+    left_out: tuple[tuple[str, str], ...]
+    as_of: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Line(msgspec.Struct, frozen=True):
+    section: str
+    id: str
+    text: str
+    about: Any = None
+
+
+def context_of(
+    work: Work, id: str, max_chars: int | None, max_tokens: int | None, at: At, agent: str | None = None
+) -> Context:
+    """With an agent, it is told its nudges by this; without, those that wait for the holder are shown."""
+    for name, most in (("max_chars", max_chars), ("max_tokens", max_tokens)):
+        if most is not None and (type(most) is not int or most < 1):
+            raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
+    told = None if agent is None else work.take_nudges(agent)
+    with work._reading(at) as (reading, rights):
+        task, charter, position = reading.task(id), charter_of(reading.lens, work.id), reading.lens.position
+        assert charter is not None
+        above = list(_above(reading, task))
+        ids = dict.fromkeys([*_affecting(reading, [task, *above]), *_by_words(reading, task)])
+        known: dict[Any, list[Any]] = {
+            kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
+        }
+        if told is None:
+            who = task.assigned_to
+            rows = waiting(reading, who, charter.leader == who, "turn") if who else []
+            told = [thing(Nudge, row["id"], row) for row in rows]
+    decisions = [one for one in known[Decision] if one.reversed_by is None]
+    newest = {one.path: one for one in known[Artifact]}
+    memory = _remembered(work, task, charter, at)
+    lines = list(
+        _lines(charter, task, told, above, decisions, known[Discovery], list(newest.values()), memory)
+    )
+    taken, left_out = _packed(lines, max_chars, max_tokens, work._ledger.count_tokens or estimated)
+
+    def of(section: str) -> tuple[Any, ...]:
+        return tuple(one.about for one in taken if one.section == section)
+
+    gone = [
+        (one.id, "reversed by a later decision") for one in known[Decision] if one.reversed_by is not None
+    ]
+    gone += [
+        (one.id, f"there is a later version of {one.path}")
+        for one in known[Artifact]
+        if newest[one.path] is not one
+    ]
+    return Context(
+        task, charter.goal, charter.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
+        of("Artifacts"), tuple(one.id for one in taken if one.section == "Memory"), _text(taken),
+        (*left_out, *gone), position,
+    )  # fmt: skip
+
+
+def _above(reading: Reading, task: Task) -> Iterator[Task]:
+    """The tasks that it depends on, and those that these depend on, the nearest first."""
+    seen, ahead = {task.id}, [task]
+    while ahead:
+        following = list[Task]()
+        for one in ahead:
+            for id in (*one.depends_on, *((one.parent,) if one.parent else ())):
+                if id not in seen and len(seen) <= FARTHEST and (found := reading.find(id)) is not None:
+                    seen.add(id)
+                    following.append(found)
+        yield from following
+        ahead = following
+
+
+def _affecting(reading: Reading, tasks: list[Task]) -> Iterator[str]:
+    """What says that it affects these tasks: of the nearest task first, the most recent first."""
+    for task in tasks:
+        for _, id in reading.lens.scan("work.about", reading.work, task.number, limit=RECENT, reverse=True):
+            yield id
+
+
+def _by_words(reading: Reading, task: Task) -> list[str]:
+    """What shares the rarest words with the task, the best first."""
+    found = dict[str, float]()
+    for word in words_of(task.title, task.description):
+        rows = reading.lens.scan("work.words", reading.work, word, limit=RECENT, reverse=True)
+        for _, (kind, id) in rows:
+            if kind.startswith("work."):
+                found[id] = found.get(id, 0.0) + 1 / len(rows)
+    return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
+
+
+def _remembered(work: Work, task: Task, charter: Charter, at: At) -> list[Any]:
+    """What memory has on the task: in the cores of the work, if it names some."""
+    with work._ledger.snapshot(at) as then:
+        if not then.scan("memory.items", limit=1):
+            return []
+    query = f"{task.title} {task.description}".strip()[:400]
+    cores = list(charter.cores) or None
+    answer = work._asker.search(query, tiers=["long_term"], cores=cores, max_results=MEMORIES, at=at)
+    return [one for one in answer.results if one.id != task.id]
+
+
+def _lines(
+    charter: Charter,
+    task: Task,
+    nudges: list[Nudge],
+    above: list[Task],
+    decisions: list[Decision],
+    discoveries: list[Discovery],
+    artifacts: list[Artifact],
+    memory: list[Any],
+) -> Iterator[Line]:
+    """Everything as lines, what matters most first."""
+    yield Line("Goal", charter.id, as_data(charter.goal or charter.name))
+    for constraint in charter.constraints:
+        yield Line("Constraints", charter.id, as_data(constraint))
+    about = f"{as_data(task.title)} ({task.status}, priority {task.priority})"
+    yield Line("Task", task.id, about + (f": {as_data(task.description)}" if task.description else ""))
+    for comment in task.comments:
+        yield Line("Task", task.id, f"reviewer: {as_data(comment)}")
+    for nudge in nudges:
+        said = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
+        yield Line("Nudges", nudge.id, said, nudge)
+    for one in above:
+        result = as_data(one.result.summary) if one.result and one.result.summary else one.status
+        yield Line("Done before", one.id, f"{as_data(one.title)}: {result}", one)
+    for decision in decisions:
+        why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
+        said = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
+        yield Line("Decisions", decision.id, said, decision)
+    for discovery in discoveries:
+        said = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
+        yield Line("Discoveries", discovery.id, said, discovery)
+    for artifact in artifacts:
+        said = f"{as_name(artifact.path)} v{artifact.version}"
+        yield Line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
+    for result in memory:
+        yield Line("Memory", result.id, f"{as_data(result.content)} ({as_name(result.id)})", result)
+
+
+def _packed(
+    lines: list[Line], max_chars: int | None, max_tokens: int | None, count: Any
+) -> tuple[list[Line], list[tuple[str, str]]]:
+    """As many lines as fit, in their order; the last one that does not may be cut."""
+    taken, left_out = list[Line](), list[tuple[str, str]]()
+
+    def over(more: Line) -> str:
+        text = _text([*taken, more])
+        if max_chars is not None and len(text) > max_chars:
+            return f"over the budget of {max_chars} characters"
+        if max_tokens is not None and count(text) > max_tokens:
+            return f"over the budget of {max_tokens} tokens"
+        return ""
+
+    for line in lines:
+        why = over(line)
+        if why:
+            shortest, longest = LEAST, len(line.text) - 1
+            while shortest < longest and not over(_cut(line, shortest)):
+                middle = (shortest + longest + 1) // 2
+                if over(_cut(line, middle)):
+                    longest = middle - 1
+                else:
+                    shortest = middle
+            cut = _cut(line, shortest)
+            if longest >= LEAST and not over(cut):
+                taken.append(cut)
+                why = f"cut to {shortest} of {len(line.text)} characters: {why}"
+            left_out.append((line.id, why))
+        else:
+            taken.append(line)
+    return taken, left_out
+
+
+def _cut(line: Line, length: int) -> Line:
+    return msgspec.structs.replace(line, text=line.text[:length].rstrip() + CUT)
+
+
+def _text(lines: list[Line]) -> str:
+    parts = list[str]()
+    for section in SECTIONS:
+        own = [one.text for one in lines if one.section == section]
+        if own:
+            parts.append("\n".join([f"## {section}", *(f"- {one}" for one in own)]))
+    return "\n\n".join(parts) + ("\n" if parts else "")

@@ -1,0 +1,357 @@
+"""The desk: one work as a decider sees it, and the one way in which events about it are told.
+
+Every event about tasks tells the same things, so that folding it needs no thought: which fields of which tasks become
+what, which rows of the sets change, by how much each status is counted, and under `said` the words, which an erasure
+takes away while everything else stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from ..access.commands import Denial, need, refuse
+from ..access.rights import OWNER, Rights, rights_of
+from ..commit import Lens, Overlay
+from ..errors import Conflict, Denied, Fenced, NotFound, TooLarge
+from ..events import Event, draft
+from .sets import Sets
+from .tasks import OnFailure, Task, check_moves, freed, placed
+
+CREATED, CHANGED = "work.created", "work.changed"
+
+WORDS = frozenset({"title", "description", "reason", "comments", "result", "metadata"})
+"""The fields of a task that are words of whoever told them."""
+
+WorkStatus = Literal["active", "paused", "completed", "cancelled", "archived"]
+WORK_MOVES: dict[str, tuple[str, ...]] = {
+    "active": ("paused", "completed", "cancelled"),
+    "paused": ("active", "completed", "cancelled"),
+    "completed": ("active", "archived"),
+    "cancelled": ("active", "archived"),
+    "archived": (),
+}
+OPEN = ("active", "paused")
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How large a work may grow."""
+
+    max_tasks: int = 1_000_000
+    max_agents: int = 10_000
+    max_dependents: int = 10_000
+
+
+class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a work is for, and how it stands."""
+
+    id: str
+    name: str = ""
+    goal: str = ""
+    constraints: tuple[str, ...] = ()
+    cores: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    """Who may know of it; nobody is named: everybody."""
+    status: WorkStatus = "active"
+    limits: Limits = Limits()
+    on_failure: OnFailure = OnFailure()
+    settings: dict[str, Any] = {}
+    reason: str = ""
+    summary: str = ""
+    by: str = ""
+    leader: str | None = None
+    led: int | None = None
+    """The fence of whoever leads it."""
+    handled: dict[str, int] = {}
+    """How far whoever leads has dealt with what has happened."""
+    created_us: int = 0
+    changed_us: int = 0
+    position: int = 0
+
+    @property
+    def open(self) -> bool:
+        return self.status in OPEN
+
+
+class Act(msgspec.Struct, frozen=True):
+    """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
+    for others), and what."""
+
+    work: str
+    actor: str
+    by: str
+    given: dict[str, Any]
+    run: str | None = None
+    lead: int | None = None
+    """The fence under which whoever asks leads the work."""
+
+
+def charter_of(lens: Lens, work: str) -> Charter | None:
+    row = lens.get("work.works", work)
+    return None if row is None else msgspec.convert(row, Charter)
+
+
+def no_work(id: str) -> str:
+    return f"there is no work {id!r} in this book: book.works() lists them, and book.work(name=…) begins one"
+
+
+def may_know(rights: Rights, charter: Charter) -> bool:
+    """Whether an actor may know of a work."""
+    if rights.owner or not charter.members or rights.actor in (charter.by, *charter.members):
+        return True
+    return rights.role == "person"
+
+
+def lease_name(task: Task) -> str:
+    """Each claim has a lease of its own, so a late heartbeat renews nothing but what is lost anyway."""
+    return f"task/{task.work}/{task.number}/{task.token}"
+
+
+class Reading:
+    """A work's tasks through a lens."""
+
+    def __init__(self, lens: Lens, work: str) -> None:
+        self.lens, self.work = lens, work
+
+    def find(self, id: str) -> Task | None:
+        where = self.lens.get("work.ids", id)
+        return None if where is None or where[0] != self.work else self.numbered(int(where[1]))
+
+    def task(self, id: str) -> Task:
+        """Raises NotFound."""
+        found = self.find(id)
+        if found is None:
+            raise NotFound(f"there is no task {id!r} in this work: work.tasks() lists them")
+        return found
+
+    def numbered(self, number: int) -> Task:
+        row = self.lens.get("work.tasks", self.work, number)
+        assert row is not None, f"task {number} of {self.work}"
+        return msgspec.convert(row, Task)
+
+    def listed(self, *lists: str) -> Iterator[Task]:
+        """The tasks of these sets, the highest priority first and then the oldest."""
+        sets = Sets(self.lens, self.work)
+        found = sorted(one for name in lists for one in sets.walk(name))
+        return (self.numbered(number) for _, number in dict.fromkeys(found))
+
+    def dependents(self, number: int) -> list[int]:
+        """The numbers of the tasks that depend on this one."""
+        return [int(key[2]) for key, _ in self.lens.scan("work.edges", self.work, number)]
+
+    def ready_queues(self, *agents: str) -> tuple[str, ...]:
+        return ("ready:", *(f"ready:{agent}" for agent in agents if agent))
+
+    def thing(self, id: str, *kinds: str) -> dict[str, Any]:
+        """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
+        row = self.lens.get("work.things", self.work, id)
+        if row is None or (kinds and row["kind"] not in kinds):
+            what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
+            raise NotFound(f"nothing {what} under {id!r} is known in this work")
+        return dict(row)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(self.lens.get("work.counts", self.work) or {})
+
+
+class Desk(Reading):
+    """A work under the lock, for whoever acts on it."""
+
+    def __init__(self, overlay: Overlay, act: Act) -> None:
+        super().__init__(overlay, act.work)
+        self.overlay, self.act = overlay, act
+        charter = charter_of(overlay, act.work)
+        rights = None if act.actor == OWNER else rights_of(overlay, act.actor)
+        if charter is None or (rights is not None and not may_know(rights, charter)):
+            raise NotFound(no_work(act.work))
+        self.charter = charter
+
+    # who may
+
+    def refused(self, right: str) -> Denied | None:
+        """The refusal, already recorded, if whoever acts lacks a right."""
+        if not right or self.act.actor == OWNER:
+            return None
+        return need(self.overlay, self.act.actor, right, self.work)
+
+    def refuse(self, act: str, what: str, told: str) -> Denied:
+        return refuse(self.overlay, Denial(self.act.actor, act, what, self.act.run), told)
+
+    def need_open(self) -> None:
+        if not self.charter.open:
+            raise Conflict(
+                f"the work {self.charter.name!r} is {self.charter.status}"
+                + (f" ({self.charter.reason})" if self.charter.reason else "")
+                + ("" if self.charter.status == "archived" else ": resume it first")
+            )
+
+    def need_lead(self) -> None:
+        """Whoever says that it leads must still do."""
+        if self.act.lead is not None and self.act.lead != self.charter.led:
+            raise Fenced(
+                f"{self.act.by!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
+            )
+
+    def joined(self, agent: str) -> dict[str, Any]:
+        """What an event tells when an agent takes part for the first time."""
+        if self.overlay.get("work.agents", self.work, agent) is not None:
+            return {}
+        most = self.charter.limits.max_agents
+        if self.counts.get("agents", 0) >= most:
+            raise TooLarge(f"{most:,} agents take part in this work already, which is its limit")
+        return {"joins": agent}
+
+    # telling
+
+    def tell(
+        self,
+        kind: str,
+        *changes: tuple[Task | None, Task],
+        said: Mapping[str, Any] | None = None,
+        parents: Collection[str] = (),
+        id: str | None = None,
+        **more: Any,
+    ) -> Event:
+        """Record what happens to tasks; the first of them is what the event is about. Answers with the event."""
+        sets, counts, tasks = Sets(self.overlay, self.work), dict[str, int](), list[list[Any]]()
+        words = dict(said or {})
+        for before, after in changes:
+            fields = _differences(before, after)
+            if after is changes[0][1]:
+                words |= {name: fields.pop(name) for name in WORDS & fields.keys()}
+            tasks.append([after.number, fields])
+            was = () if before is None else before.lists
+            for name in was:
+                if name not in after.lists or (before is not None and before.rank != after.rank):
+                    sets.take(name, before.rank if before is not None else 0, after.number)
+            for name in after.lists:
+                if name not in was or (before is not None and before.rank != after.rank):
+                    sets.put(name, after.rank, after.number)
+            if before is None or before.status != after.status:
+                counts[after.status] = counts.get(after.status, 0) + 1
+                if before is not None:
+                    counts[before.status] = counts.get(before.status, 0) - 1
+        told = {"tasks": tasks, "sets": sets.changes(), "counts": counts, **more}
+        payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
+        return self.emit(kind, payload, parents=parents, id=id)
+
+    def note(
+        self,
+        kind: str,
+        said: Mapping[str, Any],
+        *,
+        affects: Iterable[Task] = (),
+        pending: str = "",
+        settles: Iterable[tuple[str, str, int]] = (),
+        updates: Iterable[tuple[str, Mapping[str, Any]]] = (),
+        id: str | None = None,
+        parents: Collection[str] = (),
+        labels: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Event:
+        """Record something about the work that is no change of a task: `pending` names the list in which it waits,
+        `settles` what waits no more, `updates` what becomes of other such things."""
+        about = [[one.number, one.id] for one in affects]
+        ended, changed = [list(one) for one in settles], [[id, dict(fields)] for id, fields in updates]
+        told = {"affects": about, "pending": pending, "settles": ended, "updates": changed}
+        payload = {"work": self.work, **{name: value for name, value in told.items() if value}, **more}
+        return self.emit(kind, {**payload, "said": dict(said)}, parents=parents, id=id, labels=labels)
+
+    def change(
+        self, said: Mapping[str, Any] | None = None, parents: Collection[str] = (), **fields: Any
+    ) -> Event:
+        """Change the charter."""
+        payload = {"work": self.work, "set": fields, "said": dict(said or {})}
+        event = self.emit(CHANGED, payload, parents=parents)
+        self.charter = charter_of(self.overlay, self.work) or self.charter
+        return event
+
+    def emit(
+        self,
+        kind: str,
+        payload: dict[str, Any],
+        *,
+        parents: Collection[str] = (),
+        id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Event:
+        return self.overlay.emit(
+            draft(
+                kind, actor=self.act.by, payload=payload, run_id=self.act.run, id=id, parents=list(parents),
+                labels=self.labels() if labels is None else labels,
+            )
+        )  # fmt: skip
+
+    def labels(self, sensitivity: str = "private") -> dict[str, str]:
+        """What everybody who takes part may see, up to how sensitive it is."""
+        told = {"sensitivity": sensitivity}
+        return told if self.charter.members else {**told, "audience": "team"}
+
+    # what follows
+
+    def freeing(self, task: Task) -> list[tuple[Task, Task]]:
+        """What waits for a task, with one thing less to wait for."""
+        waiting = (self.numbered(number) for number in self.dependents(task.number))
+        return [(one, freed(one)) for one in waiting if not one.final and one.waits]
+
+    def next_fence(self) -> int:
+        """The position that the next event will have: the fence of a claim."""
+        return self.overlay.position + 1
+
+    def hold(self, task: Task, holder: str) -> None:
+        assert task.token is not None
+        self.overlay.take_lease(lease_name(task), holder, task.lease, task.token)
+
+    def let_go(self, task: Task) -> None:
+        if task.token is not None:
+            self.overlay.take_lease(lease_name(task), task.assigned_to or "", 0, task.token)
+
+
+def _differences(before: Task | None, after: Task) -> dict[str, Any]:
+    """The fields that are new, as plain data."""
+    new = asdict(after)
+    if before is not None:
+        old = asdict(before)
+        new = {name: value for name, value in new.items() if value is not old[name] and value != old[name]}
+    else:
+        usual = Task("", "", 0)
+        new = {
+            name: value
+            for name, value in new.items()
+            if name in ("id", "work", "number") or value != getattr(usual, name)
+        }
+    return {name: msgspec.to_builtins(value) for name, value in new.items()}
+
+
+Decide = Callable[..., Any]
+
+
+def command(needs: str = "", *, open: bool = True) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
+    """A decider of a work: its rights and the work's status are checked first, then it is given the desk."""
+
+    def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
+        def run(overlay: Overlay, act: Act) -> Any:
+            desk = Desk(overlay, act)
+            refused = desk.refused(needs)
+            if refused:
+                return refused
+            if open:
+                desk.need_open()
+            desk.need_lead()
+            return decide(desk, **act.given)
+
+        run.__name__, run.__doc__ = decide.__name__, decide.__doc__
+        return run
+
+    return wrap
+
+
+def moved(task: Task, *path: str, **fields: Any) -> Task:
+    """The task after these steps, each of them checked, in the queue where it then belongs."""
+    check_moves(task, *path)
+    status = path[-1] if path else task.status
+    return placed(replace(task, status=status, **fields))

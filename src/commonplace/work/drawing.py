@@ -1,0 +1,85 @@
+"""The graph of a work as pictures are drawn from it, and the longest way through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import BadInput, shown
+from .desk import Charter
+from .tasks import Task
+
+COLOURS = {
+    "pending": "#e8e8e8", "assigned": "#cfe2ff", "in_progress": "#9ec5fe", "blocked": "#f8d7da", "review": "#fff3cd",
+    "completed": "#d1e7dd", "failed": "#f1aeb5", "cancelled": "#f0f0f0",
+}  # fmt: skip
+FORMATS = ("mermaid", "dot")
+
+
+def longest_chain(tasks: Sequence[Task]) -> list[Task]:
+    """The longest chain of open tasks that wait for each other, the first to be done first. Of chains as long as each
+    other, the one of the oldest tasks."""
+    open = {one.id: one for one in tasks if not one.final}
+    before: dict[str, str | None] = {}
+    length: dict[str, int] = {}
+    for task in sorted(open.values(), key=lambda one: one.number):
+        stack = [task]
+        while stack:
+            one = stack[-1]
+            needs = [open[id] for id in one.depends_on if id in open]
+            ahead = [need for need in needs if need.id not in length]
+            if ahead:
+                stack += ahead
+                continue
+            stack.pop()
+            best = max(needs, key=lambda need: (length[need.id], -need.number), default=None)
+            length[one.id] = 1 if best is None else length[best.id] + 1
+            before[one.id] = None if best is None else best.id
+    if not length:
+        return []
+    at: str | None = max(length, key=lambda id: (length[id], -open[id].number))
+    chain = list[Task]()
+    while at is not None:
+        chain.append(open[at])
+        at = before[at]
+    return chain[::-1]
+
+
+def drawn(charter: Charter, tasks: Sequence[Task], format: str) -> str:
+    if format not in FORMATS:
+        raise BadInput(f"there is no format {shown(format)} for graphs: there is {' and '.join(FORMATS)}")
+    return _mermaid(charter, tasks) if format == "mermaid" else _dot(charter, tasks)
+
+
+def _mermaid(charter: Charter, tasks: Sequence[Task]) -> str:
+    numbers = {one.id: one.number for one in tasks}
+    lines = [f"%% {_plain(charter.name)}", "flowchart LR"]
+    lines += [f'    t{one.number}["{_label(one)}"]:::{one.status}' for one in tasks]
+    lines += [
+        f"    t{numbers[id]} --> t{one.number}" for one in tasks for id in one.depends_on if id in numbers
+    ]
+    used = dict.fromkeys(one.status for one in tasks)
+    lines += [f"    classDef {status} fill:{COLOURS[status]},stroke:#666" for status in used]
+    return "\n".join(lines) + "\n"
+
+
+def _dot(charter: Charter, tasks: Sequence[Task]) -> str:
+    numbers = {one.id: one.number for one in tasks}
+    lines = [f'digraph "{_plain(charter.name)}" {{', "    rankdir=LR; node [shape=box, style=filled];"]
+    lines += [
+        f'    t{one.number} [label="{_label(one)}", fillcolor="{COLOURS[one.status]}"];' for one in tasks
+    ]
+    lines += [
+        f"    t{numbers[id]} -> t{one.number};" for one in tasks for id in one.depends_on if id in numbers
+    ]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _label(task: Task) -> str:
+    who = f" ({_plain(task.assigned_to)})" if task.assigned_to else ""
+    return f"{_plain(task.title)}{who}"
+
+
+def _plain(text: str) -> str:
+    """Text that no drawing language takes for anything else."""
+    kept = "".join(one if one.isalnum() or one in " .,:+-/_()" else " " for one in text)
+    return " ".join(kept.split())[:80] or "untitled"

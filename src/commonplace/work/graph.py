@@ -1,0 +1,402 @@
+"""Adding tasks, and what waits for what: dependencies, alternatives, and what a task leaves behind when it is
+cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.secrets import masked
+from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
+from ..events import check_name, check_text, encode_payload, new_id
+from .desk import Desk, command, moved
+from .sets import MOST
+from .tasks import Task, checked_policy, checked_priority, placed
+from .words import words_of
+
+ADDED, LINKED, BRANCHED = "task.added", "task.linked", "work.branched"
+ASSIGNED, BLOCKED, UNBLOCKED, CANCELLED, EDITED = (
+    "task.assigned", "task.blocked", "task.unblocked", "task.cancelled", "task.edited",
+)  # fmt: skip
+ASKED, DECIDED = "work.asked", "work.decided"
+DEPENDENTS = ("block", "cancel", "free")
+
+FIELDS = (
+    "title", "description", "depends_on", "blocks", "priority", "needs_review", "on_failure", "assigned_to", "risk",
+    "metadata", "id", "parent",
+)  # fmt: skip
+
+
+class NewTask(msgspec.Struct, frozen=True):
+    """A task to be added, checked as far as that needs no look at the book."""
+
+    id: str
+    title: str
+    given_id: bool
+    description: str = ""
+    depends_on: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+    priority: int = 0
+    needs_review: bool = False
+    on_failure: Any = None
+    assigned_to: str | None = None
+    risk: str = ""
+    metadata: dict[str, Any] = {}
+    parent: str | None = None
+    words: tuple[str, ...] = ()
+
+
+def new_task(fields: Mapping[str, Any]) -> NewTask:
+    """Raises BadInput that names the field."""
+    stray = sorted(set(map(str, fields)) - set(FIELDS))
+    if stray:
+        raise BadInput(f"a task has no {stray[0]!r}: its fields are {', '.join(FIELDS)}")
+    title = masked(check_text("title", fields.get("title")))
+    if not title.strip():
+        raise BadInput("a task needs a title that says what is to be done")
+    id, agent, parent = fields.get("id"), fields.get("assigned_to"), fields.get("parent")
+    return NewTask(
+        new_id() if id is None else check_name("id", id),
+        title,
+        id is not None,
+        masked(check_text("description", fields.get("description") or "")),
+        names("depends_on", fields.get("depends_on")),
+        names("blocks", fields.get("blocks")),
+        checked_priority(fields.get("priority") or 0),
+        bool(fields.get("needs_review")),
+        checked_policy(fields.get("on_failure")),
+        None if agent is None else check_name("assigned_to", agent),
+        masked(check_text("risk", fields.get("risk") or "")),
+        encode_payload(fields.get("metadata") or {})[1],
+        None if parent is None else id_of(parent),
+        tuple(words_of(title)),
+    )
+
+
+def id_of(task: object) -> str:
+    """The id of a task that is given as it is, or by its id."""
+    return task.id if isinstance(task, Task) else check_name("a task", task)
+
+
+def names(field: str, given: object) -> tuple[str, ...]:
+    """The ids of a list of tasks, each once."""
+    if given is None:
+        return ()
+    if isinstance(given, str | Task) or not isinstance(given, Sequence):
+        raise BadInput(f"{field} {shown(given)} is not a list: give the ids of tasks, such as [task.id]")
+    return tuple(dict.fromkeys(id_of(one) for one in given))
+
+
+# adding
+
+
+@command("orchestrate")
+def decide_add(desk: Desk, tasks: tuple[NewTask, ...]) -> list[Task]:
+    """Add tasks, all or none. Each may depend on others of the batch, also on later ones."""
+    return add(desk, tasks)
+
+
+def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
+    known = [desk.find(one.id) if one.given_id else None for one in tasks]
+    if all(known):
+        return [_same(new, old) for new, old in zip(tasks, known, strict=True) if old]
+    total, most = desk.counts.get("tasks", 0), min(desk.charter.limits.max_tasks, MOST)
+    if total + len(tasks) > most:
+        raise TooLarge(
+            f"this work has {total:,} tasks, and its limit is {most:,}: begin another work, or raise max_tasks"
+        )
+    for new, old in zip(tasks, known, strict=True):
+        taken = old is not None or desk.overlay.get("work.ids", new.id) is not None
+        if taken:
+            raise Conflict(f"there is a task {new.id!r} already: choose another id, or none")
+    numbers = {one.id: total + place for place, one in enumerate(tasks)}
+    if len(numbers) < len(tasks):
+        raise BadInput("two tasks of the batch have the same id: give each its own, or none")
+    _check_batch(tasks, numbers)
+    return [_added(desk, one, numbers) for one in tasks]
+
+
+def _same(new: NewTask, old: Task) -> Task:
+    """A call that is repeated with its ids answers as the first time."""
+    if (new.title, new.description) != (old.title, old.description):
+        raise Conflict(f"there is a task {new.id!r} already, with another title: choose another id, or none")
+    return old
+
+
+def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> Task:
+    needs = {id: None if id in numbers else desk.task(id) for id in new.depends_on}
+    waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
+    for task in needs.values():
+        if task is not None and len(desk.dependents(task.number)) >= desk.charter.limits.max_dependents:
+            raise TooLarge(
+                f"{desk.charter.limits.max_dependents:,} tasks depend on {task.id!r} already: add one in between"
+            )
+    edges = [
+        [numbers[id] if task is None else task.number, numbers[new.id]]
+        for id, task in needs.items()
+        if task is None or not task.satisfied
+    ]
+    approval = new_id() if new.risk else None
+    task = placed(
+        Task(
+            new.id, desk.work, numbers[new.id], new.title, new.description,
+            status="pending" if new.assigned_to is None else "assigned", priority=new.priority,
+            depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
+            assigned_to=new.assigned_to, on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by,
+            approval=approval, parent=new.parent,
+        )
+    )  # fmt: skip
+    joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
+    desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **joins)
+    if approval is not None:
+        said = {"action": new.title, "risk": new.risk}
+        desk.note(
+            ASKED, said, affects=[task], pending="approval", id=approval, task=task.id, status="pending"
+        )
+    for id in new.blocks:
+        link(desk, desk.task(id), [task.id])
+    return desk.numbered(task.number)
+
+
+def _check_batch(tasks: Sequence[NewTask], numbers: Mapping[str, int]) -> None:
+    """No task of a batch may wait for itself by way of others of the batch."""
+    ahead = {one.id: [id for id in one.depends_on if id in numbers] for one in tasks}
+    state: dict[str, int] = {}
+    for first in ahead:
+        path, stack = [first], [iter(ahead[first])]
+        if state.get(first):
+            continue
+        state[first] = 1
+        while stack:
+            following = next(stack[-1], None)
+            if following is None:
+                stack.pop()
+                state[path.pop()] = 2
+            elif state.get(following) == 1:
+                raise Cycle([*path[path.index(following) :], following])
+            elif not state.get(following):
+                state[following] = 1
+                path.append(following)
+                stack.append(iter(ahead[following]))
+
+
+# what waits for what
+
+
+@command("orchestrate")
+def decide_link(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
+    return link(desk, desk.task(task), on)
+
+
+def link(desk: Desk, task: Task, on: Sequence[str]) -> Task:
+    """Let a task wait for others, too."""
+    if task.final:
+        raise Conflict(f"task {task.id!r} is {task.status}: it waits for nothing any more")
+    if task.status in ("in_progress", "review"):
+        raise Conflict(
+            f"task {task.id!r} is {task.status}: let its holder block it on what it has found, with claim.block(…)"
+        )
+    edges, waits = new_edges(desk, task, on)
+    if not edges:
+        return task
+    after = placed(replace(task, waits=waits, depends_on=tuple(dict.fromkeys((*task.depends_on, *on)))))
+    desk.tell(LINKED, (task, after), edges=edges)
+    return after
+
+
+def new_edges(desk: Desk, task: Task, on: Sequence[str]) -> tuple[list[list[int]], int]:
+    """The edges that are new, and how many things the task waits for with them. Raises Cycle."""
+    new = [desk.task(id) for id in on if id not in task.depends_on]
+    for one in new:
+        path = _path_up(desk, one, task)
+        if path is not None:
+            raise Cycle([task.id, *path])
+    open = [one for one in new if not one.satisfied]
+    return [[one.number, task.number] for one in open], task.waits + len(open)
+
+
+def _path_up(desk: Desk, start: Task, wanted: Task) -> list[str] | None:
+    """How one task depends on another, if it does."""
+    came: dict[int, int | None] = {start.number: None}
+    ahead, seen = [start], {start.number: start.id}
+    if start.number != wanted.number and not desk.dependents(wanted.number):
+        return None
+    while ahead:
+        task = ahead.pop()
+        if task.number == wanted.number:
+            path, at = list[str](), task.number
+            while at is not None:
+                path.append(seen[at])
+                at = came[at]  # type: ignore[assignment]
+            return path[::-1]
+        for id in task.depends_on:
+            above = desk.task(id)
+            if above.number not in came and not above.final:
+                came[above.number], seen[above.number] = task.number, above.id
+                ahead.append(above)
+    return None
+
+
+@command("orchestrate")
+def decide_unlink(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
+    """Let a task wait no longer for others."""
+    before = desk.task(task)
+    gone = [desk.task(id) for id in on if id in before.depends_on]
+    if not gone:
+        return before
+    waits = before.waits - sum(not one.satisfied for one in gone)
+    kept = tuple(id for id in before.depends_on if id not in on)
+    goes_on = not waits and before.status == "blocked" and not before.reason
+    after = replace(before, waits=waits, depends_on=kept, status="pending" if goes_on else before.status)
+    desk.tell(LINKED, (before, placed(after)), unlinked=[[one.number, before.number] for one in gone])
+    return desk.task(task)
+
+
+# changing
+
+
+@command("orchestrate")
+def decide_assign(desk: Desk, task: str, agent: str) -> Task:
+    """Give a task to an agent: nobody else claims it then."""
+    before = desk.task(task)
+    path = ("pending", "assigned") if before.status == "assigned" else ("assigned",)
+    if before.status == "assigned" and before.assigned_to == agent:
+        return before
+    after = moved(before, *path, assigned_to=agent)
+    desk.tell(ASSIGNED, (before, after), **desk.joined(agent))
+    return desk.task(task)
+
+
+@command("orchestrate")
+def decide_unassign(desk: Desk, task: str) -> Task:
+    before = desk.task(task)
+    desk.tell(ASSIGNED, (before, moved(before, "pending", assigned_to=None)))
+    return desk.task(task)
+
+
+@command("orchestrate")
+def decide_edit(desk: Desk, task: str, fields: dict[str, Any]) -> Task:
+    before = desk.task(task)
+    if before.final:
+        raise Conflict(f"task {task!r} is {before.status}: it can be changed no more")
+    after = replace(before, **fields)
+    if after != before:
+        desk.tell(EDITED, (before, after))
+    return desk.task(task)
+
+
+@command("orchestrate")
+def decide_block(desk: Desk, task: str, reason: str) -> Task:
+    before = desk.task(task)
+    if before.status == "in_progress":
+        desk.let_go(before)
+    path = ("pending", "blocked") if before.status == "assigned" else ("blocked",)
+    desk.tell(BLOCKED, (before, moved(before, *path, reason=reason, rework=False)))
+    return desk.task(task)
+
+
+@command("orchestrate")
+def decide_unblock(desk: Desk, task: str) -> Task:
+    """What was blocked goes on, once it waits for nothing else."""
+    before = desk.task(task)
+    desk.tell(UNBLOCKED, (before, moved(before, "pending", reason="", assigned_to=None)))
+    return desk.task(task)
+
+
+@command("orchestrate")
+def decide_cancel(desk: Desk, task: str, reason: str, dependents: str) -> Task:
+    before = desk.task(task)
+    cancel(desk, before, reason, dependents)
+    return desk.task(task)
+
+
+def cancel(desk: Desk, task: Task, reason: str, dependents: str) -> None:
+    """Cancel a task. What depends on it goes on without it (free), is cancelled as well, or is blocked until somebody
+    has decided."""
+    after = moved(task, "cancelled", reason=reason, waived=dependents == "free", rework=False, later=False)
+    if task.status == "in_progress":
+        desk.let_go(task)
+    frees = desk.freeing(task) if dependents == "free" else []
+    desk.tell(CANCELLED, (task, after), *frees)
+    if dependents == "free":
+        return
+    told = f"it depends on {task.id}, which was cancelled"
+    for number in desk.dependents(task.number):
+        below = desk.numbered(number)
+        if dependents == "cancel" and not below.final:
+            cancel(desk, below, told, dependents)
+        elif below.status in ("pending", "assigned"):
+            path = ("pending", "blocked") if below.status == "assigned" else ("blocked",)
+            desk.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
+
+
+# alternatives
+
+
+@command("orchestrate")
+def decide_branch(desk: Desk, question: str, options: dict[str, tuple[str, ...]]) -> str:
+    """Let groups of tasks wait until one of the groups is chosen. Answers the id of the branch."""
+    every = [id for ids in options.values() for id in ids]
+    if len(set(every)) < len(every):
+        raise BadInput("a task stands in two alternatives: put it into one, or let it depend on both")
+    tasks = [desk.task(id) for id in every]
+    for one in tasks:
+        if one.status != "pending" or one.branch is not None:
+            why = "is an alternative already" if one.branch is not None else f"is {one.status}"
+            raise Conflict(f"task {one.id!r} {why}: alternatives are made of pending tasks")
+    id = new_id()
+    each = {name: list(ids) for name, ids in options.items()}
+    desk.note(
+        BRANCHED,
+        {"question": question},
+        affects=tasks,
+        pending="branch",
+        id=id,
+        options=each,
+        status="pending",
+    )
+    for one in tasks:
+        desk.tell(LINKED, (one, placed(replace(one, branch=id, waits=one.waits + 1))))
+    return id
+
+
+@command("orchestrate")
+def decide_choose(desk: Desk, branch: str, option: str, rationale: str) -> str:
+    """Choose one of the alternatives: its tasks go on, the others are cancelled, and what depends on them goes on
+    without. Answers the id of the decision."""
+    row = desk.thing(branch, BRANCHED)
+    if row["status"] != "pending":
+        raise Conflict(f"the branch {branch!r} has been decided: {row['status']}")
+    options = row["options"]
+    if option not in options:
+        raise BadInput(
+            f"the branch has no alternative {shown(option)}: it has {', '.join(map(repr, options))}"
+        )
+    others = [name for name in options if name != option]
+    decision = desk.note(
+        DECIDED,
+        {
+            "question": row["said"].get("question", ""),
+            "choice": option,
+            "alternatives": others,
+            "rationale": rationale,
+        },
+        affects=[desk.task(id) for ids in options.values() for id in ids],
+        settles=[("branch", branch, row["position"])],
+        updates=[(branch, {"status": option})],
+        reversible=False,
+    )
+    for id in options[option]:
+        before = desk.task(id)
+        if not before.final:
+            after = replace(before, waits=before.waits - 1)
+            desk.tell(LINKED, (before, placed(after)))
+    for name in others:
+        for id in options[name]:
+            before = desk.task(id)
+            if not before.final:
+                cancel(desk, before, f"{option!r} was chosen instead of {name!r}: {rationale}", "free")
+    return decision.id

@@ -1,0 +1,200 @@
+"""Leading a work: by lease, and so that the next one goes on where the last one was.
+
+What has happened waits in the ledger until whoever leads has dealt with it: nudges first, then tasks that were
+completed, those that failed, what was escalated. After that come the tasks that can be dispatched, and those that are
+stuck. Whoever leads acts under a fence: once somebody else has taken over, nothing that it does is accepted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+
+from ..access.rights import OWNER
+from ..errors import CommonplaceError, Conflict, Fenced
+from .people import lead_lease, steps_of
+from .tasks import Task
+from .things import Escalation, Nudge, thing
+from .verbs import Work, seconds
+
+if TYPE_CHECKING:
+    from .desk import Reading
+
+log = logging.getLogger("commonplace")
+
+NAMES: tuple[str, ...] = ("nudge", "completed", "failed", "escalation")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Something for whoever leads: what it is, the task or the words that it is about, and an id that stays the same
+    if the next one has to deal with it again."""
+
+    kind: Literal["nudge", "completed", "failed", "escalation", "ready", "stuck"]
+    id: str
+    task: Task | None = None
+    nudge: Nudge | None = None
+    escalation: Escalation | None = None
+    place: tuple[int, int, str] | None = None
+
+
+class Lead:
+    """The lead of a work. Its verbs are those of the work, under the fence: `lead.assign(…)`, `lead.add_task(…)`."""
+
+    def __init__(self, work: Work, agent: str, fence: int, lease: float) -> None:
+        self.agent, self.fence, self.lease = agent, fence, lease
+        self.work = Work(work._asker, work.id, work._run, fence, work._looks)
+        self._offered: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.work, name)
+
+    def heartbeat(self, lease: float | None = None) -> None:
+        """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
+        length = self.lease if lease is None else seconds("lease", lease)
+        if self.work.about().led != self.fence:
+            raise Fenced(
+                f"{self.agent!r} no longer leads this work: {self.work.about().leader!r} has taken over"
+            )
+        held = self.work._ledger.store.lease(lead_lease(self.work.id), self.agent, length, self.fence)
+        if held.fence != self.fence or held.holder != self.agent:
+            raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
+
+    def resign(self) -> None:
+        """Let somebody else lead at once."""
+        self.work._ledger.store.lease(lead_lease(self.work.id), self.agent, 0, self.fence)
+
+    def next(self) -> Step | None:
+        """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
+        again. Tasks that are ready or stuck come once to each who leads."""
+        with self.work._reading(None) as (reading, _):
+            for place in steps_of(reading):
+                step = self._step(reading, place)
+                if step is not None:
+                    return step
+                self._handled(place)
+        for kind, tasks in (("ready", self.work.ready()), ("stuck", self._stuck())):
+            for task in tasks:
+                id = f"{kind}-{task.id}-{task.position}"
+                if id not in self._offered:
+                    self._offered.add(id)
+                    return Step(kind, id, task)  # type: ignore[arg-type]
+        return None
+
+    def _step(self, reading: Reading, place: tuple[int, int, str]) -> Step | None:
+        order, _, id = place
+        if order in (1, 2):
+            event = self.work._ledger.event(id)
+            task = None if event is None else reading.find(event.payload.get("task_id", ""))
+            return None if task is None else Step(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
+        row = reading.lens.get("work.things", self.work.id, id)
+        if row is None or not row["said"]:
+            return None
+        if order == 0:
+            return Step("nudge", id, nudge=thing(Nudge, id, row), place=place)
+        task = reading.find(row["task"]) if row.get("task") else None
+        if row.get("status") != "open":
+            return None
+        return Step("escalation", id, task, escalation=thing(Escalation, id, row), place=place)
+
+    def _stuck(self) -> list[Task]:
+        """Tasks that nobody does anything about: blocked for a reason, or failed for good."""
+        with self.work._reading(None) as (reading, _):
+            blocked = [one for one in reading.listed("blocked") if one.reason]
+            return [*blocked, *reading.listed("failed")]
+
+    def handled(self, step: Step) -> None:
+        """Say that a step was dealt with: nobody after this one has to."""
+        if step.place is not None:
+            self._handled(step.place)
+
+    def _handled(self, place: tuple[int, int, str]) -> None:
+        self.work._do("handled", self.agent if self.work._actor == OWNER else None, step=place)
+
+    @contextmanager
+    def step(self) -> Iterator[Step | None]:
+        """The next step; it counts as handled when the block ends without an exception."""
+        found = self.next()
+        yield found
+        if found is not None:
+            self.handled(found)
+
+    def wait(self, timeout: float = 1.0) -> None:
+        """Sleep until something happens in the book, or for so many seconds, and stay in the lead."""
+        until, head = monotonic() + timeout, self.work._asker._position()
+        while (left := until - monotonic()) > 0:
+            if self.work._ledger.store.wait(head, min(left, self.lease / 3)) > head:
+                break
+            self.heartbeat()
+        self.heartbeat()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.resign()
+        except CommonplaceError as error:
+            log.warning("%s could not resign: %s", self.agent, error)
+
+    def __repr__(self) -> str:
+        return f"<Lead {self.fence} of {self.work.id!r} by {self.agent!r}>"
+
+
+def orchestrate(
+    work: Work,
+    agent: str,
+    handler: Callable[[Lead, Step], Any],
+    *,
+    lease: float = 30.0,
+    until: str = "done",
+    stop: threading.Event | None = None,
+) -> int:
+    """Lead a work as soon as nobody else does, and let `handler(lead, step)` deal with each step, until the work is
+    over ("done") or `stop` is set. Answers how many steps were dealt with. A step that was not finished when its leader
+    died comes again to the next one, under the same id."""
+    from .worker import over
+
+    stopped, done = stop or threading.Event(), 0
+    while not stopped.is_set() and not (until == "done" and over(work)):
+        try:
+            lead = work.lead(agent, lease=lease)
+        except Conflict:
+            if not work.about().open:
+                break
+            stopped.wait(min(1.0, lease / 4))
+            continue
+        with lead:
+            try:
+                done += _led(lead, handler, until, stopped)
+            except Fenced as lost:
+                log.warning("%s", lost)
+    return done
+
+
+def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:
+    from .worker import over
+
+    done = 0
+    beat = monotonic()
+    while not stopped.is_set():
+        step = lead.next()
+        if step is not None:
+            handler(lead, step)
+            lead.handled(step)
+            done += 1
+        elif until == "done" and over(lead.work):
+            break
+        else:
+            lead.wait(min(1.0, lead.lease / 3))
+        if monotonic() - beat > lead.lease / 3:
+            lead.heartbeat()
+            beat = monotonic()
+    return done

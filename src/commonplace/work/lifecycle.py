@@ -1,0 +1,87 @@
+"""The life of a work: it is begun, paused, resumed, completed or cancelled, and archived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..access.commands import need
+from ..access.rights import OWNER
+from ..commit import Overlay
+from ..errors import Conflict, NotFound
+from ..events import draft
+from ..memory.cores import no_core
+from .desk import CREATED, WORK_MOVES, Act, Charter, Desk, charter_of, command
+from .graph import NewTask, add
+from .tasks import FINAL, STATUSES
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A work to be begun, with the tasks that it begins with."""
+
+    charter: Charter
+    tasks: tuple[NewTask, ...] = ()
+
+
+def decide_create(overlay: Overlay, act: Act) -> Any:
+    if act.actor != OWNER:
+        refused = need(overlay, act.actor, "orchestrate", act.work)
+        if refused:
+            return refused
+    plan: Plan = act.given["plan"]
+    known = charter_of(overlay, act.work)
+    if known is not None:
+        if (known.name, known.goal) != (plan.charter.name, plan.charter.goal):
+            raise Conflict(
+                f"there is a work {act.work!r} already, with another name or goal: choose another id"
+            )
+        return known
+    for core in plan.charter.cores:
+        if overlay.get("memory.cores", core) is None:
+            raise NotFound(no_core(core))
+    fields = msgspec.to_builtins(plan.charter)
+    said = {name: fields.pop(name) for name in ("name", "goal", "constraints") if name in fields}
+    payload = {"work": act.work, "set": fields, "said": said}
+    labels = {"sensitivity": "private"} | ({} if plan.charter.members else {"audience": "team"})
+    overlay.emit(draft(CREATED, actor=act.by, payload=payload, run_id=act.run, labels=labels))
+    if plan.tasks:
+        add(Desk(overlay, act), plan.tasks)
+    return charter_of(overlay, act.work)
+
+
+@command("orchestrate", open=False)
+def decide_change(desk: Desk, status: str | None, said: dict[str, Any], fields: dict[str, Any]) -> Charter:
+    """Change what a work is for, its limits, or how it stands. It is completed or archived only when nothing is left
+    to be done."""
+    charter = desk.charter
+    if status is not None and status != charter.status:
+        if status == "archived" and charter.open:
+            _check_done(desk, "archive")
+            desk.change(status="completed")
+            charter = desk.charter
+        if status not in WORK_MOVES[charter.status]:
+            allowed = ", ".join(WORK_MOVES[charter.status]) or "nothing else any more"
+            raise Conflict(
+                f"the work {charter.name!r} is {charter.status} and cannot become {status}: it can become {allowed}"
+            )
+        if status == "completed":
+            _check_done(desk, "complete")
+        fields = {**fields, "status": status}
+    if charter.status == "archived" and "status" not in fields:
+        raise Conflict(f"the work {charter.name!r} is archived: it is changed no more")
+    if fields or said:
+        desk.change(said, **fields)
+    return desk.charter
+
+
+def _check_done(desk: Desk, what: str) -> None:
+    left = {name: count for name, count in desk.counts.items() if count and name in _OPEN}
+    if left:
+        told = ", ".join(f"{count:,} {name}" for name, count in left.items())
+        raise Conflict(
+            f"the work {desk.charter.name!r} cannot be {what}d yet: it has tasks that are {told}. Finish or cancel them"
+        )
+
+
+_OPEN = frozenset(STATUSES) - FINAL

@@ -1,0 +1,83 @@
+"""Beginning, opening and putting away works, for whoever acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadInput, Conflict
+from ..events import check_name, new_id
+from ..recall.verbs import Recalling
+
+if TYPE_CHECKING:
+    from ..book import At
+    from .desk import Charter
+    from .verbs import Work
+
+
+class Working(Recalling):
+    """What everybody can do about works, each under its own rights."""
+
+    def work(
+        self,
+        id: str | None = None,
+        *,
+        name: str | None = None,
+        goal: str = "",
+        constraints: Sequence[str] = (),
+        cores: Sequence[str] = (),
+        pattern: str | None = None,
+        members: Sequence[str] = (),
+        limits: Mapping[str, int] | None = None,
+        on_failure: object = None,
+        by: str | None = None,
+        **settings: Any,
+    ) -> Work:
+        """Begin a work, or open the one with this `id`.
+
+        `cores` give it its context; `pattern` is an entry of one of them whose tasks it begins with. `members` are
+        those who may know of it; nobody is named: everybody. `on_failure` is what happens to tasks that fail, unless
+        they say so themselves. With an `id` of your own and a name, the call can be repeated safely.
+        """
+        from .patterns import tasks_of
+        from .verbs import Work, begin
+
+        if name is None:
+            if id is None:
+                raise BadInput("say which work: an id opens one, and a name begins one")
+            opened = Work(self, check_name("id", id), self._memory_run, looks=self._only_looks_at_memory)
+            opened.about()
+            return opened
+        tasks = () if pattern is None else tasks_of(self, pattern)
+        fields = {
+            "name": name, "goal": goal, "constraints": constraints, "cores": cores, "members": members,
+            "limits": limits, "on_failure": on_failure, "settings": settings, "tasks": tasks,
+        }  # fmt: skip
+        if self._only_looks_at_memory:
+            self._memory_acts("work.create")
+        return begin(self, new_id() if id is None else check_name("id", id), fields, by, self._memory_run)
+
+    def works(self, status: str | None = None, *, at: At = None) -> list[Charter]:
+        """The works that whoever asks may know of, those of one status if it is named."""
+        from .verbs import works_of
+
+        return works_of(self, status, at)
+
+    def archive_works(
+        self, *, older_than: timedelta | None = None, now: datetime | None = None, dry_run: bool = False
+    ) -> list[tuple[str, str]]:
+        """Put away the works that have been finished for long enough: longer than `older_than`, or than they say
+        themselves (`auto_archive_hours`). Answers which, and why."""
+        from .verbs import stale
+
+        found = stale(self.works(), now or datetime.now(UTC), older_than)
+        told = []
+        for one, why in found:
+            if not dry_run:
+                try:
+                    self.work(one.id).archive()
+                except Conflict:
+                    continue  # somebody else has done it meanwhile, or opened it again
+            told.append((one.id, why))
+        return told

@@ -1,0 +1,329 @@
+"""People and whoever leads: nudges, approvals, escalations, leadership, and what waits for somebody's word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import BadInput, Conflict, shown
+from ..events import new_id
+from .claims import COMPLETED, ESCALATED, FAILED, escalate, held, produce
+from .desk import Desk, charter_of, command
+from .graph import ASKED, LINKED, cancel
+from .tasks import Task, placed
+
+NUDGED, DELIVERED, ACKNOWLEDGED, ANSWERED, RESOLVED = (
+    "work.nudged", "work.delivered", "work.acknowledged", "work.answered", "work.resolved",
+)  # fmt: skip
+LED, HANDLED = "work.led", "work.handled"
+DECIDED, DISCOVERED, PROPOSED = "work.decided", "work.discovered", "work.judged"
+
+PRIORITIES = ("low", "normal", "high", "critical")
+DELIVERIES = ("next_turn", "immediate", "when_idle")
+ESCALATIONS = ("stuck", "confused", "needs_decision", "error")
+ORCHESTRATOR, ALL = "orchestrator", "all"
+PREMISE = "premise"
+
+STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
+"""In which order whoever leads is told of what has happened; then come ready tasks, and stuck ones."""
+
+
+# nudges
+
+
+@command("nudge", open=False)
+def decide_nudge(desk: Desk, text: str, target: str, priority: str, delivery: str, task: str | None) -> str:
+    affects = [] if task is None else [desk.task(task)]
+    event = desk.note(
+        NUDGED, {"text": text}, affects=affects, pending=f"nudge:{target}", target=target, priority=priority,
+        delivery=delivery,
+        step=target == ORCHESTRATOR and desk.charter.led is not None, labels={"sensitivity": "private"},
+    )  # fmt: skip
+    return event.id
+
+
+@command(open=False)
+def decide_take(desk: Desk, agent: str, tasks: tuple[str, ...], when: str) -> list[dict[str, Any]]:
+    """What an agent is to be told now, each thing once: nudges to it, to all, to whoever leads if it does, what it
+    relied on and what has changed, and what the holder before it was told of a task and has not acknowledged."""
+    _premises(desk, agent)
+    fresh = waiting(desk, agent, desk.charter.leader == agent, when)
+    carried = [
+        one
+        for id in tasks
+        for one in _carried(desk, desk.task(id), agent)
+        if one["id"] not in {n["id"] for n in fresh}
+    ]
+    told = in_order([*fresh, *carried])
+    if told:
+        numbers = [[one.number, one.id] for one in (desk.task(id) for id in tasks)]
+        settles = [
+            (f"nudge:{one['target']}", one["id"], one["position"])
+            for one in fresh
+            if one["target"] not in (ALL, ORCHESTRATOR)
+        ]
+        desk.note(
+            DELIVERED, {}, settles=settles, nudges=[one["id"] for one in told], to=agent, tasks=numbers,
+            labels={"sensitivity": "private"}, **desk.joined(agent),
+        )  # fmt: skip
+    return told
+
+
+def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str, Any]]:
+    """The nudges that an agent has not been told. `when` is what it is doing: taking a turn, being idle (then also
+    those that wait for that), or just giving a sign of life (then only what is immediate)."""
+    deliveries = {"turn": DELIVERIES[:2], "idle": DELIVERIES, "beat": DELIVERIES[1:2]}[when]
+    found = []
+    for target in (agent, ALL, *((ORCHESTRATOR,) if leading else ())):
+        for (_, _, _, id), _ in reading.lens.scan("work.pending", reading.work, f"nudge:{target}"):
+            row = reading.lens.get("work.things", reading.work, id)
+            if row is None or not row["said"] or row["delivery"] not in deliveries:
+                continue
+            its_own = row["by"] == agent and "premise" not in row
+            if not its_own and reading.lens.get("work.told", reading.work, agent, id) is None:
+                found.append({**row, "id": id})
+    return in_order(found)
+
+
+def in_order(nudges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The most urgent first, then the oldest."""
+    return sorted(nudges, key=lambda one: (-PRIORITIES.index(one["priority"]), one["position"]))
+
+
+def _carried(desk: Desk, task: Task, agent: str) -> list[dict[str, Any]]:
+    """What another holder of a task was told and did not acknowledge."""
+    found = []
+    for (_, _, id), to in desk.lens.scan("work.carried", desk.work, task.number):
+        row = desk.lens.get("work.things", desk.work, id)
+        if (
+            row is not None
+            and row["said"]
+            and to != agent
+            and not desk.lens.get("work.told", desk.work, agent, id)
+        ):
+            found.append({**row, "id": id})
+    return found
+
+
+def _premises(desk: Desk, agent: str) -> None:
+    """What an agent relied on and what has changed since becomes a nudge."""
+    for (_, id), _ in desk.lens.scan("recall.news", agent):
+        nudge = f"nudge-{id}"[:200]
+        event = desk.overlay.event(str(id))
+        if event is None or event.erased or desk.overlay.record_of(nudge) is not None:
+            continue
+        told = event.payload
+        line = f", line {told['line']}: {told['text']}" if told["text"] else ""
+        text = f"something you were told has changed ({told['why']}){line}"
+        if told["by"]:
+            text += f". What holds now is {told['by']}"
+        desk.note(
+            NUDGED, {"text": text}, pending=f"nudge:{agent}", target=agent, priority="high", delivery="next_turn",
+            premise=str(id), id=nudge, parents=[str(id)], labels={"sensitivity": "private"},
+        )  # fmt: skip
+
+
+@command(open=False)
+def decide_acknowledge(desk: Desk, nudge: str, agent: str) -> None:
+    row = desk.thing(nudge, NUDGED)
+    if desk.lens.get("work.told", desk.work, agent, nudge) is None:
+        raise Conflict(f"{agent!r} has not been told {nudge!r} yet: it is told with its next turn")
+    carried = [
+        [int(number), nudge]
+        for number, _ in (desk.lens.get("work.told", desk.work, agent, nudge) or {}).get("tasks", ())
+    ]
+    if row.get("acknowledged", {}).get(agent):
+        return
+    acknowledged = {**row.get("acknowledged", {}), agent: True}
+    desk.note(ACKNOWLEDGED, {}, updates=[(nudge, {"acknowledged": acknowledged})], nudge=nudge, drops=carried)
+
+
+# approvals
+
+
+@command(open=False)
+def decide_ask(desk: Desk, action: str, risk: str, task: str | None, decision: str | None) -> str:
+    """Ask somebody to approve something. A task that it is about waits for the answer."""
+    desk.need_open()
+    about = None if task is None else desk.task(task)
+    if decision is not None:
+        desk.thing(decision, DECIDED)
+    said = {"action": action, "risk": risk}
+    affects = [] if about is None else [about]
+    asked = desk.note(
+        ASKED, said, affects=affects, pending="approval", status="pending", task=task, decision=decision
+    ).id  # fmt: skip
+    if about is not None and about.status in ("pending", "assigned") and about.approval is None:
+        desk.tell(LINKED, (about, placed(replace(about, approval=asked, waits=about.waits + 1))))
+    return asked
+
+
+@command("approve", open=False)
+def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, Any]:
+    """Approve or reject what was asked for, or a decision. What waits for it goes on, or is cancelled."""
+    row = desk.thing(id, ASKED, DECIDED)
+    known = row.get("status", "pending")
+    verdict = "approved" if approved else "rejected"
+    if known != "pending":
+        if known == verdict:
+            return row
+        raise Conflict(f"{id!r} has been {known} by {row.get('answered_by')!r} already")
+    answer = new_id()
+    fields = {"status": verdict, "answered_by": desk.act.by, "answer": answer}
+    settles = [("approval", id, row["position"])] if row["kind"] == ASKED else []
+    desk.note(
+        ANSWERED, {"why": why}, updates=[(id, fields)], settles=settles, about=id, verdict=verdict, id=answer
+    )
+    task = desk.find(row["task"]) if row.get("task") else None
+    if task is not None and task.approval == id and not task.final and task.waits:
+        if approved:
+            after = placed(replace(task, waits=task.waits - 1))
+            desk.tell(LINKED, (task, after))
+        else:
+            cancel(desk, task, f"rejected by {desk.act.by}", "block")
+    return {**row, **fields}
+
+
+# escalations
+
+
+@command(open=False)
+def decide_escalate(desk: Desk, type: str, text: str, task: str | None) -> str:
+    desk.need_open()
+    return escalate(desk, type, text, None if task is None else desk.task(task))
+
+
+@command("orchestrate", open=False)
+def decide_resolve(desk: Desk, id: str, answer: str) -> None:
+    row = desk.thing(id, ESCALATED)
+    if row.get("status") == "resolved":
+        raise Conflict(f"the escalation {id!r} was resolved by {row.get('resolved_by')!r} already")
+    event = new_id()
+    fields = {"status": "resolved", "resolved_by": desk.act.by, "answer": event}
+    settles = [("escalation", id, row["position"])]
+    desk.note(RESOLVED, {"answer": answer}, updates=[(id, fields)], settles=settles, about=id, id=event)
+
+
+# what was decided and found
+
+
+@command(open=False)
+def decide_decide(
+    desk: Desk, said: dict[str, Any], affects: tuple[str, ...], task: str | None, reversible: bool,
+    reverses: str | None, sensitivity: str,
+) -> str:  # fmt: skip
+    desk.need_open()
+    if reverses is not None:
+        old = desk.thing(reverses, DECIDED)
+        if old.get("reversed_by"):
+            raise Conflict(
+                f"the decision {reverses!r} was reversed by {old['reversed_by']!r} already: reverse that one"
+            )
+        if not old.get("reversible", True):
+            raise Conflict(f"the decision {reverses!r} was made for good: it cannot be reversed")
+    named = [desk.task(id) for id in dict.fromkeys((*affects, *((task,) if task else ())))]
+    id = new_id()
+    updates = [] if reverses is None else [(reverses, {"reversed_by": id})]
+    return desk.note(
+        DECIDED, said, affects=named, task=task, reversible=reversible, reverses=reverses, updates=updates, id=id,
+        labels=desk.labels(sensitivity), **desk.joined(desk.act.by),
+    ).id  # fmt: skip
+
+
+@command(open=False)
+def decide_discover(
+    desk: Desk, text: str, words: tuple[str, ...], type: str, affects: tuple[str, ...], task: str | None,
+    core: str | None, sensitivity: str,
+) -> str:  # fmt: skip
+    desk.need_open()
+    named = [desk.task(id) for id in dict.fromkeys((*affects, *((task,) if task else ())))]
+    return desk.note(
+        DISCOVERED, {"text": text, "words": list(words)}, affects=named, type=type, task=task, promote_to_core=core,
+        labels=desk.labels(sensitivity), **desk.joined(desk.act.by),
+    ).id  # fmt: skip
+
+
+@command()
+def decide_produce(
+    desk: Desk, path: str, said: dict[str, Any], more: dict[str, Any], task: str | None, token: int | None
+) -> str:
+    about = None
+    if task is not None:
+        about = desk.task(task) if token is None else held(desk, task, token)
+    return produce(desk, about, path, said, **more, **desk.joined(desk.act.by))
+
+
+# leadership
+
+
+@command("orchestrate", open=False)
+def decide_lead(desk: Desk, agent: str, lease: float) -> int:
+    """Take the lead of a work, if nobody has it. Answers the fence."""
+    if not desk.charter.open:
+        desk.need_open()
+    name = lead_lease(desk.work)
+    known = desk.overlay.lease(name)
+    if known is not None and (known.holder != agent or known.fence != desk.charter.led):
+        raise Conflict(
+            f"{known.holder!r} leads {desk.charter.name!r} and was there {known.seconds:.1f} s before its lease ends: "
+            "wait, or let it resign"
+        )
+    if known is not None:
+        desk.overlay.take_lease(name, known.holder, 0, known.fence)
+    fence = desk.next_fence()
+    desk.note(LED, {}, set={"leader": agent, "led": fence}, **desk.joined(agent))
+    desk.overlay.take_lease(name, agent, lease, fence)
+    return fence
+
+
+def lead_lease(work: str) -> str:
+    return f"lead/{work}"
+
+
+@command("orchestrate", open=False)
+def decide_handled(desk: Desk, step: tuple[int, int, str]) -> None:
+    """Whoever leads has dealt with something that had happened: nobody after it has to."""
+    if desk.act.lead is None:
+        raise BadInput("only whoever leads a work deals with its steps: work.lead(…)")
+    order, position, id = step
+    if desk.lens.get("work.steps", desk.work, order, position, id) is None:
+        return
+    front = {**desk.charter.handled, str(order): position}
+    first = next(iter(steps_of(desk, limit=1, orders=(order,))), None)
+    desk.note(HANDLED, {}, handled=[[order, position, id]], set={"handled": front} if first == step else {})
+
+
+def steps_of(
+    reading: Any, limit: int | None = None, orders: Sequence[int] = (0, 1, 2, 3)
+) -> list[tuple[int, int, str]]:
+    """What has happened and was not dealt with yet, in the order in which it is to be."""
+    found = list[tuple[int, int, str]]()
+    charter = charter_of(reading.lens, reading.work)
+    handled = {} if charter is None else charter.handled
+    for order in orders:
+        since = handled.get(str(order), 0)
+        left = None if limit is None else limit - len(found)
+        if left is None or left > 0:
+            rows = reading.lens.between("work.steps", (reading.work, order), since, 2**62, left)
+            found += [(int(key[1]), int(key[2]), str(key[3])) for key, _ in rows]
+    return found
+
+
+# candidates
+
+
+@command("keep_memory", open=False)
+def decide_judge(desk: Desk, candidate: str, verdict: str, why: str, item: str | None) -> None:
+    known = desk.lens.get("work.judged", desk.work, candidate)
+    if known is not None and known["verdict"] != verdict:
+        raise Conflict(f"candidate {candidate!r} was {known['verdict']} by {known['by']!r} already")
+    if known is None and verdict:
+        desk.note(PROPOSED, {"why": why}, candidate=candidate, verdict=verdict, item=item)
+
+
+def checked(field: str, given: object, allowed: Sequence[str]) -> str:
+    if given not in allowed:
+        raise BadInput(f"there is no {field} {shown(given)}: it is one of {', '.join(allowed)}")
+    return str(given)

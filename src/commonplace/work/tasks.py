@@ -1,0 +1,181 @@
+"""Tasks: what they are made of, which status may follow which, and what happens when one fails."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ..errors import BadInput, BadMove, shown
+
+Status = Literal[
+    "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
+]
+
+MOVES: dict[str, tuple[str, ...]] = {
+    "pending": ("assigned", "blocked", "cancelled"),
+    "assigned": ("in_progress", "pending", "cancelled"),
+    "in_progress": ("review", "completed", "failed", "blocked", "pending", "cancelled"),
+    "blocked": ("pending", "cancelled"),
+    "review": ("completed", "in_progress", "failed"),
+    "failed": ("pending", "cancelled"),
+    "completed": (),
+    "cancelled": (),
+}
+"""Which status may follow which. Completed and cancelled are final. A claim of a pending task passes through
+assigned."""
+
+STATUSES = tuple(MOVES)
+FINAL = frozenset({"completed", "cancelled"})
+HIGHEST = 1_000_000
+
+ARTIFACT_TYPES = ("file", "code", "document", "config", "test", "migration", "schema")
+
+
+class OnFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happens when a task has failed. retry: it is done again, at most `retries` times, each time after twice the
+    back-off; reassign: the same by somebody else; escalate: it stays failed and somebody is asked; skip: it is
+    cancelled, and what waits for it goes on without; abort: the whole work is cancelled. `then` is what happens when
+    there are no retries left."""
+
+    policy: Literal["retry", "reassign", "escalate", "skip", "abort"] = "escalate"
+    retries: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 3
+    backoff: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 1.0
+    then: Literal["escalate", "skip", "abort"] = "escalate"
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after so many failures."""
+        return float(min(self.backoff * 2 ** min(failures - 1, 30), 86_400))
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of a task."""
+
+    summary: str = ""
+    next_steps: tuple[str, ...] = ()
+    learnings: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A task as of some moment."""
+
+    id: str
+    work: str
+    number: int
+    title: str = ""
+    description: str = ""
+    status: Status = "pending"
+    priority: int = 0
+    depends_on: tuple[str, ...] = ()
+    waits: int = 0
+    """How many things it still waits for: tasks that it depends on, an approval, a choice among alternatives."""
+    needs_review: bool = False
+    assigned_to: str | None = None
+    token: int | None = None
+    """The fence of the claim that holds it: the position of the claim."""
+    lease: float = 0.0
+    queue: str | None = None
+    """Whose turn it is to claim it: anybody's (""), one agent's, nobody's (None)."""
+    rework: bool = False
+    """A reviewer has sent it back: whoever had it may claim it again for as long as its lease lasts."""
+    later: bool = False
+    """It has failed and is tried again when its lease has run out."""
+    avoid: tuple[str, ...] = ()
+    """Who has failed at it and is not asked again."""
+    failures: int = 0
+    claims: int = 0
+    on_failure: OnFailure | None = None
+    reason: str = ""
+    """Why it is blocked, failed or cancelled."""
+    waived: bool = False
+    """Cancelled so that what depends on it goes on without."""
+    reviewer: str | None = None
+    reviewed_by: str | None = None
+    review_status: Literal["approved", "needs_rework", "rejected"] | None = None
+    comments: tuple[str, ...] = ()
+    result: Result | None = None
+    branch: str | None = None
+    approval: str | None = None
+    parent: str | None = None
+    metadata: dict[str, Any] = {}
+    by: str = ""
+    added_us: int = 0
+    assigned_us: int | None = None
+    started_us: int | None = None
+    completed_us: int | None = None
+    position: int = 0
+
+    @property
+    def rank(self) -> int:
+        return -self.priority
+
+    @property
+    def final(self) -> bool:
+        return self.status in FINAL
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether what depends on it need not wait for it any more."""
+        return self.status == "completed" or self.waived
+
+    @property
+    def policy(self) -> OnFailure:
+        return self.on_failure or OnFailure()
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The sets that it belongs to, by what it is now. What waits for rework is held, and can be claimed again."""
+        ready = () if self.queue is None else (f"ready:{self.queue}",)
+        if self.status == "pending":
+            return ready or ("later" if self.later else "waiting",)
+        return ready if self.final else (*ready, self.status)
+
+
+def placed(task: Task) -> Task:
+    """The task in the queue that it belongs to, now that something about it has changed."""
+    queue = None
+    if not task.waits and not task.later:
+        if task.status == "pending":
+            queue = ""
+        elif task.status == "assigned" or task.rework:
+            queue = task.assigned_to
+    return task if queue == task.queue else msgspec.structs.replace(task, queue=queue)
+
+
+def freed(task: Task) -> Task:
+    """The task with one thing less to wait for. What was blocked only by waiting goes on."""
+    waits = task.waits - 1
+    goes_on = not waits and task.status == "blocked" and not task.reason
+    return placed(msgspec.structs.replace(task, waits=waits, status="pending" if goes_on else task.status))
+
+
+def check_moves(task: Task, *path: str) -> None:
+    """Raises BadMove for the first step that is not allowed."""
+    status: str = task.status
+    for wanted in path:
+        if wanted not in MOVES[status]:
+            raise BadMove(task.id, status, wanted, MOVES[status])
+        status = wanted
+
+
+def checked_policy(given: object) -> OnFailure | None:
+    """A failure policy from its name or its fields."""
+    if given is None or isinstance(given, OnFailure):
+        return given
+    fields = {"policy": given} if isinstance(given, str) else given
+    try:
+        return msgspec.convert(fields, OnFailure)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"on_failure {shown(given)} is not a policy: {error}. Give retry, reassign, escalate, skip or abort, or a "
+            "mapping with policy, retries, backoff and then"
+        ) from None
+
+
+def checked_priority(given: object) -> int:
+    if type(given) is not int or not -HIGHEST <= given <= HIGHEST:
+        raise BadInput(
+            f"priority {shown(given)} is not one: give a whole number from -{HIGHEST} to {HIGHEST}, higher first"
+        )
+    return given

@@ -1,0 +1,1103 @@
+"""The verbs of a work, for whoever acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
+from ..access.secrets import masked
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
+from ..events import MAX_BLOB, Blob, Event, check_name, check_text
+from .capability import EVERY
+from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED
+from .desk import Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
+from .graph import DEPENDENTS, id_of, names, new_task
+from .lifecycle import Plan
+from .people import (
+    ALL,
+    DECIDED,
+    DELIVERIES,
+    DISCOVERED,
+    ESCALATIONS,
+    ORCHESTRATOR,
+    PRIORITIES,
+    checked,
+    waiting,
+)
+from .tasks import ARTIFACT_TYPES, STATUSES, OnFailure, Result, Task, checked_policy, checked_priority
+from .things import (
+    KINDS,
+    Approval,
+    Artifact,
+    Branch,
+    Contribution,
+    Decision,
+    Discovery,
+    Escalation,
+    Nudge,
+    Thing,
+    thing,
+)
+from .words import words_of
+
+if TYPE_CHECKING:
+    from ..book import At
+    from ..ledger import Ledger
+    from ..recall.verbs import Recalling
+    from .candidates import Candidate
+    from .contexts import Context
+    from .leading import Lead, Step
+    from .radar import Overlap
+    from .worker import Handler, Worked
+
+T = TypeVar("T", bound=Thing)
+
+LEASE = 60.0
+SMALL = 1 << 20
+"""The most bytes of a file that are stored in the book unless somebody asks for it."""
+EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "metadata")
+SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
+
+
+class Work:
+    """One working memory: a graph of tasks that agents and people share, with what they decide and find.
+
+    `book.work(name=…, goal=…)` begins one, `book.work(id=…)` opens it again. What an actor does goes through its
+    rights; the book's owner may speak for others with `by=`.
+    """
+
+    def __init__(
+        self, asker: Recalling, id: str, run: str | None = None, lead: int | None = None, looks: bool = False
+    ) -> None:
+        self._asker, self.id, self._run, self._lead, self._looks = asker, id, run, lead, looks
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._asker._ledger
+
+    @property
+    def _actor(self) -> str:
+        return self._asker._memory_actor
+
+    def _do(self, command: str, by: str | None = None, **given: Any) -> Any:
+        if self._looks:
+            self._asker._memory_acts(f"work.{command}")
+        name = self._actor if by is None else check_name("by", by)
+        if name != self._actor and self._actor != OWNER:
+            raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
+        act = Act(self.id, self._actor, name, given, self._run, self._lead)
+        return self._ledger.submit(f"work.{command}", act)
+
+    def _agent(self, agent: str | None) -> str:
+        """Who claims or takes something: the actor itself, or whom the owner names."""
+        if agent is None:
+            if self._actor == OWNER:
+                raise BadInput("say for which agent: the owner itself does no tasks")
+            return self._actor
+        if self._actor not in (OWNER, agent):
+            raise Denied(f"{self._actor!r} acts as itself and not as {agent!r}")
+        return check_actor(agent)
+
+    # the work itself
+
+    def about(self, at: At = None) -> Charter:
+        """What it is for and how it stands, as of `at`."""
+        with self._reading(at) as (reading, _):
+            found = charter_of(reading.lens, self.id)
+            assert found is not None
+            return found
+
+    @property
+    def status(self) -> str:
+        return self.about().status
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tasks have each status, and how many there are of tasks and agents."""
+        with self._reading(None) as (reading, _):
+            return reading.counts
+
+    def pause(self, reason: str = "", *, by: str | None = None) -> Charter:
+        """Nothing is claimed until it is resumed. What is held may be finished."""
+        return self._change("paused", by, reason=reason)
+
+    def resume(self, *, by: str | None = None) -> Charter:
+        return self._change("active", by, reason="")
+
+    def complete(self, summary: str = "", *, by: str | None = None) -> Charter:
+        """All is done: refused as long as a task is neither completed nor cancelled."""
+        return self._change("completed", by, summary=summary)
+
+    def abandon(self, reason: str, *, by: str | None = None) -> Charter:
+        """Give the work up: it is cancelled, and nothing in it is claimed or finished any more."""
+        return self._change("cancelled", by, reason=reason)
+
+    def archive(self, *, by: str | None = None) -> Charter:
+        """Put the work away for good, once nothing is left to be done. It can still be read."""
+        return self._change("archived", by)
+
+    def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
+        words = {name: masked(check_text(name, text)) for name, text in said.items()}
+        charter: Charter = self._do("change", by, status=status, said=words, fields={})
+        return charter
+
+    def change(
+        self,
+        *,
+        goal: str | None = None,
+        constraints: Sequence[str] | None = None,
+        limits: Mapping[str, int] | None = None,
+        on_failure: object = None,
+        by: str | None = None,
+        **settings: Any,
+    ) -> Charter:
+        """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings."""
+        said: dict[str, Any] = {} if goal is None else {"goal": masked(check_text("goal", goal))}
+        if constraints is not None:
+            said["constraints"] = texts("constraints", constraints)
+        fields: dict[str, Any] = {}
+        if limits is not None:
+            fields["limits"] = msgspec.to_builtins(checked_limits(limits))
+        if on_failure is not None:
+            fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
+        if settings:
+            fields["settings"] = {**self.about().settings, **checked_settings(settings)}
+        charter: Charter = self._do("change", by, status=None, said=said, fields=fields)
+        return charter
+
+    # tasks
+
+    def add_task(
+        self,
+        title: str,
+        *,
+        description: str = "",
+        depends_on: Sequence[str | Task] = (),
+        blocks: Sequence[str | Task] = (),
+        priority: int = 0,
+        needs_review: bool = False,
+        on_failure: object = None,
+        assigned_to: str | None = None,
+        risk: str = "",
+        parent: str | Task | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        by: str | None = None,
+    ) -> Task:
+        """Add a task. It is ready when all that it depends on is done; `blocks` are tasks that wait for it.
+
+        Of what is ready, the highest `priority` comes first and then the oldest. With a `risk`, a person has to approve
+        it first. `on_failure` is retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff
+        and then. With an `id` of your own the call can be repeated safely.
+        """
+        fields = {
+            "title": title, "description": description, "depends_on": depends_on, "blocks": blocks,
+            "priority": priority, "needs_review": needs_review, "on_failure": on_failure,
+            "assigned_to": assigned_to, "risk": risk, "metadata": metadata, "id": id, "parent": parent,
+        }  # fmt: skip
+        return self.add_tasks([fields], by=by)[0]
+
+    def add_tasks(self, tasks: Sequence[Mapping[str, Any]], *, by: str | None = None) -> list[Task]:
+        """Add many at once, all or none. Each is a mapping with the fields of `add_task`; they may depend on each other
+        by the ids they give themselves, in any order."""
+        if isinstance(tasks, str | Mapping) or not isinstance(tasks, Sequence):
+            raise BadInput(
+                f"tasks {shown(tasks)} is not a list of tasks: give mappings, such as {{'title': …}}"
+            )
+        for one in tasks:
+            if not isinstance(one, Mapping):
+                raise BadInput(f"a task is a mapping of fields, not {shown(one)}: give {{'title': …}}")
+        new = tuple(new_task(one) for one in tasks)
+        added: list[Task] = self._do("add", by, tasks=new) if new else []
+        return added
+
+    def task(self, id: str | Task, at: At = None) -> Task:
+        """One task as of `at`. Raises NotFound."""
+        with self._reading(at) as (reading, _):
+            return reading.task(id_of(id))
+
+    def tasks(self, status: str | None = None, *, at: At = None) -> list[Task]:
+        """All tasks in the order in which they were added; those of one status, if it is named."""
+        if status is not None:
+            checked("status", status, STATUSES)
+        with self._reading(at) as (reading, _):
+            if status in ("assigned", "in_progress", "blocked", "review", "failed"):
+                return sorted(reading.listed(status), key=lambda one: one.number)
+            rows = reading.lens.scan("work.tasks", self.id)
+            found = [msgspec.convert(row, Task) for _, row in rows]
+            return [one for one in found if status is None or one.status == status]
+
+    def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
+        """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be."""
+        self._look_after(at)
+        with self._reading(at) as (reading, _):
+            queues = reading.ready_queues(agent or "")
+            if agent is None:
+                every = reading.lens.scan("work.agents", self.id)
+                queues = reading.ready_queues(*(str(key[1]) for key, _ in every))
+            found = (one for one in reading.listed(*queues) if agent not in one.avoid)
+            return (
+                [one for one, _ in zip(found, range(limit), strict=False)]
+                if limit is not None
+                else list(found)
+            )
+
+    def blocked(self, *, at: At = None) -> list[Task]:
+        """The tasks that wait: for others, for somebody's word, or for what was said to block them."""
+        with self._reading(at) as (reading, _):
+            every = reading.listed("blocked", "waiting", "assigned", "later")
+            return [one for one in every if one.status != "assigned" or one.waits]
+
+    def in_progress(self, *, at: At = None) -> list[Task]:
+        """The tasks that somebody holds."""
+        self._look_after(at)
+        with self._reading(at) as (reading, _):
+            return list(reading.listed("in_progress"))
+
+    def needs_review(self, reviewer: str | None = None, *, at: At = None) -> list[Task]:
+        """The tasks that are done and wait for a review; those of one reviewer and of none, if one is named."""
+        with self._reading(at) as (reading, _):
+            found = reading.listed("review")
+            return [one for one in found if reviewer is None or one.reviewer in (None, reviewer)]
+
+    def failed(self, *, at: At = None) -> list[Task]:
+        """The tasks that have failed and that nobody has decided about."""
+        with self._reading(at) as (reading, _):
+            return list(reading.listed("failed"))
+
+    def critical_path(self, *, at: At = None) -> list[Task]:
+        """The longest chain of tasks that still have to be done one after the other."""
+        from .drawing import longest_chain
+
+        return longest_chain(self.tasks(at=at))
+
+    def graph(self, format: str = "mermaid", *, at: At = None) -> str:
+        """The tasks and what they wait for, as text that Mermaid or Graphviz ("dot") draws."""
+        from .drawing import drawn
+
+        return drawn(self.about(at), self.tasks(at=at), format)
+
+    def link(self, task: str | Task, *, on: Sequence[str | Task], by: str | None = None) -> Task:
+        """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle."""
+        found: Task = self._do("link", by, task=id_of(task), on=names("on", on))
+        return found
+
+    def unlink(self, task: str | Task, *, on: Sequence[str | Task], by: str | None = None) -> Task:
+        """Let a task no longer wait for others."""
+        found: Task = self._do("unlink", by, task=id_of(task), on=names("on", on))
+        return found
+
+    def assign(self, task: str | Task, agent: str, *, by: str | None = None) -> Task:
+        """Give a task to one agent, which then claims it; nobody else does."""
+        found: Task = self._do("assign", by, task=id_of(task), agent=check_actor(agent))
+        return found
+
+    def unassign(self, task: str | Task, *, by: str | None = None) -> Task:
+        """Let anybody claim a task again that was assigned."""
+        found: Task = self._do("unassign", by, task=id_of(task))
+        return found
+
+    def edit(self, task: str | Task, *, by: str | None = None, **fields: Any) -> Task:
+        """Change a task's title, description, priority, needs_review, on_failure or metadata."""
+        stray = sorted(fields.keys() - set(EDITABLE))
+        if stray:
+            raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
+        new = dict(fields)
+        for name in ("title", "description"):
+            if name in new:
+                new[name] = masked(check_text(name, new[name]))
+        if "priority" in new:
+            checked_priority(new["priority"])
+        if "on_failure" in new:
+            new["on_failure"] = checked_policy(new["on_failure"])
+        found: Task = self._do("edit", by, task=id_of(task), fields=new)
+        return found
+
+    def block(self, task: str | Task, reason: str, *, by: str | None = None) -> Task:
+        """Say that a task cannot go on. Its holder, if it has one, loses it."""
+        found: Task = self._do("block", by, task=id_of(task), reason=_said("reason", reason))
+        return found
+
+    def unblock(self, task: str | Task, *, by: str | None = None) -> Task:
+        found: Task = self._do("unblock", by, task=id_of(task))
+        return found
+
+    def retry(self, task: str | Task, *, by: str | None = None) -> Task:
+        """Let a failed task be done once more, by anybody."""
+        found: Task = self._do("retry", by, task=id_of(task))
+        return found
+
+    def cancel(
+        self, task: str | Task, *, reason: str, dependents: str = "block", by: str | None = None
+    ) -> Task:
+        """Cancel a task. What depends on it is blocked until somebody decides, is cancelled as well (`"cancel"`), or
+        goes on without it (`"free"`)."""
+        what = checked("way with dependents", dependents, DEPENDENTS)
+        found: Task = self._do(
+            "cancel", by, task=id_of(task), reason=_said("reason", reason), dependents=what
+        )
+        return found
+
+    def branch(
+        self, question: str, options: Mapping[str, Sequence[str | Task]], *, by: str | None = None
+    ) -> Branch:
+        """Make alternatives of pending tasks: they wait until one of the options is chosen."""
+        if not isinstance(options, Mapping) or len(options) < 2:
+            raise BadInput("alternatives are two or more options by their names, each with its tasks")
+        each = {
+            check_name("an option", name): names(f"the tasks of {name!r}", ids)
+            for name, ids in options.items()
+        }
+        id: str = self._do("branch", by, question=_said("question", question), options=each)
+        return self._one(Branch, id)
+
+    def choose(self, branch: str | Branch, option: str, *, rationale: str, by: str | None = None) -> Decision:
+        """Choose one of the alternatives. The tasks of the others are cancelled, with the reason, and what depends on
+        them goes on without."""
+        given = {"branch": _id(branch), "option": check_name("option", option)}
+        id: str = self._do("choose", by, **given, rationale=_said("rationale", rationale))
+        return self._one(Decision, id)
+
+    def branches(self, *, at: At = None) -> list[Branch]:
+        return self._all(Branch, at)
+
+    # claims
+
+    def claim(
+        self, agent: str | None = None, *, lease: float = LEASE, task: str | Task | None = None
+    ) -> Claim | None:
+        """The best task that this agent can do now, or None. It is the agent's alone for `lease` seconds, and longer
+        with `heartbeat()`; if the agent is not heard of, it goes back to the others. With `task`, that one: raises
+        Conflict if it cannot be claimed."""
+        found = self._claimed(agent, lease, 1, task)
+        return found[0] if found else None
+
+    def claim_many(self, count: int, agent: str | None = None, *, lease: float = LEASE) -> list[Claim]:
+        """As `claim`, up to so many at once."""
+        if type(count) is not int or not 1 <= count <= MOST_AT_ONCE:
+            raise BadInput(f"count {shown(count)} is not one: give a whole number from 1 to {MOST_AT_ONCE:,}")
+        return self._claimed(agent, lease, count, None)
+
+    def _claimed(self, agent: str | None, lease: float, count: int, task: str | Task | None) -> list[Claim]:
+        who = self._agent(agent)
+        given = {"agent": who, "lease": seconds("lease", lease), "count": count}
+        found = self._do(
+            "claim",
+            who if self._actor == OWNER else None,
+            **given,
+            task=None if task is None else id_of(task),
+        )
+        return [Claim(self, who, one) for one in found]
+
+    def _look_after(self, at: At) -> None:
+        """Give back what nobody holds any more, before somebody looks at it."""
+        if at is not None or self._looks:
+            return
+        with self._reading(None) as (reading, _):
+            held = list(reading.listed("in_progress", "later"))
+            assert reading.lens is not None
+            known = reading.lens.reads.leases([lease_name(one) for one in held]) if held else {}  # type: ignore[attr-defined]
+        if len(known) < len(held):
+            self._do("reclaim")
+
+    def worker(self, agent: str, handler: Handler, **how: Any) -> Worked:
+        """Claim tasks one after the other and let `handler(claim)` do them: see `worker.work_off`."""
+        from .worker import work_off
+
+        return work_off(self, self._agent(agent), handler, **how)
+
+    # what was decided and found
+
+    def decide(
+        self,
+        *,
+        question: str,
+        choice: str,
+        alternatives: Sequence[str] = (),
+        rationale: str = "",
+        affects: Sequence[str | Task] = (),
+        task: str | Task | None = None,
+        reversible: bool = True,
+        reverses: str | Decision | None = None,
+        confidence: float | None = None,
+        sensitivity: str = "private",
+        by: str | None = None,
+    ) -> Decision:
+        """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
+        said: dict[str, Any] = {
+            "question": _said("question", question), "choice": _said("choice", choice),
+            "alternatives": list(texts("alternatives", alternatives)),
+            "rationale": masked(check_text("rationale", rationale)),
+        }  # fmt: skip
+        if confidence is not None:
+            if not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
+                raise BadInput(f"confidence {shown(confidence)} is not a number from 0 to 1")
+            said["confidence"] = confidence
+        said["words"] = words_of(said["question"], said["choice"], said["rationale"])
+        id: str = self._do(
+            "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
+            reversible=bool(reversible), reverses=None if reverses is None else _id(reverses),
+            sensitivity=_level(sensitivity),
+        )  # fmt: skip
+        return self._one(Decision, id)
+
+    def decisions(self, *, task: str | Task | None = None, at: At = None) -> list[Decision]:
+        """What was decided, in order; with `task`, what affects it."""
+        return self._about(Decision, task, at)
+
+    def discover(
+        self,
+        text: str,
+        *,
+        type: str = "insight",
+        affects: Sequence[str | Task] = (),
+        task: str | Task | None = None,
+        promote_to_core: str | None = None,
+        sensitivity: str = "private",
+        by: str | None = None,
+    ) -> Discovery:
+        """Record something that was learned: a constraint, opportunity, risk or insight."""
+        kind = checked("type of discovery", type, ("constraint", "opportunity", "risk", "insight"))
+        core = None if promote_to_core is None else check_name("promote_to_core", promote_to_core)
+        id: str = self._do(
+            "discover", by, text=_said("text", text), words=tuple(words_of(text)), type=kind,
+            affects=names("affects", affects), core=core,
+            task=None if task is None else id_of(task), sensitivity=_level(sensitivity),
+        )  # fmt: skip
+        return self._one(Discovery, id)
+
+    def discoveries(self, *, task: str | Task | None = None, at: At = None) -> list[Discovery]:
+        return self._about(Discovery, task, at)
+
+    def artifact(
+        self,
+        path: str | Path,
+        *,
+        type: str = "file",
+        description: str = "",
+        task: str | Task | None = None,
+        content: bytes | str | None = None,
+        store: bool | None = None,
+        commit: str | None = None,
+        branch: str | None = None,
+        by: str | None = None,
+        _token: int | None = None,
+    ) -> Artifact:
+        """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
+        stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file. The
+        same path again is its next version."""
+        data = content.encode() if isinstance(content, str) else content
+        file = Path(path)
+        if data is None and file.is_file():
+            size = file.stat().st_size
+            if size <= (MAX_BLOB if store else SMALL):
+                data = file.read_bytes()
+            elif store:
+                raise BadInput(
+                    f"{path} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
+                )
+        keep = (
+            data is not None and len(data) <= MAX_BLOB and (store or (store is None and len(data) <= SMALL))
+        )
+        if store and data is None:
+            raise BadInput(f"there is no file {path} to store: give its content")
+        said: dict[str, Any] = {
+            "description": masked(check_text("description", description)),
+            "words": words_of(str(path), description),
+        }
+        more: dict[str, Any] = {
+            "type": checked("type of artifact", type, ARTIFACT_TYPES),
+            "commit": commit,
+            "branch": branch,
+        }
+        if data is not None:
+            more |= {"checksum": f"sha256:{sha256(data).hexdigest()}", "size": len(data)}
+        elif file.is_file():
+            more |= {"checksum": f"sha256:{_checksum(file)}", "size": file.stat().st_size}
+        if keep:
+            assert data is not None
+            said["content"] = Blob(data)
+        given = {name: value for name, value in more.items() if value is not None}
+        where = check_name("path", str(path))
+        id: str = self._do(
+            "produce",
+            by,
+            path=where,
+            said=said,
+            more=given,
+            task=None if task is None else id_of(task),
+            token=_token,
+        )
+        return self._one(Artifact, id)
+
+    def artifacts(self, *, task: str | Task | None = None, at: At = None) -> list[Artifact]:
+        """What was made, every version in order; with `task`, for it."""
+        return self._about(Artifact, task, at)
+
+    def content(self, artifact: str | Artifact) -> bytes:
+        """The content of an artifact that is stored. Raises NotFound if it is only a reference."""
+        found = self._one(Artifact, _id(artifact))
+        data = None if found.blob is None else self._ledger.blob(found.blob)
+        if data is None:
+            raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
+        return data
+
+    def contributions(self, *, at: At = None) -> list[Contribution]:
+        """What each agent has done."""
+        with self._reading(at) as (reading, _):
+            found = dict[str, dict[str, list[str]]]()
+            spans = dict[str, list[int]]()
+            for (_, agent, kind, position), id in reading.lens.scan("work.by", self.id):
+                found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
+                spans.setdefault(str(agent), []).append(int(position))
+            roles = {agent: rights_of(reading.lens, agent).role for agent in found}
+            times = self._times({position for each in spans.values() for position in (min(each), max(each))})
+        kinds = {"tasks": COMPLETED, "reviews": REVIEWED, "decisions": DECIDED, "discoveries": DISCOVERED}
+        kinds["artifacts"] = PRODUCED
+        return [
+            Contribution(
+                agent=agent,
+                role=roles[agent],
+                first_us=times[min(spans[agent])],
+                last_us=times[max(spans[agent])],
+                log_ref=f"commonplace log --actor {agent} --after {min(spans[agent]) - 1}",
+                **{name: tuple(dict.fromkeys(did.get(kind, ()))) for name, kind in kinds.items()},
+            )
+            for agent, did in sorted(found.items())
+        ]
+
+    def _times(self, positions: Collection[int]) -> dict[int, int]:
+        with self._ledger.reads() as reads:
+            return {one: reads.records(one - 1, one, 1)[0].created_at for one in positions}
+
+    # people
+
+    def nudge(
+        self,
+        text: str,
+        *,
+        target: str = ALL,
+        priority: str = "normal",
+        delivery: str = "next_turn",
+        task: str | Task | None = None,
+        by: str | None = None,
+    ) -> Nudge:
+        """Say something to an agent, to whoever leads ("orchestrator") or to all: each is told once, with its next
+        turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
+        if target not in (ALL, ORCHESTRATOR):
+            check_actor(target)
+        id: str = self._do(
+            "nudge", by, text=_said("text", text), target=target, priority=checked("priority", priority, PRIORITIES),
+            delivery=checked("delivery", delivery, DELIVERIES), task=None if task is None else id_of(task),
+        )  # fmt: skip
+        return self._one(Nudge, id)
+
+    def take_nudges(self, agent: str | None = None) -> list[Nudge]:
+        """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
+        delivered. What has changed that the agent had relied on comes as a nudge, too."""
+        who = self._agent(agent)
+        self._ledger.premises.look()
+        with self._reading(None) as (reading, _):
+            mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
+        told = self._do(
+            "take",
+            who if self._actor == OWNER else None,
+            agent=who,
+            tasks=tuple(mine),
+            when="turn" if mine else "idle",
+        )
+        return [thing(Nudge, row["id"], row) for row in told]
+
+    def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
+        """Say that a nudge was heard: whoever holds the task next is not told it again."""
+        who = self._agent(agent)
+        self._do("acknowledge", who if self._actor == OWNER else None, nudge=_id(nudge), agent=who)
+
+    def nudges(self, agent: str | None = None, *, at: At = None) -> list[Nudge]:
+        """The nudges of this work that whoever asks may see; of one agent, those that wait for it."""
+        if agent is not None:
+            who = self._agent(agent)
+            with self._reading(at) as (reading, _):
+                charter = charter_of(reading.lens, self.id)
+                leading = charter is not None and charter.leader == who
+                return [thing(Nudge, row["id"], row) for row in waiting(reading, who, leading, "idle")]
+        mine = {self._actor, ALL, ORCHESTRATOR}
+        found = self._all(Nudge, at)
+        return [one for one in found if self._actor == OWNER or one.by == self._actor or one.target in mine]
+
+    def request_approval(
+        self,
+        action: str,
+        *,
+        risk: str = "",
+        task: str | Task | None = None,
+        decision: str | Decision | None = None,
+        by: str | None = None,
+    ) -> Approval:
+        """Ask a person to allow something. A task that it is about is not claimed before the answer."""
+        id: str = self._do(
+            "ask", by, action=_said("action", action), risk=masked(check_text("risk", risk)),
+            task=None if task is None else id_of(task), decision=None if decision is None else _id(decision),
+        )  # fmt: skip
+        return self._one(Approval, id)
+
+    def approve(
+        self, what: str | Approval | Decision, *, why: str = "", by: str | None = None
+    ) -> Approval | Decision:
+        """Allow what was asked for, or confirm a decision. It takes a person."""
+        return self._answer(what, True, why, by)
+
+    def disapprove(
+        self, what: str | Approval | Decision, *, why: str = "", by: str | None = None
+    ) -> Approval | Decision:
+        """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
+        return self._answer(what, False, why, by)
+
+    def _answer(
+        self, what: str | Approval | Decision, yes: bool, why: str, by: str | None
+    ) -> Approval | Decision:
+        id = _id(what)
+        self._do("answer", by, id=id, approved=yes, why=masked(check_text("why", why)))
+        with self._reading(None) as (reading, _):
+            kind = reading.thing(id)["kind"]
+        return self._one(Decision, id) if kind == DECIDED else self._one(Approval, id)
+
+    def approvals(self, *, at: At = None) -> list[Approval]:
+        return self._all(Approval, at)
+
+    def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
+        """Review a task that is done: approved, needs_rework (its holder goes on) or rejected (it has failed). Nobody
+        reviews what it did itself."""
+        what = checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
+        found: Task = self._do(
+            "review", by, task=id_of(task), verdict=what, comments=masked(check_text("comments", comments))
+        )
+        return found
+
+    def assign_review(self, task: str | Task, reviewer: str, *, by: str | None = None) -> Task:
+        """Let one agent review a task, whatever its role."""
+        found: Task = self._do("assign_review", by, task=id_of(task), reviewer=check_actor(reviewer))
+        return found
+
+    def escalate(
+        self, text: str, *, type: str = "stuck", task: str | Task | None = None, by: str | None = None
+    ) -> Escalation:
+        """Ask somebody for help: stuck, confused, needs_decision or error."""
+        id: str = self._do(
+            "escalate", by, text=_said("text", text), type=checked("type of escalation", type, ESCALATIONS),
+            task=None if task is None else id_of(task),
+        )  # fmt: skip
+        return self._one(Escalation, id)
+
+    def resolve(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
+        """Settle an escalation with an answer."""
+        self._do("resolve", by, id=_id(escalation), answer=_said("answer", answer))
+        return self._one(Escalation, _id(escalation))
+
+    def escalations(self, *, at: At = None) -> list[Escalation]:
+        return self._all(Escalation, at)
+
+    def inbox(self, *, at: At = None) -> Inbox:
+        """Everything that waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
+        return Inbox(
+            tuple(one for one in self._pending(Approval, "approval", at)),
+            tuple(one for one in self._pending(Branch, "branch", at)),
+            tuple(self.needs_review(at=at)),
+            tuple(one for one in self._pending(Escalation, "escalation", at)),
+            tuple(self.failed(at=at)),
+            tuple(self.candidates()) if at is None else (),
+        )
+
+    def _pending(self, type: type[T], name: str, at: At) -> list[T]:
+        with self._reading(at) as (reading, rights):
+            rows = reading.lens.scan("work.pending", self.id, name)
+            return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows])
+
+    def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
+        """What happens in this work, as it happens: the events that whoever asks may see."""
+        self.about()
+        for event in self._asker.watch(after=after, timeout=timeout):  # type: ignore[attr-defined]
+            yield from self._of_this(event)
+
+    def _of_this(self, event: Event) -> list[Event]:
+        theirs = not event.erased and event.kind in EVERY and event.payload["work"] == self.id
+        return [event] if theirs else []
+
+    def _shown(self, event: Event) -> list[Event]:
+        """The event as this actor may see it now, if it is about this work."""
+        shown = getattr(self._asker, "_shown", None)
+        return [one for one in ([event] if shown is None else shown(event)) for one in self._of_this(one)]
+
+    # leading
+
+    def lead(self, agent: str | None = None, *, lease: float = 30.0) -> Lead:
+        """Take the lead of this work, if nobody has it. Whoever leads is told of what happens, step by step; if it
+        dies, the next one goes on where it was."""
+        from .leading import Lead
+
+        who = self._agent(agent)
+        length = seconds("lease", lease)
+        fence: int = self._do("lead", who if self._actor == OWNER else None, agent=who, lease=length)
+        return Lead(self, who, fence, length)
+
+    # what somebody needs to know
+
+    def context_for(
+        self, task: str | Task, *, max_chars: int | None = 6_000, max_tokens: int | None = None, at: At = None
+    ) -> Context:
+        """What somebody needs to know to do a task, in one budget: goal, constraints, what others found and decided
+        that affects it, what was made, nudges, and what is remembered. It says what it left out."""
+        from .contexts import context_of
+
+        return context_of(self, id_of(task), max_chars, max_tokens, at)
+
+    def radar(self, task: str | Task) -> list[Overlap]:
+        """What may make a task needless: another one that says the same, or something that was found or done."""
+        from .radar import overlaps
+
+        return overlaps(self, id_of(task))
+
+    def candidates(self, *, judged: bool = False) -> list[Candidate]:
+        """What may be worth learning from this work, each with a reason and a core that it may belong to. What was
+        promoted or rejected is left out, unless `judged`."""
+        from .candidates import candidates_of
+
+        return candidates_of(self, judged)
+
+    def orchestrate(self, agent: str, handler: Callable[[Lead, Step], Any], **how: Any) -> int:
+        """Lead the work, and let `handler(lead, step)` deal with what happens: see `leading.orchestrate`."""
+        from .leading import orchestrate
+
+        return orchestrate(self, self._agent(agent), handler, **how)
+
+    def promote(self, candidate: str | Candidate, *, core: str | None = None, by: str | None = None) -> Any:
+        """Put a candidate into a core, for good. It takes a librarian or person."""
+        from .candidates import promote
+
+        return promote(self, candidate, core, by)
+
+    def reject(self, candidate: str | Candidate, *, reason: str = "", by: str | None = None) -> None:
+        """Put a candidate aside."""
+        from .candidates import reject
+
+        reject(self, candidate, reason, by)
+
+    # reading
+
+    @contextmanager
+    def _reading(self, at: At) -> Iterator[tuple[Reading, Rights]]:
+        """The work as of then, for whoever may know of it then and now."""
+        with self._ledger.snapshot() as now:
+            rights = rights_of(now, self._actor)
+            known = charter_of(now, self.id)
+            if known is None or not may_know(rights, known):
+                raise NotFound(no_work(self.id))
+            if at is None:
+                yield Reading(now, self.id), rights
+                return
+        with self._ledger.snapshot(at) as then:
+            if charter_of(then, self.id) is None:
+                raise NotFound(f"{no_work(self.id)} (as of then)")
+            yield Reading(then, self.id), rights
+
+    def _one(self, type: type[T], id: str) -> T:
+        with self._reading(None) as (reading, rights):
+            found = self._seen(type, reading, rights, [check_name("id", id)])
+        if not found:
+            raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
+        return found[0]
+
+    def _all(self, type: type[T], at: At) -> list[T]:
+        with self._reading(at) as (reading, rights):
+            rows = reading.lens.scan("work.log", self.id, KINDS[type])
+            return self._seen(type, reading, rights, [id for _, id in rows])
+
+    def _about(self, type: type[T], task: str | Task | None, at: At) -> list[T]:
+        if task is None:
+            return self._all(type, at)
+        with self._reading(at) as (reading, rights):
+            number = reading.task(id_of(task)).number
+            rows = reading.lens.scan("work.about", self.id, number)
+            return self._seen(type, reading, rights, [id for _, id in rows])
+
+    def _seen(self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str]) -> list[T]:
+        """Those of these ids that are of a type and that the reader may see; what was erased is left out."""
+        found = []
+        for id in ids:
+            row = reading.lens.get("work.things", self.id, id)
+            if row is None or row["kind"] != KINDS[type] or not row["said"]:
+                continue
+            labels = {
+                "audience": "team",
+                "sensitivity": row["sensitivity"],
+                **(reading.lens.get("labels", id) or {}),
+            }
+            theirs = type is Nudge and row["target"] in (rights.actor, ALL, ORCHESTRATOR)
+            if type is Nudge and not theirs and not rights.owner and row["by"] != rights.actor:
+                continue
+            if may_see_of(rights, row["by"], row["kind"], labels):
+                found.append(thing(type, id, row, self._words_of_others(reading, row)))
+        return found
+
+    def _words_of_others(self, reading: Reading, row: Mapping[str, Any]) -> dict[str, str]:
+        """What an answer to it says."""
+        if "answer" not in row:
+            return {}
+        answer = reading.lens.get("work.things", self.id, row["answer"])
+        said = {} if answer is None else answer["said"]
+        return {"why": said.get("why", ""), "answer": said.get("answer", "")}
+
+    def __repr__(self) -> str:
+        return f"<Work {self.id!r}>"
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """What waits for a person."""
+
+    approvals: tuple[Approval, ...]
+    branches: tuple[Branch, ...]
+    reviews: tuple[Task, ...]
+    escalations: tuple[Escalation, ...]
+    failed: tuple[Task, ...]
+    candidates: tuple[Any, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(getattr(self, name)) for name in self.__struct_fields__)
+
+
+class Claim:
+    """A task that is an agent's own for as long as its lease lasts.
+
+    With `with`, an exception fails the task, and a task that was neither completed nor failed is released.
+    """
+
+    def __init__(self, work: Work, agent: str, task: Task) -> None:
+        self.work, self.agent, self.task = work, agent, task
+        assert task.token is not None
+        self.token: int = task.token
+        self.lease = task.lease
+        self._done = False
+
+    def _do(self, command: str, **given: Any) -> Task:
+        by = self.agent if self.work._actor == OWNER else None
+        self.task = self.work._do(command, by, task=self.task.id, token=self.token, **given)
+        self._done = self.task.status != "in_progress"
+        return self.task
+
+    def heartbeat(self, lease: float | None = None) -> list[Nudge]:
+        """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
+        told at once. Raises Fenced if the task went on without it."""
+        length = self.lease if lease is None else seconds("lease", lease)
+        store = self.work._ledger.store
+        with self.work._reading(None) as (reading, _):
+            task = reading.task(self.task.id)
+            urgent = waiting(reading, self.agent, False, "beat")
+        if task.token != self.token or task.status != "in_progress":
+            raise Fenced(
+                f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
+                "longer in force"
+            )
+        held = store.lease(lease_name(task), self.agent, length, self.token)
+        if held.fence != self.token:
+            raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
+        return [thing(Nudge, row["id"], row) for row in urgent]
+
+    def complete(
+        self,
+        summary: str = "",
+        *,
+        next_steps: Sequence[str] = (),
+        learnings: Sequence[str] = (),
+        artifacts: Sequence[str | Artifact] = (),
+    ) -> Task:
+        """The task is done: it is completed, or waits for a review if it needs one."""
+        known, paths = list[str](), list[str]()
+        for one in artifacts:
+            (known if isinstance(one, Artifact) else paths).append(
+                one.id if isinstance(one, Artifact) else str(one)
+            )
+        result = Result(
+            masked(check_text("summary", summary)), texts("next_steps", next_steps), texts("learnings", learnings),
+            tuple(known),
+        )  # fmt: skip
+        return self._do("complete", result=result, paths=tuple(check_name("a path", one) for one in paths))
+
+    def fail(self, reason: str) -> Task:
+        """The task has failed; its policy says what happens next."""
+        return self._do("fail", reason=_said("reason", reason))
+
+    def release(self, reason: str = "") -> Task:
+        """Give the task back, for anybody."""
+        return self._do("release", reason=masked(check_text("reason", reason)))
+
+    def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
+        """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
+        why = masked(check_text("reason", reason))
+        return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
+
+    def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
+        """Split the task: it waits until these are done, and can then be claimed again to bring them together."""
+        fields = [{"title": one} if isinstance(one, str) else one for one in subtasks]
+        return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
+
+    def nudges(self) -> list[Nudge]:
+        """What the agent is to be told in this turn."""
+        return self.work.take_nudges(self.agent)
+
+    def context(self, **budget: Any) -> Context:
+        """What it needs to know, with the nudges that it is told by this."""
+        from .contexts import context_of
+
+        given = {"max_chars": 6_000, "max_tokens": None, **budget}
+        return context_of(self.work, self.task.id, given["max_chars"], given["max_tokens"], None, self.agent)
+
+    def radar(self) -> list[Overlap]:
+        """What may make the task needless."""
+        return self.work.radar(self.task)
+
+    def decide(self, **fields: Any) -> Decision:
+        """As `Work.decide`, about this task."""
+        return self.work.decide(**{"task": self.task, "by": self._by, **fields})
+
+    def discover(self, text: str, **fields: Any) -> Discovery:
+        """As `Work.discover`, about this task."""
+        return self.work.discover(text, **{"task": self.task, "by": self._by, **fields})
+
+    def artifact(self, path: str | Path, **fields: Any) -> Artifact:
+        """As `Work.artifact`, for this task, as long as it is held."""
+        return self.work.artifact(path, **{"task": self.task, "by": self._by, "_token": self.token, **fields})
+
+    @property
+    def _by(self) -> str | None:
+        return self.agent if self.work._actor == OWNER else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if self._done:
+            return
+        try:
+            if error is None:
+                self.release()
+            elif isinstance(error, Exception):
+                self.fail(f"{type(error).__name__}: {error}")
+        except (Fenced, Conflict):
+            if error is None:
+                raise
+
+    def __repr__(self) -> str:
+        return f"<Claim {self.token} of {self.task.title!r} by {self.agent!r}>"
+
+
+# beginning and listing
+
+
+def begin(asker: Recalling, id: str, fields: Mapping[str, Any], by: str | None, run: str | None) -> Work:
+    """Begin a work."""
+    charter = Charter(
+        id,
+        masked(_said("name", fields["name"])),
+        masked(check_text("goal", fields["goal"])),
+        texts("constraints", fields["constraints"]),
+        tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
+        tuple(check_actor(one) for one in listed("members", fields["members"])),
+        limits=checked_limits(fields["limits"] or {}),
+        on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
+        settings=checked_settings(fields["settings"]),
+    )
+    work = Work(asker, id, run)
+    work._do("create", by, plan=Plan(charter, tuple(new_task(one) for one in fields["tasks"])))
+    return work
+
+
+def works_of(asker: Recalling, status: str | None, at: At) -> list[Charter]:
+    with asker._ledger.snapshot() as now:
+        rights = rights_of(now, asker._memory_actor)
+    with asker._ledger.snapshot(at) as then:
+        found = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
+    return [one for one in found if may_know(rights, one) and status in (None, one.status)]
+
+
+def stale(
+    charters: Sequence[Charter], now: datetime, older_than: timedelta | None
+) -> list[tuple[Charter, str]]:
+    """The works that can be put away, and why."""
+    found = []
+    for one in charters:
+        quiet = now - datetime.fromtimestamp(one.changed_us / 1e6, UTC)
+        hours = one.settings.get("auto_archive_hours")
+        limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
+        if limit is not None and one.status in ("completed", "cancelled") and quiet >= limit:
+            found.append((one, f"{one.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
+    return found
+
+
+# checking what is given
+
+
+def seconds(name: str, given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0.05 <= given <= 30 * 86_400:
+        raise BadInput(f"{name} {shown(given)} is not a number of seconds from 0.05 to {30 * 86_400:,}")
+    return float(given)
+
+
+def texts(field: str, given: object) -> tuple[str, ...]:
+    return tuple(masked(check_text(f"one of {field}", one)) for one in listed(field, given))
+
+
+def listed(field: str, given: object) -> Sequence[Any]:
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise BadInput(f"{field} {shown(given)} is not a list: give one, such as [...]")
+    return given
+
+
+def checked_limits(given: Mapping[str, int]) -> Limits:
+    try:
+        limits = msgspec.convert(dict(given), Limits)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
+        ) from None
+    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
+        raise BadInput("a limit is at least 1")
+    return limits
+
+
+def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    stray = sorted(given.keys() - set(SETTINGS))
+    if stray:
+        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
+    return dict(given)
+
+
+def _said(field: str, given: object) -> str:
+    text = masked(check_text(field, given))
+    if not text.strip():
+        raise BadInput(f"{field} is empty: say something")
+    return text
+
+
+def _level(given: str) -> str:
+    return checked("sensitivity", given, ("public", "private", "sensitive"))
+
+
+def _id(given: str | Thing) -> str:
+    return given.id if isinstance(given, Thing) else check_name("an id", given)
+
+
+def _checksum(file: Path) -> str:
+    digest = sha256()
+    with file.open("rb") as opened:
+        while piece := opened.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,204 @@
+"""A worker: claims tasks one after the other and does them, and is heard of as long as it lives."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import BadInput, BadMove, CommonplaceError, Conflict, Fenced, shown
+from .verbs import LEASE, Claim, seconds
+
+if TYPE_CHECKING:
+    from .verbs import Work
+
+log = logging.getLogger("commonplace")
+
+Handler = Callable[[Claim], Any]
+"""Does one task. What it returns is the result: nothing, a summary, or a mapping with the arguments of `complete`. It
+may also complete, fail, block or release the claim itself. An exception fails the task."""
+
+UNTIL = ("done", "idle", "stopped")
+
+
+class Worked(msgspec.Struct):
+    """What a worker has done until it stopped."""
+
+    agent: str
+    completed: int = 0
+    failed: int = 0
+    lost: int = 0
+    """Tasks that went on without it because it was not heard of in time."""
+    other: int = 0
+    """Tasks that it released or blocked itself."""
+
+    @property
+    def tasks(self) -> int:
+        return self.completed + self.failed + self.lost + self.other
+
+
+def work_off(
+    work: Work,
+    agent: str,
+    handler: Handler,
+    *,
+    lease: float = LEASE,
+    until: str = "done",
+    most: int | None = None,
+    poll: float | None = None,
+    stop: threading.Event | None = None,
+) -> Worked:
+    """Do tasks until the work is over or all of its tasks are final ("done"), nothing is ready ("idle"), or only when
+    `stop` is set ("stopped"); at most so many. While the handler works, heartbeats go out by themselves. When nothing
+    is ready it sleeps until something happens, and looks every `poll` seconds (half a lease) for tasks of workers that
+    have died."""
+    if until not in UNTIL:
+        raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
+    length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
+    pause = length / 2 if poll is None else seconds("poll", poll)
+    while not stopped.is_set() and (most is None or told.tasks < most):
+        head = work._asker._position()
+        claim = claimed(work, agent, length)
+        if claim is not None:
+            with beating(claim):
+                _settle(claim, told, lambda claim=claim: handler(claim))  # type: ignore[misc]
+        elif until == "idle" or (until == "done" and over(work)):
+            break
+        else:
+            _wait(work, head, pause, stopped)
+    return told
+
+
+def claimed(work: Work, agent: str, lease: float) -> Claim | None:
+    """The next task, or None; also when the work has ended meanwhile."""
+    try:
+        return work.claim(agent, lease=lease)
+    except Conflict:
+        if work.about().open:
+            raise
+        return None
+
+
+def over(work: Work) -> bool:
+    """Whether nothing is left that anybody could do: the work has ended, or all its tasks have."""
+    if not work.about().open:
+        return True
+    counts = work.counts
+    return counts.get("completed", 0) + counts.get("cancelled", 0) >= counts.get("tasks", 0)
+
+
+def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None:
+    until = monotonic() + pause
+    while not stopped.is_set() and (left := until - monotonic()) > 0:
+        if work._ledger.store.wait(head, min(left, 0.5)) > head:
+            return
+
+
+def _settle(claim: Claim, told: Worked, handle: Callable[[], Any]) -> None:
+    """Do a task and say what came of it."""
+    try:
+        try:
+            answer = handle()
+        except Fenced:
+            raise
+        except Exception as error:
+            log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=True)
+            if not claim._done:
+                claim.fail(f"{type(error).__name__}: {error}"[:2_000])
+            told.failed += 1
+            return
+        finish(claim, answer)
+        if claim.task.status in ("completed", "review"):
+            told.completed += 1
+        elif claim.task.status == "failed" or claim.task.failures:
+            told.failed += 1
+        else:
+            told.other += 1
+    except (Fenced, BadMove) as lost:
+        log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
+        told.lost += 1
+
+
+def finish(claim: Claim, answer: Any) -> None:
+    """Complete a task with what its handler returned, unless the handler did so itself."""
+    if claim._done:
+        return
+    if isinstance(answer, Mapping):
+        claim.complete(**answer)
+    else:
+        claim.complete("" if answer is None else str(answer))
+
+
+@contextmanager
+def beating(claim: Claim) -> Iterator[None]:
+    """Heartbeats from a thread of their own, three in each lease, until the task is done."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(claim.lease / 3):
+            try:
+                claim.heartbeat()
+            except Fenced as lost:
+                log.warning("%s", lost)
+                return
+            except CommonplaceError as error:  # the store may be back before the lease ends
+                log.warning("no heartbeat of %s for task %s: %s", claim.agent, claim.task.id, error)
+
+    thread = threading.Thread(target=beat, daemon=True, name=f"commonplace-heartbeat-{claim.agent}")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+AsyncHandler = Callable[[Any], Awaitable[Any] | Any]
+
+
+async def work_off_async(
+    aio: Any, lift: Callable[[Claim], Any], work: Work, agent: str, handler: AsyncHandler, **how: Any
+) -> Worked:
+    """The same with a handler that is awaited: it is given the claim with awaitable verbs."""
+    import asyncio
+
+    lease, until, most = how.get("lease", LEASE), how.get("until", "done"), how.get("most")
+    told, length = Worked(agent), seconds("lease", lease)
+    if until not in UNTIL:
+        raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
+    pause = length / 2 if how.get("poll") is None else seconds("poll", how["poll"])
+    stop: asyncio.Event | None = how.get("stop")
+    while (stop is None or not stop.is_set()) and (most is None or told.tasks < most):
+        head = await aio._run(work._asker._position)
+        claim = await aio._run(lambda: claimed(work, agent, length))
+        if claim is not None:
+            answer: Any = None
+            error: BaseException | None = None
+            keep = beating(claim)
+            await aio._run(keep.__enter__)
+            try:
+                answer = handler(lift(claim))
+                if inspect.isawaitable(answer):
+                    answer = await answer
+            except Exception as raised:  # noqa: BLE001  it is told as the task's failure
+                error = raised
+            finally:
+                await aio._run(lambda keep=keep: keep.__exit__(None, None, None))
+
+            def settled(error: BaseException | None = error, answer: Any = answer) -> Any:
+                if error is not None:
+                    raise error
+                return answer
+
+            await aio._run(lambda claim=claim, settled=settled: _settle(claim, told, settled))
+        elif until == "idle" or (until == "done" and await aio._run(lambda: over(work))):
+            break
+        else:
+            await asyncio.wait([asyncio.ensure_future(aio._news.beyond(head))], timeout=pause)
+    return told

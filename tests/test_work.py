@@ -1,0 +1,775 @@
+"""Working memory: a graph of tasks that agents and people share, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace import (
+    BadInput,
+    BadMove,
+    Book,
+    Claim,
+    Conflict,
+    Cycle,
+    Denied,
+    Fenced,
+    NotFound,
+    TooLarge,
+    Work,
+)
+from commonplace.work.tasks import MOVES, STATUSES, Task
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def work(book: Book) -> Work:
+    return book.work(
+        name="auth", goal="Add JWT authentication to the API", constraints=["No breaking changes"]
+    )
+
+
+def taken(work: Work, agent: str = "dev-1", **how: float) -> Claim:
+    claim = work.claim(agent, **how)  # type: ignore[arg-type]
+    assert claim is not None
+    return claim
+
+
+def titles(tasks: list[Task]) -> list[str]:
+    return [one.title for one in tasks]
+
+
+# the work itself
+
+
+@pytest.mark.spec("5.1")
+def test_a_work_is_begun_opened_again_paused_completed_and_archived(book: Book) -> None:
+    work = book.work(name="auth", goal="JWT", constraints=["keep the user table"], id="w1")
+    assert book.work(name="auth", goal="JWT", id="w1").id == "w1"  # the same call again
+    assert book.work(id="w1").about().constraints == ("keep the user table",)
+    with pytest.raises(Conflict, match="another name or goal"):
+        book.work(name="other", id="w1")
+    task = work.add_task("Design token schema")
+    assert work.pause("lunch").status == "paused"
+    assert work.claim("dev-1") is None
+    work.resume()
+    with pytest.raises(Conflict, match="1 pending"):
+        work.complete()
+    taken(work).complete("done")
+    assert work.complete("all is done").summary == "all is done"
+    with pytest.raises(Conflict, match="is completed"):
+        work.add_task("one more")
+    assert work.archive().status == "archived"
+    with pytest.raises(Conflict, match="archived"):
+        work.resume()
+    assert work.task(task.id).status == "completed"
+    assert [one.id for one in book.works("archived")] == ["w1"]
+
+
+@pytest.mark.spec("5.1", "5.10")
+def test_what_is_finished_long_enough_is_put_away(book: Book) -> None:
+    from datetime import timedelta
+
+    done = book.work(name="done", auto_archive_hours=0)
+    done.complete()
+    still = book.work(name="still")
+    assert [id for id, _ in book.archive_works(dry_run=True)] == [done.id]
+    assert done.status == "completed"
+    assert [id for id, _ in book.archive_works()] == [done.id]
+    assert (done.status, still.status) == ("archived", "active")
+    still.abandon("nobody wants it")
+    assert [id for id, _ in book.archive_works(older_than=timedelta(0))] == [still.id]
+
+
+@pytest.mark.spec("5.1", "3.4")
+def test_a_pattern_of_a_core_gives_a_work_its_first_tasks(book: Book) -> None:
+    book.core("auth-jwt", name="JWT")
+    plan = [
+        {"title": "Design"},
+        {"title": "Build", "depends_on": ["Design"]},
+        {"title": "Test", "depends_on": ["Build"]},
+    ]
+    kept = book.remember(
+        "Authentication is added in three steps.", core="auth-jwt", type="pattern",
+        provenance={"metadata": {"tasks": plan}}, override="a pattern",
+    )  # fmt: skip
+    work = book.work(name="auth", cores=["auth-jwt"], pattern=kept.item_id)
+    assert titles(work.ready()) == ["Design"]
+    assert titles(work.blocked()) == ["Build", "Test"]
+    with pytest.raises(NotFound, match="no core"):
+        book.work(name="x", cores=["nothing"])
+
+
+# the graph
+
+
+@pytest.mark.spec("5.2")
+def test_tasks_are_ready_when_what_they_depend_on_is_done(work: Work) -> None:
+    design = work.add_task("Design")
+    build = work.add_task("Build", depends_on=[design.id])
+    test = work.add_task("Test", depends_on=[design, build])
+    assert titles(work.ready()) == ["Design"]
+    assert titles(work.blocked()) == ["Build", "Test"]
+    assert titles(work.critical_path()) == ["Design", "Build", "Test"]
+    taken(work).complete()
+    assert titles(work.ready()) == ["Build"]
+    taken(work).complete()
+    taken(work).complete()
+    assert (work.ready(), work.blocked(), work.critical_path()) == ([], [], [])
+    assert work.task(test.id).status == "completed"
+    late = work.add_task("Document", depends_on=[test.id])  # all of it is done already
+    assert late.queue == ""
+
+
+@pytest.mark.spec("5.2")
+def test_the_highest_priority_comes_first_and_then_the_oldest(work: Work) -> None:
+    for title, priority in (("c", 0), ("a", 5), ("d", 0), ("b", 5), ("e", -1)):
+        work.add_task(title, priority=priority)
+    assert titles(work.ready()) == ["a", "b", "c", "d", "e"]
+    work.edit(work.ready()[4], priority=9)
+    assert [taken(work, f"dev-{n}").task.title for n in range(5)] == ["e", "a", "b", "c", "d"]
+    assert work.claim("dev-9") is None
+
+
+@pytest.mark.spec("5.2", "5.10")
+def test_a_cycle_is_refused_and_named(work: Work) -> None:
+    a = work.add_task("a")
+    b = work.add_task("b", depends_on=[a])
+    c = work.add_task("c", depends_on=[b])
+    with pytest.raises(Cycle) as error:
+        work.link(a, on=[c])
+    assert error.value.cycle == (a.id, c.id, b.id, a.id)
+    with pytest.raises(Cycle):
+        work.link(a, on=[a])
+    with pytest.raises(Cycle) as error:
+        work.add_tasks(
+            [{"title": "x", "id": "x", "depends_on": ["y"]}, {"title": "y", "id": "y", "depends_on": ["x"]}]
+        )
+    assert error.value.cycle == ("x", "y", "x")
+    assert len(work.tasks()) == 3  # nothing was half-written
+
+
+@pytest.mark.spec("5.2")
+def test_tasks_are_added_linked_and_split_while_work_goes_on(work: Work) -> None:
+    first = work.add_task("first")
+    second = work.add_task("second")
+    work.link(second, on=[first])
+    assert titles(work.ready()) == ["first"]
+    work.unlink(second, on=[first])
+    assert titles(work.ready()) == ["first", "second"]
+    before = work.add_task("before", blocks=[second])
+    assert titles(work.ready()) == ["first", "before"]
+    claim = taken(work)
+    claim.split(["left", {"title": "right", "priority": 3}])
+    assert work.task(first).status == "blocked"
+    assert titles(work.ready()) == ["right", "before", "left"]
+    done = [taken(work).complete().title for _ in range(4)]
+    assert done == ["right", "before", "second", "left"]
+    assert titles(work.ready()) == ["first"]  # to bring the parts together
+    assert work.task(before).status == "completed"
+    held = taken(work)
+    found = work.add_task("found out late")
+    assert held.block(on=[found]).status == "blocked"
+    with pytest.raises(Fenced):
+        held.complete()
+    assert titles(work.ready()) == ["found out late"]
+
+
+@pytest.mark.spec("5.2", "5.10")
+def test_one_of_several_alternatives_is_chosen_and_the_others_are_cancelled(work: Work) -> None:
+    sql, kv = work.add_task("postgres schema"), work.add_task("redis keys")
+    after = work.add_task("wire it up", depends_on=[sql, kv])
+    branch = work.branch("which store?", {"postgres": [sql], "redis": [kv]})
+    assert work.ready() == []
+    assert work.inbox().branches == (branch,)
+    decision = work.choose(branch, "postgres", rationale="we run it already", by="chief")
+    assert (decision.choice, decision.alternatives) == ("postgres", ("redis",))
+    gone = work.task(kv)
+    assert gone.status == "cancelled"
+    assert "we run it already" in gone.reason
+    assert titles(work.ready()) == ["postgres schema"]
+    taken(work).complete()
+    assert titles(work.ready()) == ["wire it up"]
+    assert work.task(after).waits == 0
+    with pytest.raises(Conflict, match="has been decided"):
+        work.choose(branch, "redis", rationale="no")
+
+
+@pytest.mark.spec("5.2")
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_move_that_is_not_in_the_table_is_refused_and_says_what_is(work: Work, status: str) -> None:
+    task = brought_to(work, status)
+    tries: dict[str, Callable[[], object]] = {
+        "assigned": lambda: work.assign(task, "dev-7"),
+        "blocked": lambda: work.block(task, "a reason"),
+        "cancelled": lambda: work.cancel(task, reason="a reason"),
+        "pending": lambda: work.unblock(task) if status == "blocked" else work.retry(task),
+        "completed": lambda: work.review(task, "approved", by="qa"),
+        "in_progress": lambda: work.review(task, "needs_rework", by="qa"),
+    }
+    for wanted, act in tries.items():
+        if wanted in MOVES[status] or (status, wanted) in {("assigned", "assigned"), ("assigned", "blocked")}:
+            continue
+        if status == "in_progress" and wanted in ("completed", "pending"):
+            continue  # its holder's to say
+        with pytest.raises(BadMove) as error:
+            act()
+        assert error.value.allowed == MOVES[status]
+        assert work.task(task).status == status
+
+
+def brought_to(work: Work, status: str) -> Task:
+    task = work.add_task("it", needs_review=status == "review")
+    if status == "assigned":
+        work.assign(task, "dev-1")
+    elif status == "blocked":
+        work.block(task, "waiting for the vendor")
+    elif status == "cancelled":
+        work.cancel(task, reason="not needed")
+    elif status != "pending":
+        claim = taken(work)
+        if status in ("review", "completed"):
+            claim.complete()
+        elif status == "failed":
+            claim.fail("it broke")
+    found = work.task(task)
+    assert found.status == status
+    return found
+
+
+# claims
+
+
+@pytest.mark.spec("5.3")
+def test_a_dead_workers_task_goes_to_the_next_and_its_late_write_is_refused(work: Work) -> None:
+    task = work.add_task("it")
+    late = taken(work, "dev-1", lease=0.1)
+    assert work.claim("dev-2") is None
+    time.sleep(0.15)
+    assert titles(work.ready()) == ["it"]  # whoever looks finds it
+    claim = taken(work, "dev-2")
+    assert (claim.task.id, claim.task.assigned_to) == (task.id, "dev-2")
+    assert claim.token > late.token
+    for write in (
+        late.complete,
+        late.release,
+        late.heartbeat,
+        lambda: late.fail("x"),
+        lambda: late.block("x"),
+    ):
+        with pytest.raises(Fenced):
+            write()
+    with pytest.raises(Fenced):
+        late.artifact("late.txt", content="x")
+    claim.complete("mine")
+    assert work.task(task).result.summary == "mine"  # type: ignore[union-attr]
+
+
+@pytest.mark.spec("5.3")
+def test_heartbeats_keep_a_task(work: Work) -> None:
+    work.add_task("it")
+    claim = taken(work, lease=0.3)
+    for _ in range(6):
+        time.sleep(0.1)
+        claim.heartbeat()
+    assert work.claim("dev-2") is None
+    claim.complete()
+
+
+@pytest.mark.spec("5.3")
+def test_many_are_claimed_at_once_and_a_repeated_completion_answers_as_the_first(work: Work) -> None:
+    work.add_tasks([{"title": f"t{n}"} for n in range(5)])
+    claims = work.claim_many(3, "dev-1")
+    assert [one.task.title for one in claims] == ["t0", "t1", "t2"]
+    first = claims[0].complete("done")
+    assert claims[0].complete("done") == first
+    with pytest.raises(Fenced):
+        claims[0].complete("something else")
+    assert work.counts["in_progress"] == 2
+
+
+@pytest.mark.spec("5.3")
+def test_an_assigned_task_is_for_its_agent_alone(work: Work) -> None:
+    task = work.add_task("for dev-1")
+    work.assign(task, "dev-1")
+    assert work.claim("dev-2") is None
+    assert titles(work.ready("dev-1")) == ["for dev-1"]
+    work.assign(task, "dev-2")
+    assert work.claim("dev-1") is None
+    assert taken(work, "dev-2").task.id == task.id
+
+
+@pytest.mark.spec("5.3")
+def test_what_fails_is_retried_after_a_while_and_then_escalated(work: Work) -> None:
+    work.add_task("flaky", on_failure={"policy": "retry", "retries": 1, "backoff": 0.1})
+    taken(work).fail("no network")
+    assert work.claim("dev-1") is None  # not at once
+    time.sleep(0.15)
+    again = taken(work)
+    assert again.task.failures == 1
+    again.fail("still no network")
+    (escalation,) = work.inbox().escalations
+    assert (escalation.type, escalation.status) == ("error", "open")
+    assert titles(work.failed()) == ["flaky"]
+    work.resolve(escalation, "try it by hand", by="chief")
+    assert work.inbox().escalations == ()
+    work.retry(work.failed()[0])
+    taken(work).complete()
+
+
+@pytest.mark.spec("5.3", "5.10")
+@pytest.mark.parametrize("policy", ["reassign", "skip", "abort", "escalate"])
+def test_a_failure_policy_decides_what_happens_next(work: Work, policy: str) -> None:
+    first = work.add_task("first", on_failure={"policy": policy, "backoff": 0})
+    work.add_task("second", depends_on=[first])
+    taken(work, "dev-1").fail("cannot")
+    if policy == "reassign":
+        assert work.claim("dev-1") is None
+        taken(work, "dev-2").complete()
+        assert titles(work.ready()) == ["second"]
+    elif policy == "skip":
+        assert work.task(first).status == "cancelled"
+        assert titles(work.ready()) == ["second"]
+    elif policy == "abort":
+        assert work.status == "cancelled"
+        with pytest.raises(Conflict, match="cancelled"):
+            work.claim("dev-2")
+    else:
+        assert work.task(first).status == "failed"
+        assert titles(work.blocked()) == ["second"]
+
+
+@pytest.mark.spec("5.2", "5.10")
+@pytest.mark.parametrize("dependents", ["block", "cancel", "free"])
+def test_what_depends_on_a_cancelled_task(work: Work, dependents: str) -> None:
+    first = work.add_task("first")
+    second = work.add_task("second", depends_on=[first])
+    third = work.add_task("third", depends_on=[second])
+    work.cancel(first, reason="not needed", dependents=dependents)
+    found = [work.task(one).status for one in (second, third)]
+    assert (
+        found
+        == {"block": ["blocked", "pending"], "cancel": ["cancelled"] * 2, "free": ["pending"] * 2}[dependents]
+    )
+    assert titles(work.ready()) == (["second"] if dependents == "free" else [])
+
+
+@pytest.mark.spec("5.3")
+def test_a_worker_does_tasks_until_nothing_is_left_and_heartbeats_by_itself(work: Work) -> None:
+    work.add_tasks(
+        [{"title": f"t{n}", "id": f"t{n}", "depends_on": [f"t{n - 1}"] if n else []} for n in range(4)]
+    )
+    work.add_task("bad", on_failure="skip")
+
+    def handler(claim: Claim) -> object:
+        if claim.task.title == "bad":
+            raise ValueError("no way")
+        if claim.task.title == "t1":
+            time.sleep(0.5)  # longer than its lease
+        return {"summary": "fine", "learnings": ["it works"]} if claim.task.title == "t2" else "fine"
+
+    worked = work.worker("dev-1", handler, lease=0.3)
+    assert (worked.completed, worked.failed, worked.lost) == (4, 1, 0)
+    assert work.task("t2").result.learnings == ("it works",)  # type: ignore[union-attr]
+    assert work.counts["completed"] == 4
+
+
+@pytest.mark.spec("5.3")
+def test_workers_of_one_process_share_the_work(work: Work) -> None:
+    work.add_tasks([{"title": f"t{n}"} for n in range(30)])
+    seen: list[str] = []
+    crew = [
+        threading.Thread(target=work.worker, args=(f"dev-{n}", lambda claim: seen.append(claim.task.id)))
+        for n in range(4)
+    ]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    assert len(seen) == len(set(seen)) == 30
+
+
+@pytest.mark.spec("5.3", "7.1")
+def test_a_worker_for_asyncio(book: Book) -> None:
+    async def handler(claim: Any) -> str:
+        await claim.discover("found it")
+        return "fine"
+
+    async def story() -> tuple[int, int]:
+        work = await book.aio.work(name="async")
+        await work.add_tasks([{"title": f"t{n}"} for n in range(3)])
+        worked = await work.worker("dev-1", handler)
+        return worked.completed, len(await work.discoveries())
+
+    assert asyncio.run(story()) == (3, 3)
+
+
+# what was decided, found and made
+
+
+@pytest.mark.spec("5.4")
+def test_decisions_are_reversed_by_later_ones(work: Work) -> None:
+    task = work.add_task("Design token schema")
+    first = work.decide(
+        question="Where do refresh tokens live?", choice="in the user table", alternatives=["a table of their own"],
+        rationale="it is there already", affects=[task], by="dev-1",
+    )  # fmt: skip
+    second = work.decide(
+        question="Where do refresh tokens live?", choice="in a table of their own",
+        rationale="nobody touches the user table",
+        affects=[task], reverses=first, by="dev-1",
+    )  # fmt: skip
+    assert [one.reversed_by for one in work.decisions(task=task)] == [second.id, None]
+    with pytest.raises(Conflict, match="was reversed"):
+        work.decide(question="?", choice="x", reverses=first)
+    final = work.decide(question="licence?", choice="MIT", reversible=False)
+    with pytest.raises(Conflict, match="for good"):
+        work.decide(question="licence?", choice="GPL", reverses=final)
+
+
+@pytest.mark.spec("5.4", "5.10")
+def test_artifacts_are_references_with_versions_and_small_ones_are_stored(work: Work, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.sql"
+    file.write_text("create table tokens ()")
+    task = work.add_task("schema")
+    first = work.artifact(file, type="schema", task=task, by="dev-1")
+    file.write_text("create table tokens (id int)")
+    second = work.artifact(file, type="schema", task=task, commit="abc123", by="dev-1")
+    assert (first.version, second.version, second.previous) == (1, 2, first.id)
+    assert first.checksum != second.checksum
+    assert second.checksum.startswith("sha256:")  # type: ignore[union-attr]
+    file.unlink()
+    assert work.content(first) == b"create table tokens ()"
+    elsewhere = work.artifact("s3://bucket/report.pdf", type="document", by="dev-1")
+    with pytest.raises(NotFound, match="reference only"):
+        work.content(elsewhere)
+    assert [one.version for one in work.artifacts(task=task)] == [1, 2]
+
+
+@pytest.mark.spec("5.4")
+def test_contributions_say_who_did_what(book: Book, work: Work) -> None:
+    book.as_actor("dev-1", role="developer")
+    task = work.add_task("it", needs_review=True)
+    claim = taken(work)
+    claim.discover("the table has no such column", type="constraint")
+    claim.complete()
+    work.review(task, "approved", by="qa")
+    dev, qa = work.contributions()
+    assert (dev.agent, dev.role, dev.tasks, len(dev.discoveries)) == ("dev-1", "developer", (task.id,), 1)
+    assert (qa.agent, qa.reviews) == ("qa", (task.id,))
+    assert (dev.first_us or 0) < (dev.last_us or 0)
+    assert "--actor dev-1" in dev.log_ref
+
+
+@pytest.mark.spec("5.5")
+def test_context_for_a_task_holds_what_matters_for_it_within_its_budget(book: Book, work: Work) -> None:
+    book.remember("Refresh tokens are rotated every hour by the gateway.", shared=True)
+    schema = work.add_task("Design token schema", description="claims and refresh tokens")
+    service = work.add_task("Build token service", depends_on=[schema])
+    other = work.add_task("Paint the office")
+    work.decide(question="Which library?", choice="jose", rationale="types", affects=[service], by="dev-1")
+    work.discover(
+        "The user table has no refresh_token column", type="constraint", affects=[schema], by="dev-1"
+    )
+    work.discover("Green paint is sold out", affects=[other], by="dev-1")
+    work.discover("The token service of the old API had no tests", by="dev-1")
+    claim = taken(work)
+    claim.complete("two tables", artifacts=["schema/tokens.sql"])
+    context = work.context_for(service)
+    for part in (
+        "Add JWT authentication", "No breaking changes", "Build token service", "two tables", "jose",
+        "no refresh_token column",
+        "schema/tokens.sql", "had no tests", "rotated every hour",
+    ):  # fmt: skip
+        assert part in context.text
+    assert "paint" not in context.text
+    short = work.context_for(service, max_chars=300)
+    assert len(short.text) <= 300
+    assert short.left_out
+    assert all(why for _, why in short.left_out)
+    assert "No breaking changes" in short.text  # what matters most is there
+    assert len(work.context_for(service, max_chars=None, max_tokens=60).text) <= 240
+
+
+# people
+
+
+@pytest.mark.spec("5.6")
+def test_a_nudge_is_told_once_to_each_by_its_priority(work: Work) -> None:
+    work.nudge("low", target="dev-1", priority="low", by="eve")
+    work.nudge("everybody", by="eve")
+    work.nudge("now", target="dev-1", priority="critical", by="eve")
+    assert [one.text for one in work.take_nudges("dev-1")] == ["now", "everybody", "low"]
+    assert work.take_nudges("dev-1") == []
+    assert [one.text for one in work.take_nudges("dev-2")] == ["everybody"]
+    assert [one.text for one in work.take_nudges("dev-2")] == []
+
+
+@pytest.mark.spec("5.6")
+def test_a_nudge_is_told_again_to_a_tasks_next_holder_unless_it_was_acknowledged(work: Work) -> None:
+    work.add_task("it")
+    work.nudge("use HS256", target="dev-1", by="eve")
+    work.nudge("be quick", target="dev-1", by="eve")
+    first = taken(work, "dev-1")
+    hs256, _quick = first.nudges()
+    work.acknowledge(hs256, "dev-1")
+    first.release()
+    assert [one.text for one in taken(work, "dev-2").nudges()] == ["be quick"]
+
+
+@pytest.mark.spec("5.6")
+def test_when_a_nudge_is_told(work: Work) -> None:
+    work.add_task("it")
+    claim = taken(work)
+    work.nudge("when you have time", target="dev-1", delivery="when_idle", by="eve")
+    urgent = work.nudge("stop!", target="dev-1", delivery="immediate", by="eve")
+    assert claim.heartbeat() == [urgent]
+    assert [one.text for one in claim.nudges()] == ["stop!"]
+    claim.complete()
+    assert [one.text for one in work.take_nudges("dev-1")] == ["when you have time"]
+
+
+@pytest.mark.spec("4.8", "5.6")
+def test_what_changed_since_it_was_told_comes_as_a_nudge(book: Book, work: Work) -> None:
+    dev = book.as_actor("dev-1", role="developer")
+    kept = book.remember("The API speaks RS256 only.", shared=True)
+    assert kept.item_id in dev.digest("which algorithm does the API speak").item_ids
+    book.remember("The API speaks HS256 only.", supersedes=kept.item_id, shared=True)
+    (nudge,) = dev.work(id=work.id).take_nudges()
+    assert nudge.premise is not None
+    assert "RS256" in nudge.text
+    assert dev.work(id=work.id).take_nudges() == []
+
+
+@pytest.mark.spec("5.6")
+def test_a_risky_task_waits_for_a_persons_approval(book: Book, work: Work) -> None:
+    task = work.add_task("Drop the old table", risk="data is lost")
+    assert work.claim("dev-1") is None
+    (approval,) = work.inbox().approvals
+    assert (approval.risk, approval.task) == ("data is lost", task.id)
+    book.as_actor("dev-1", role="developer")
+    with pytest.raises(Denied, match="approve"):
+        book.as_actor("dev-1").work(id=work.id).approve(approval)
+    eve = book.as_actor("eve", role="person").work(id=work.id)
+    answered = eve.approve(approval, why="there is a backup")
+    assert (answered.status, answered.answered_by) == ("approved", "eve")
+    assert taken(work).task.id == task.id
+    other = work.add_task("Drop the log", risk="it is gone")
+    after = work.add_task("Then rest", depends_on=[other])
+    eve.disapprove(work.inbox().approvals[0], why="keep it")
+    assert (work.task(other).status, work.task(after).status) == ("cancelled", "blocked")
+
+
+@pytest.mark.spec("5.6")
+def test_a_review_sends_work_back_until_it_is_right(book: Book, work: Work) -> None:
+    task = work.add_task("it", needs_review=True)
+    after = work.add_task("after", depends_on=[task])
+    claim = taken(work)
+    assert claim.complete("first try").status == "review"
+    assert work.claim("dev-2") is None  # what depends on it waits for the approval
+    work.assign_review(task, "qa-1")
+    assert titles(work.needs_review("qa-1")) == ["it"]
+    with pytest.raises(Denied, match="somebody else"):
+        work.review(task, "approved", by="dev-1")
+    assert work.review(task, "needs_rework", comments="no tests", by="qa-1").status == "in_progress"
+    assert "no tests" in work.context_for(task).text
+    again = taken(work, "dev-1")
+    assert again.task.id == task.id
+    with pytest.raises(Fenced):
+        claim.complete("from the first claim")
+    again.complete("with tests")
+    book.as_actor("qa-2", role="qa")
+    assert book.as_actor("qa-2").work(id=work.id).review(task, "approved").status == "completed"
+    assert titles(work.ready()) == [work.task(after).title]
+    kinds = [event.kind for event in book.events() if event.payload.get("task_id") == task.id]
+    assert kinds.count("task.submitted") == 2
+    assert kinds.count("task.completed") == 1
+
+
+@pytest.mark.spec("5.6")
+def test_a_rejected_task_has_failed(work: Work) -> None:
+    task = work.add_task("it", needs_review=True)
+    taken(work).complete()
+    assert work.review(task, "rejected", comments="wrong approach", by="qa").status == "failed"
+    assert work.task(task).reason == "wrong approach"
+
+
+# whoever leads
+
+
+@pytest.mark.spec("5.7")
+def test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice(work: Work) -> None:
+    task, other = work.add_task("it"), work.add_task("other")
+    dead = work.lead("chief-1", lease=0.2)
+    with pytest.raises(Conflict, match="leads"):
+        work.lead("chief-2")
+    dead.assign(task, "dev-1")
+    taken(work, "dev-1").complete()
+    step = dead.next()
+    assert step is not None
+    assert (step.kind, step.task) == ("completed", work.task(task))
+    time.sleep(0.25)
+    with work.lead("chief-2") as lead:
+        again = lead.next()
+        assert again is not None
+        assert again.id == step.id  # it had not been dealt with
+        lead.handled(again)
+        with pytest.raises(Fenced):
+            dead.assign(other, "dev-2")
+        with pytest.raises(Fenced):
+            dead.heartbeat()
+        ready = lead.next()
+        assert ready is not None
+        assert (ready.kind, ready.task) == ("ready", work.task(other))
+    assert work.lead("chief-3").fence > lead.fence  # it resigned
+
+
+@pytest.mark.spec("5.7")
+def test_whoever_leads_is_told_in_order(work: Work) -> None:
+    with work.lead("chief") as lead:
+        done, bad, ready = (work.add_task(title) for title in ("done", "bad", "ready"))
+        work.claim("dev", task=bad).fail("broke")  # type: ignore[union-attr]
+        work.claim("dev", task=done).complete()  # type: ignore[union-attr]
+        work.nudge("hurry", target="orchestrator", by="eve")
+        kinds = []
+        while (step := lead.next()) is not None:
+            kinds.append(step.kind)
+            lead.handled(step)
+    assert kinds == ["nudge", "completed", "failed", "escalation", "ready", "stuck"]
+    assert ready.status == "pending"
+
+
+# learning
+
+
+@pytest.mark.spec("5.9")
+def test_what_is_worth_learning_is_proposed_reviewed_and_promoted(book: Book, work: Work) -> None:
+    book.core("auth-jwt", name="JWT")
+    decision = work.decide(
+        question="Which library?", choice="jose", alternatives=["jwt-simple"], rationale="types"
+    )
+    work.decide(question="Which colour?", choice="green")  # no reason
+    insight = work.discover("Tests with real keys are slow", type="insight")
+    work.discover("The table is small", type="constraint")
+    for n in range(3):
+        work.add_task(f"step {n}")
+        taken(work).complete(learnings=["run the linter first"])
+    found = {one.kind: one for one in work.candidates() if "step" not in one.text}
+    assert found["decision"].id == decision.id
+    assert found["insight"].id == insight.id
+    assert "3 tasks" in found["pattern"].reason
+    dev = book.as_actor("dev-1", role="developer").work(id=work.id)
+    with pytest.raises(Denied):
+        dev.promote(decision.id, core="auth-jwt")
+    kept = work.promote(found["decision"], core="auth-jwt", by="librarian")
+    entry = book.item(str(kept.item_id))
+    assert (entry.core, entry.type, entry.source_type) == ("auth-jwt", "decision", "promoted")
+    work.reject(insight.id, reason="known")
+    assert not {decision.id, insight.id} & {one.id for one in work.candidates()}
+    assert {one.verdict for one in work.candidates(judged=True)} == {"promoted", "rejected", ""}
+    book.erase(decision.id)
+    assert not [one for one in book.items() if "jose" in (one.body or "")]  # it went with what it came from
+
+
+# rights, limits, dates and the ledger
+
+
+@pytest.mark.spec("5.10", "L7")
+def test_each_does_what_its_role_allows_and_sees_what_it_may(book: Book, work: Work) -> None:
+    dev = book.as_actor("dev-1", role="developer").work(id=work.id)
+    chief = book.as_actor("chief", role="orchestrator").work(id=work.id)
+    task = chief.add_task("it", needs_review=True)
+    for refused in (
+        lambda: dev.add_task("x"), lambda: dev.assign(task, "dev-1"), lambda: dev.cancel(task, reason="x"),
+        lambda: dev.pause(),
+        lambda: dev.nudge("x"), lambda: dev.archive(), lambda: dev.lead(),
+    ):  # fmt: skip
+        with pytest.raises(Denied):
+            refused()
+    claim = dev.claim()
+    assert claim is not None
+    with pytest.raises(Denied):
+        dev.claim("dev-2")
+    secret = claim.discover("the root cause is a person", sensitivity="sensitive")
+    claim.complete()
+    with pytest.raises(Denied):
+        chief.review(task, "approved")
+    other = book.as_actor("dev-2", role="developer").work(id=work.id)
+    assert [one.id for one in dev.discoveries()] == [secret.id]
+    assert other.discoveries() == []
+    assert "root cause" not in other.context_for(task).text
+    hidden = book.work(name="secret", members=["dev-1"])
+    assert book.as_actor("dev-1").work(id=hidden.id).about().name == "secret"
+    with pytest.raises(NotFound):
+        book.as_actor("dev-2").work(id=hidden.id)
+    assert [one.id for one in book.as_actor("dev-2").works()] == [work.id]
+    assert not [e for e in book.as_actor("dev-2").events() if e.payload.get("work") == hidden.id]
+
+
+@pytest.mark.spec("5.10")
+def test_limits_are_refused_with_what_to_do(book: Book) -> None:
+    work = book.work(name="small", limits={"max_tasks": 2, "max_agents": 1, "max_dependents": 1})
+    first = work.add_task("a")
+    work.add_task("b", depends_on=[first])
+    with pytest.raises(TooLarge, match="raise max_tasks"):
+        work.add_task("c")
+    work.change(limits={"max_tasks": 3})
+    with pytest.raises(BadInput, match="limits are"):
+        work.change(limits={"most": 3})
+    work.add_task("c")
+    taken(work, "dev-1")
+
+
+@pytest.mark.spec("L1", "5.8")
+def test_every_read_can_be_dated_and_everything_is_rebuilt_the_same(book: Book, work: Work) -> None:
+    first = work.add_task("first")
+    second = work.add_task("second", depends_on=[first])
+    then = book.head
+    taken(work).complete()
+    assert titles(work.ready(at=then)) == ["first"]
+    assert titles(work.blocked(at=then)) == ["second"]
+    assert work.task(first, at=then).status == "pending"
+    before = (work.tasks(), work.ready(), work.counts, work.contributions())
+    book.rebuild()
+    assert (work.tasks(), work.ready(), work.counts, work.contributions()) == before
+    added = next(e for e in book.events(kinds=["task.added"]) if e.payload["task_id"] == second.id)
+    book.erase(added.id)
+    assert work.task(second).title == ""  # the words are gone, the graph stands
+    assert [one.id for one in work.ready()] == [second.id]
+    book.rebuild()
+    assert [one.id for one in work.ready()] == [second.id]
+
+
+@pytest.mark.spec("5.6", "5.10")
+def test_anybody_can_follow_a_work(book: Book, work: Work) -> None:
+    head = book.head
+    work.add_task("it")
+    taken(work).complete()
+    book.record("agent.spoke", actor="ada", payload={"text": "elsewhere"})
+    kinds = [event.kind for event in work.watch(after=head, timeout=0.2)]
+    assert kinds == ["task.added", "task.claimed", "task.completed"]
+    (done,) = book.events(kinds=["task.completed"])
+    assert done.payload["task_id"] == work.tasks()[0].id
+
+
+@pytest.mark.spec("5.10")
+def test_the_graph_is_drawn(work: Work) -> None:
+    first = work.add_task('first "quoted" ]')
+    work.add_task("second", depends_on=[first])
+    assert "t0 --> t1" in work.graph()
+    assert "t0 -> t1;" in work.graph("dot")
+    assert '"quoted"' not in work.graph("dot")
+    with pytest.raises(BadInput, match="mermaid and dot"):
+        work.graph("png")
