@@ -503,6 +503,25 @@ def test_context_for_a_task_holds_what_matters_for_it_within_its_budget(book: Bo
     assert len(work.context_for(service, max_chars=None, max_tokens=60).text) <= 240
 
 
+@pytest.mark.spec("4.1", "5.4", "L7")
+def test_what_was_decided_and_found_is_searched_for_like_everything_else(book: Book, work: Work) -> None:
+    work.decide(question="Which library signs tokens?", choice="jose", rationale="it has types", by="dev-1")
+    work.discover("The gateway rotates its keys hourly", by="dev-1")
+    hidden = book.work(name="hidden", members=["dev-1"])
+    hidden.discover("The gateway leaks its keys", by="dev-1")
+    work.add_task("it")
+    taken(work).complete("the signing service answers in two milliseconds")
+    ada = book.as_actor("ada", role="developer")
+    assert "jose" in ada.search("which library signs tokens").results[0].content
+    found = [one.content for one in ada.search("gateway keys").results]
+    assert any("rotates" in one for one in found)
+    assert not any("leaks" in one for one in found)
+    assert any("two milliseconds" in one.content for one in ada.search("signing service").results)
+    (secret,) = [one for one in book.search("gateway leaks").results if "leaks" in one.content]
+    book.erase(secret.id)
+    assert not any("leaks" in one.content for one in book.search("gateway leaks").results)
+
+
 # people
 
 

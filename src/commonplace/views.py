@@ -50,13 +50,15 @@ Decider = Callable[["Overlay", Any], Any]
 class Kind:
     """A kind of event with an owner. `upcast[n]` brings a payload from schema n to n + 1. `residue` picks
     what must survive an erasure for other facts to stand (ids, statuses; never content). `effect` is what
-    recording it does besides being folded: whatever brings the event into the ledger, it happens."""
+    recording it does besides being folded: whatever brings the event into the ledger, it happens. `says` are the
+    words by which an event of an owned kind can be searched for, if it can."""
 
     name: str
     version: int = 1
     upcast: Mapping[int, Callable[[Payload], Payload]] = field(default_factory=dict)
     residue: Callable[[Payload], Payload] | None = None
     effect: Callable[[Overlay, Event], None] | None = None
+    says: Callable[[Payload], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,11 @@ class Registry:
     def effect(self, kind: str) -> Callable[[Overlay, Event], None] | None:
         known = self._kinds.get(kind)
         return None if known is None else known.effect
+
+    def says(self, event: Event) -> str:
+        """The words of an event of an owned kind that can be searched for; "" if it has none."""
+        kind = self._kinds.get(event.kind)
+        return "" if kind is None or kind.says is None or event.erased else kind.says(event.payload)
 
     def residue(self, event: Event) -> Payload | None:
         """What must survive the erasure of this event, if anything."""

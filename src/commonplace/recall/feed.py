@@ -99,8 +99,10 @@ def _line(line: papers.Line, path: str) -> Doc:
 
 
 def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) -> Doc | None:
-    """An event that says something, of a kind that anybody may record."""
-    if registry.owner(event.kind) is not None or not event_text(event.payload):
+    """An event that says something: of a kind that anybody may record, or one whose owner says what."""
+    if registry.owner(event.kind) is not None:
+        return _declared(event, registry, labels)
+    if not event_text(event.payload):
         return None
     text = masked(event_text(hide(event).payload))
     level = {**event.labels, **labels}.get("sensitivity", "public")
@@ -109,6 +111,22 @@ def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) 
     time_us = event.created_us if event.occurred_us is None else event.occurred_us
     said_in = event.session_id or event.run_id or ""
     return Doc(event.id, text, who, "episodic", source, time_us, event.run_id or "", said_in)
+
+
+def _declared(event: Event, registry: Registry, labels: dict[str, str]) -> Doc | None:
+    text = registry.says(event)
+    if not text.strip():
+        return None
+    known = {**event.labels, **labels}
+    who = Who(
+        event.actor,
+        event.kind,
+        known.get("audience") == "team",
+        known.get("sensitivity", "private"),
+        "working",
+    )
+    source = f"work {event.payload['work']}" if "work" in event.payload else "the ledger"
+    return Doc(event.id, masked(text), who, "working", source, event.created_us, event.run_id or "")
 
 
 def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:

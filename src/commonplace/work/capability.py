@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..events import Event
@@ -168,9 +169,27 @@ def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "said": {}}
 
 
+def _said(*names: str) -> Callable[[dict[str, Any]], str]:
+    return lambda payload: " ".join(str(payload["said"].get(name) or "") for name in names).strip()
+
+
+def _result(payload: dict[str, Any]) -> str:
+    result = payload["said"].get("result") or {}
+    return " ".join([result.get("summary", ""), *result.get("learnings", ())]).strip()
+
+
+SAYS = {
+    people.DECIDED: _said("question", "choice", "rationale"),
+    people.DISCOVERED: _said("text"),
+    claims.PRODUCED: lambda payload: f"{payload['path']} {payload['said'].get('description', '')}".strip(),
+    claims.SUBMITTED: _result,
+    claims.COMPLETED: _result,
+}
+"""What can be searched for: what was decided, found, made and brought about."""
+
 WORK = Capability(
     "work",
-    kinds=tuple(Kind(name, residue=_without_words) for name in sorted(EVERY)),
+    kinds=tuple(Kind(name, residue=_without_words, says=SAYS.get(name)) for name in sorted(EVERY)),
     commands={
         "work.create": lifecycle.decide_create,
         "work.change": lifecycle.decide_change,
