@@ -42,7 +42,7 @@ FOLDERS = {
     "memory": {*CORE, "access", "erase"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
     "state": {*CORE, "access", "memory", "recall"},
-    "work": {*CORE, "access", "index", "memory", "recall"},
+    "work": {*CORE, "access", "erase", "index", "memory", "recall"},
     "workflow": {*CORE, "access", "memory", "recall", "state"},
 }
 ENGINE_MAY_IMPORT = {

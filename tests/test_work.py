@@ -93,6 +93,49 @@ def test_what_is_finished_long_enough_is_put_away(book: Book) -> None:
     assert [id for id, _ in book.archive_works(older_than=timedelta(0))] == [still.id]
 
 
+@pytest.mark.spec("5.1", "L10")
+def test_a_work_that_is_over_can_be_discarded(book: Book, work: Work, tmp_path: Path) -> None:
+    work.add_task("Paint it blue")
+    claim = taken(work)
+    claim.artifact("colour.txt", content="blue")
+    claim.decide(question="which colour?", choice="blue", rationale="we like blue")
+    claim.complete("it is blue")
+    assert work.export(tmp_path / "work.json") == 1
+    assert (tmp_path / "work.json").read_text().count("blue") >= 4
+    with pytest.raises(Conflict, match="complete or abandon"):
+        work.discard(confirm="DISCARD")
+    work.complete("all blue")
+    with pytest.raises(BadInput, match="DISCARD"):
+        work.discard(confirm="yes")
+    with pytest.raises(Denied):
+        book.as_actor("eve", role="person").work(id=work.id).discard(confirm="DISCARD")
+    assert work.discard(confirm="DISCARD") > 4
+    assert work.counts["completed"] == 1
+    work.export(tmp_path / "work.json")
+    assert "blue" not in (tmp_path / "work.json").read_text()
+    assert not any("blue" in str(event.payload) for event in book.events())
+    assert book.search("blue").results == ()
+
+
+@pytest.mark.spec("5.3")
+def test_whoever_works_on_something_that_was_given_up_learns_of_it(work: Work) -> None:
+    work.add_task("it")
+    claim = taken(work)
+    work.abandon("nobody wants it")
+    with pytest.raises(Conflict, match="is cancelled"):
+        claim.heartbeat()
+    with pytest.raises(Conflict, match="is cancelled"):
+        claim.complete()
+    work.resume()
+    claim.complete()
+
+    def gives_up(_claim: Claim) -> None:
+        work.abandon("for good")
+
+    work.add_task("another")
+    assert work.worker("dev-1", gives_up).lost == 1
+
+
 @pytest.mark.spec("5.1", "3.4")
 def test_a_pattern_of_a_core_gives_a_work_its_first_tasks(book: Book) -> None:
     book.core("auth-jwt", name="JWT")

@@ -13,8 +13,9 @@ import msgspec
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
+from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
-from ..events import MAX_BLOB, Blob, Event, check_name, check_text
+from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, encode_payload
 from .capability import EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED
 from .desk import Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
@@ -49,7 +50,7 @@ from .words import words_of
 
 if TYPE_CHECKING:
     from ..book import At
-    from ..ledger import Ledger
+    from ..ledger import Ledger, Progress
     from ..recall.verbs import Recalling
     from .candidates import Candidate
     from .contexts import Context
@@ -64,6 +65,14 @@ SMALL = 1 << 20
 """The most bytes of a file that are stored in the book unless somebody asks for it."""
 EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "metadata")
 SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
+"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
+whoever exports snapshots."""
+ALSO = {
+    "saveInterval": "save_interval",
+    "saveOnChange": "save_on_change",
+    "checkpointInterval": "checkpoint_interval",
+}
+AT_ONCE = 500
 
 
 class Work:
@@ -142,6 +151,45 @@ class Work:
     def archive(self, *, by: str | None = None) -> Charter:
         """Put the work away for good, once nothing is left to be done. It can still be read."""
         return self._change("archived", by)
+
+    def discard(self, *, confirm: str, reason: str = "", progress: Progress | None = None) -> int:
+        """Erase what was said in a work that is over, for good: titles, results, decisions, stored artifacts. What
+        stays is how many tasks there were and how they ended. Only the owner may, with confirm="DISCARD". Answers how
+        many events were erased."""
+        if confirm != "DISCARD":
+            raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
+        if self._actor != OWNER:
+            raise Denied(
+                f"{self._actor!r} may not discard a work: only the owner erases what others have said"
+            )
+        charter = self.about()
+        if charter.open:
+            raise Conflict(f"the work {charter.name!r} is {charter.status}: complete or abandon it first")
+        own = (one for one in self._ledger.events(kinds=EVERY) if not one.erased)
+        ids = [one.id for one in own if one.payload["work"] == self.id]
+        for start in range(0, len(ids), AT_ONCE):
+            part = tuple(ids[start : start + AT_ONCE])
+            erasure = self._ledger.submit(
+                "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
+            )
+            self._ledger.erased(erasure.erased)
+            if progress:
+                progress(start + len(part), len(ids))
+        return len(ids)
+
+    def export(self, to: str | Path, *, at: At = None) -> int:
+        """Write the work as one JSON document, as far as whoever asks may see it: its charter, tasks, decisions,
+        discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
+        tasks = self.tasks(at=at)
+        told = {
+            "work": self.about(at), "tasks": tasks, "decisions": self.decisions(at=at),
+            "artifacts": self.artifacts(at=at), "discoveries": self.discoveries(at=at), "nudges": self.nudges(at=at), "approvals": self.approvals(at=at),
+            "escalations": self.escalations(at=at), "branches": self.branches(at=at),
+            "contributions": self.contributions(at=at),
+        }  # fmt: skip
+        plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
+        check_path("to", to).write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
+        return len(tasks)
 
     def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
         words = {name: masked(check_text(name, text)) for name, text in said.items()}
@@ -893,12 +941,14 @@ class Claim:
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
-        told at once. Raises Fenced if the task went on without it."""
+        told at once. Raises Fenced if the task went on without it, Conflict if the work was given up."""
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
-            task = reading.task(self.task.id)
+            task, charter = reading.task(self.task.id), charter_of(reading.lens, self.work.id)
             urgent = waiting(reading, self.agent, False, "beat")
+        if charter is not None and not charter.open:
+            raise Conflict(f"the work {charter.name!r} is {charter.status}: there is no use in going on")
         if task.token != self.token or task.status != "in_progress":
             raise Fenced(
                 f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
@@ -1074,10 +1124,14 @@ def checked_limits(given: Mapping[str, int]) -> Limits:
 
 
 def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    stray = sorted(given.keys() - set(SETTINGS))
+    named = {ALSO.get(name, name): value for name, value in given.items()}
+    stray = sorted(named.keys() - set(SETTINGS))
     if stray:
         raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
-    return dict(given)
+    hours = named.get("auto_archive_hours")
+    if hours is not None and (isinstance(hours, bool) or not isinstance(hours, int | float) or hours < 0):
+        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0")
+    return encode_payload(named)[1]
 
 
 def _said(field: str, given: object) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import BadInput, BadMove, CommonplaceError, Conflict, Fenced, shown
+from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _settle(claim: Claim, told: Worked, handle: Callable[[], Any]) -> None:
             told.failed += 1
         else:
             told.other += 1
-    except (Fenced, BadMove) as lost:
+    except Conflict as lost:  # somebody else has it, or the work was given up
         log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
         told.lost += 1
 
@@ -144,7 +144,7 @@ def beating(claim: Claim) -> Iterator[None]:
         while not ended.wait(claim.lease / 3):
             try:
                 claim.heartbeat()
-            except Fenced as lost:
+            except Conflict as lost:
                 log.warning("%s", lost)
                 return
             except CommonplaceError as error:  # the store may be back before the lease ends
