@@ -181,12 +181,19 @@ class Work:
         """Write the work as one JSON document, as far as whoever asks may see it: its charter, tasks, decisions,
         discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
         tasks = self.tasks(at=at)
-        told = {
-            "work": self.about(at), "tasks": tasks, "decisions": self.decisions(at=at),
-            "artifacts": self.artifacts(at=at), "discoveries": self.discoveries(at=at), "nudges": self.nudges(at=at), "approvals": self.approvals(at=at),
-            "escalations": self.escalations(at=at), "branches": self.branches(at=at),
-            "contributions": self.contributions(at=at),
-        }  # fmt: skip
+        told = {"work": self.about(at), "tasks": tasks} | {
+            name: getattr(self, name)(at=at)
+            for name in (
+                "decisions",
+                "discoveries",
+                "artifacts",
+                "nudges",
+                "approvals",
+                "escalations",
+                "branches",
+            )
+        }
+        told["contributions"] = self.contributions(at=at)
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
         check_path("to", to).write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
         return len(tasks)
