@@ -134,13 +134,15 @@ def _give_back(desk: Desk, task: Task) -> Task:
 
 
 def held(desk: Desk, id: str, token: int) -> Task:
-    """The task of a claim that is still in force. Raises Fenced."""
+    """The task of a claim that is still in force, and that whoever acts has made. Raises Fenced."""
     task = desk.task(id)
     if task.token != token or task.status != "in_progress":
         by = f"; it is {task.status}" + (f" with {task.assigned_to!r} now" if task.assigned_to else " now")
         raise Fenced(
             f"the claim {token} of task {id!r} is no longer in force{by}. Nothing was written: claim again"
         )
+    if task.assigned_to != desk.act.by:
+        raise Fenced(f"the claim {token} of task {id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}")
     return task
 
 
