@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..events import Event
@@ -31,8 +31,12 @@ def clean(text: str) -> str:
 
 
 def page(text: str) -> Human:
-    """A text with its lines and spaces as they are, and nothing in it that could act on a terminal."""
-    return lines(*map(harmless, text.splitlines()))
+    """A text with its lines and spaces as they are, and nothing in it that could act on a terminal. No line is broken:
+    what is piped on is what was said."""
+    from rich.text import Text
+
+    for line in text.splitlines():
+        yield Text(harmless(line), overflow="ignore", no_wrap=True)
 
 
 def harmless(text: str) -> str:
@@ -84,13 +88,17 @@ def table(rows: Iterable[Iterable[object]], *headings: str) -> Iterator[Table]:
     drawn = Table(box=None, show_header=bool(headings), pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings or ("", ""):
         drawn.add_column(heading, overflow="fold")
-    for first, *rest in rows:
-        name = Text(clean(str(first)), style="" if headings else "bold")
-        drawn.add_row(name, *(Text(clean(str(cell))) for cell in rest))
+    for row in rows:
+        cells = [cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row]
+        if not headings:
+            cells[0].stylize("bold")
+        drawn.add_row(*cells)
     yield drawn
 
 
-def log_lines(events: Iterable[Event], width: int) -> Iterator[Text]:
+def log_lines(
+    events: Iterable[Event], width: int, content: Callable[[Event], str] | None = None
+) -> Iterator[Text]:
     """One line an event, in columns that do not depend on the other events, so that a log can be followed."""
     from rich.text import Text
 
@@ -117,7 +125,7 @@ def log_lines(events: Iterable[Event], width: int) -> Iterator[Text]:
             f"{event.created_at:%Y-%m-%dT%H:%M:%SZ}" if width >= 110 else f"{event.created_at:%m-%d %H:%M:%S}"
         )
         cells = {"time": when, "actor": event.actor, "kind": event.kind, "run": event.run_id or ""}
-        yield line(str(event.position), cells, _content(event), "dim" if event.erased else "")
+        yield line(str(event.position), cells, (content or _content)(event), "dim" if event.erased else "")
 
 
 def _content(event: Event) -> str:

@@ -11,10 +11,9 @@ import msgspec
 import typer
 
 from ..errors import BadInput
-from ..events import decode, iso
 from .draw import Human, clean, lines, table
-from .options import AtOption, as_of, moment
-from .shell import Answer, Shell, command, group
+from .options import AtOption, as_of, json_or_text, moment
+from .shell import Answer, Shell, command, group, plain
 
 if TYPE_CHECKING:
     from ..memory.items import Item
@@ -26,14 +25,7 @@ DryOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would
 
 
 def _item(item: Item) -> dict[str, Any]:
-    plain = {name: msgspec.to_builtins(getattr(item, name)) for name in item.__struct_fields__}
-    times = {name: one for name, one in plain.items() if name.endswith("_us") and one is not None}
-    rest = {name: one for name, one in plain.items() if not name.endswith("_us")}
-    return {
-        **rest,
-        "text": item.text,
-        **{f"{name.removesuffix('_us')}_at": iso(one) for name, one in times.items()},
-    }
+    return {**plain(item), "text": item.text}
 
 
 def _table(items: list[Item]) -> Human:
@@ -109,7 +101,7 @@ def remember(
     Says what became of it: stored, merged, flagged or rejected, and why. Exit code 1 if it was rejected.
     """
     said = sys.stdin.read() if text == "-" else text
-    given = {"value": _value(value)} if value is not None else {}
+    given = {"value": json_or_text(value)} if value is not None else {}
     kept = shell.acting().remember(
         said, kind=kind, key=key, title=title, tags=tag or (), category=category, confidence=confidence,
         sensitivity=sensitivity, shared=shared, citations=cite or (), reason=reason, supersedes=supersedes or (),
@@ -129,13 +121,6 @@ def remember(
             yield from lines(f"it holds a secret ({', '.join(kept.redacted)}), which nobody is shown")
 
     return Answer(kept, human(), code=1 if kept.outcome == "rejected" else 0)
-
-
-def _value(typed: str) -> Any:
-    try:
-        return decode(typed)
-    except msgspec.MsgspecError:
-        return typed
 
 
 @command
@@ -191,7 +176,7 @@ def revise(
     given: dict[str, Any] = {"text": text, "title": title, "tags": tag}
     given = {name: one for name, one in given.items() if one is not None}
     if value is not None:
-        given["value"] = _value(value)
+        given["value"] = json_or_text(value)
     revised = shell.acting().revise(item, why=why, **given)
     return Answer(_item(revised), lines(f"{revised.id}: {revised.text}"))
 
@@ -403,7 +388,7 @@ def core__set(
     ],
 ) -> Answer:
     """Make a core, or change its settings. It takes a librarian or a person."""
-    given = _value(settings)
+    given = json_or_text(settings)
     if not isinstance(given, dict) or not given:
         raise typer.BadParameter('write an object, such as {"name": "Auth"}')
     made = shell.acting().core(core, **given)
@@ -706,7 +691,7 @@ def settings(
 ) -> Answer:
     """Show how memory is kept, or change it."""
     actor = shell.acting()
-    given = {} if change is None else _value(change)
+    given = {} if change is None else json_or_text(change)
     if not isinstance(given, dict):
         raise typer.BadParameter('write an object, such as {"max_size_kb": 200}')
     found = actor.configure_memory(**given) if given else actor.memory_settings()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from ..book import At
+from ..events import decode
 
 AtOption = Annotated[
     str | None,
@@ -28,3 +30,10 @@ def as_of(typed: str | None) -> At:
     if typed is None:
         return None
     return int(typed) if typed.isascii() and typed.isdigit() and len(typed) < 20 else moment(typed)
+
+
+def json_or_text(typed: str) -> Any:
+    try:
+        return decode(typed)
+    except msgspec.MsgspecError:
+        return typed

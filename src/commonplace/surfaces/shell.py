@@ -29,6 +29,7 @@ from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied
+from ..events import iso
 from ..ledger import Progress
 from .draw import clean, console
 from .health import public
@@ -125,7 +126,7 @@ class Shell:
     def _print(self, answer: Answer) -> None:
         if not self.json:
             for line in answer.human:
-                self.out.print(line)
+                self.out.print(line, soft_wrap=getattr(line, "overflow", None) == "ignore")
         elif answer.lines:
             for one in cast(Iterator[object], answer.data):
                 print(dump(one), flush=True)
@@ -202,6 +203,23 @@ def _warnings_to(shell: Shell) -> Iterator[None]:
 def dump(data: object) -> str:
     """One line of ASCII: lossless in any terminal's encoding, and nothing in it can act on a terminal."""
     return json.dumps(msgspec.to_builtins(data, str_keys=True), ensure_ascii=True)
+
+
+def plain(data: Any) -> Any:
+    """What a book answers with, as JSON has it: every field is named, and times are ISO times."""
+    if isinstance(data, msgspec.Struct):
+        return {
+            name if stamp == name else "at" if stamp == "at" else f"{stamp}_at": _told(value, stamp != name)
+            for name in data.__struct_fields__
+            for stamp, value in [(name.removesuffix("_us"), getattr(data, name))]
+        }
+    if isinstance(data, dict):
+        return {name: plain(value) for name, value in data.items()}
+    return [plain(one) for one in data] if isinstance(data, list | tuple) else data
+
+
+def _told(value: Any, is_time: bool) -> Any:
+    return iso(value) if is_time and value is not None else plain(value)
 
 
 # the app
