@@ -223,6 +223,7 @@ class AsyncBook:
     run: Callable[..., Awaitable[Any]] = lifted(Book.run)
     fork: Callable[..., Awaitable[Any]] = lifted(Book.fork)
     work: Callable[..., Awaitable[Any]] = lifted(Book.work)
+    work_of: Callable[..., Awaitable[Any]] = lifted(Book.work_of)
     works = lifted(Book.works)
     archive_works = lifted(Book.archive_works)
 

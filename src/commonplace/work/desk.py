@@ -134,9 +134,13 @@ class Reading:
 
     def listed(self, *lists: str) -> Iterator[Task]:
         """The tasks of these sets, the highest priority first and then the oldest."""
+        return (self.numbered(number) for number in self.numbers(*lists))
+
+    def numbers(self, *lists: str) -> list[int]:
+        """The numbers of the tasks of these sets, in the same order."""
         sets = Sets(self.lens, self.work)
         found = sorted(one for name in lists for one in sets.walk(name))
-        return (self.numbered(number) for _, number in dict.fromkeys(found))
+        return [number for _, number in dict.fromkeys(found)]
 
     def dependents(self, number: int) -> list[int]:
         """The numbers of the tasks that depend on this one."""

@@ -58,6 +58,13 @@ class Working(Recalling):
             self._memory_acts("work.create")
         return begin(self, new_id() if id is None else check_name("id", id), fields, by, self._memory_run)
 
+    def work_of(self, id: str) -> Work:
+        """The work that a task belongs to, or something else that was recorded about a work: a decision, a nudge, an
+        escalation. Raises NotFound, also if whoever asks may not know of that work."""
+        from .verbs import home_of
+
+        return self.work(home_of(self, check_name("id", id)))
+
     def works(self, status: str | None = None, *, at: At = None) -> list[Charter]:
         """The works that whoever asks may know of, those of one status if it is named."""
         from .verbs import works_of

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ..book import At
     from ..ledger import Ledger, Progress
     from ..recall.verbs import Recalling
+    from .board import Board
     from .candidates import Candidate
     from .contexts import Context
     from .leading import Lead, Step
@@ -304,6 +305,13 @@ class Work:
                 else list(found)
             )
 
+    def board(self, *, limit: int = 12, at: At = None) -> Board:
+        """The work at a glance: how far it is, the first tasks of each kind and who has them, what waits for people,
+        the latest decisions."""
+        from .board import board_of
+
+        return board_of(self, limit, at)
+
     def blocked(self, *, at: At = None) -> list[Task]:
         """The tasks that wait: for others, for somebody's word, or for what was said to block them."""
         with self._reading(at) as (reading, _):
@@ -450,6 +458,16 @@ class Work:
             task=None if task is None else id_of(task),
         )
         return [Claim(self, who, one) for one in found]
+
+    def held(self, task: str | Task, token: int) -> Claim:
+        """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
+        longer in force."""
+        found = self.task(task)
+        if found.token != token or found.assigned_to is None:
+            raise Fenced(
+                f"{shown(token)} is no claim of task {found.id!r} in force: it is {found.status} now"
+            )
+        return Claim(self, self._agent(found.assigned_to), found)
 
     def _look_after(self, at: At) -> None:
         """Give back what nobody holds any more, before somebody looks at it."""
@@ -962,7 +980,7 @@ class Claim:
                 "longer in force"
             )
         held = store.lease(lease_name(task), self.agent, length, self.token)
-        if held.fence != self.token:
+        if held.fence != self.token or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
         return [thing(Nudge, row["id"], row) for row in urgent]
 
@@ -1073,6 +1091,21 @@ def begin(asker: Recalling, id: str, fields: Mapping[str, Any], by: str | None, 
     work = Work(asker, id, run)
     work._do("create", by, plan=Plan(charter, tuple(new_task(one) for one in fields["tasks"])))
     return work
+
+
+def home_of(asker: Recalling, id: str) -> str:
+    """The id of the work that a task or an event belongs to, if whoever asks may know of it."""
+    with asker._ledger.snapshot() as now:
+        where = now.get("work.ids", id)
+        event = asker._ledger.event(id) if where is None else None
+        if event is not None and event.kind in EVERY:
+            where = [event.payload["work"]]
+        charter = None if where is None else charter_of(now, where[0])
+        if charter is None or not may_know(rights_of(now, asker._memory_actor), charter):
+            raise NotFound(
+                f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
+            )
+        return charter.id
 
 
 def works_of(asker: Recalling, status: str | None, at: At) -> list[Charter]:

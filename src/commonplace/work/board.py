@@ -1,0 +1,108 @@
+"""A work at a glance, for people who look at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .desk import Charter, Reading, charter_of, lease_name
+from .tasks import FINAL, Task
+from .things import KINDS, Approval, Branch, Decision, Escalation
+
+if TYPE_CHECKING:
+    from ..book import At
+    from .verbs import Work
+
+LATEST = 5
+"""How many decisions and completed tasks are shown, the latest ones."""
+LOOKED_AT = 64
+"""How many decisions are looked at for that."""
+ALL_READ = 2_000
+"""Up to how many tasks a work may have for those to be looked for that were completed last."""
+NEEDS = 50
+"""How many of the tasks that one depends on are looked at."""
+
+
+class Board(msgspec.Struct, frozen=True):
+    """A work as of some moment. `tasks` are the first ones of each kind: in_progress, review, failed, ready, blocked
+    (whatever they wait for), and those completed last; `totals` says how many there are of each."""
+
+    work: Charter
+    counts: dict[str, int]
+    progress: float
+    """Which part of the tasks is completed or cancelled, from 0 to 1."""
+    tasks: dict[str, tuple[Task, ...]]
+    totals: dict[str, int]
+    waits_for: dict[str, tuple[str, ...]]
+    """What each blocked task waits for, in words."""
+    leases: dict[str, float]
+    """For how many seconds each task is still its holder's. One whose holder is not heard of any more has none."""
+    approvals: tuple[Approval, ...]
+    branches: tuple[Branch, ...]
+    escalations: tuple[Escalation, ...]
+    decisions: tuple[Decision, ...]
+    as_of: int
+
+
+def board_of(work: Work, limit: int, at: At) -> Board:
+    moment = work._asker._position() if at is None else at
+    with work._reading(moment) as (reading, rights):
+        charter, counts = charter_of(reading.lens, work.id), reading.counts
+        assert charter is not None
+        agents = (str(key[1]) for key, _ in reading.lens.scan("work.agents", work.id))
+        groups = {
+            "in_progress": reading.numbers("in_progress"),
+            "review": reading.numbers("review"),
+            "failed": reading.numbers("failed"),
+            "ready": reading.numbers(*reading.ready_queues(*agents)),
+            "blocked": reading.numbers("blocked", "waiting", "later", "assigned"),
+        }
+        seen = set[int]()
+        for name, numbers in groups.items():
+            groups[name] = [one for one in numbers if one not in seen]
+            seen |= set(numbers)
+        tasks = {
+            name: tuple(map(reading.numbered, numbers[:limit])) for name, numbers in groups.items() if numbers
+        }
+        waits_for = {one.id: _waits_for(reading, one) for one in tasks.get("blocked", ())}
+        done = _completed(reading) if 0 < counts.get("tasks", 0) <= ALL_READ else ()
+        recent = reading.lens.scan("work.log", work.id, KINDS[Decision], limit=LOOKED_AT, reverse=True)
+        decisions = work._seen(Decision, reading, rights, [id for _, id in recent])
+        position = reading.lens.position
+    total = counts.get("tasks", 0)
+    return Board(
+        charter,
+        counts,
+        sum(counts.get(status, 0) for status in FINAL) / total if total else 0.0,
+        {**tasks, **({"completed": done} if done else {})},
+        {**{name: len(numbers) for name, numbers in groups.items()}, "completed": counts.get("completed", 0)},
+        waits_for,
+        _leases(work, tasks.get("in_progress", ())) if at is None else {},
+        tuple(work._pending(Approval, "approval", moment)),
+        tuple(work._pending(Branch, "branch", moment)),
+        tuple(work._pending(Escalation, "escalation", moment)),
+        tuple([one for one in decisions if one.reversed_by is None][:LATEST]),
+        position,
+    )
+
+
+def _waits_for(reading: Reading, task: Task) -> tuple[str, ...]:
+    needs = [one for id in task.depends_on[:NEEDS] if (one := reading.find(id)) and not one.satisfied]
+    told = [task.reason] if task.reason else []
+    told += [one.title for one in needs]
+    if len(task.depends_on) <= NEEDS and task.waits > len(needs):
+        told.append("somebody's word")
+    return (*told, *(("its next try",) if task.later else ()))
+
+
+def _completed(reading: Reading) -> tuple[Task, ...]:
+    rows = (msgspec.convert(row, Task) for _, row in reading.lens.scan("work.tasks", reading.work))
+    done = sorted((one for one in rows if one.status == "completed"), key=lambda one: one.position)
+    return tuple(done[-LATEST:][::-1])
+
+
+def _leases(work: Work, tasks: tuple[Task, ...]) -> dict[str, float]:
+    names = {lease_name(one): one.id for one in tasks}
+    with work._ledger.reads() as reads:
+        return {names[name]: round(one.seconds, 1) for name, one in reads.leases(list(names)).items()}

@@ -1,0 +1,141 @@
+"""A work from one process to the next: found by its tasks, its claims gone on with, and at a glance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+import commonplace
+from commonplace import Book, Claim, Denied, Fenced, NotFound
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        yield opened
+
+
+@pytest.mark.spec("5.7")
+def test_a_work_is_found_by_whatever_belongs_to_it(book: Book) -> None:
+    work = book.work(name="auth", members=["dev-1"])
+    task = work.add_task("design", id="t1")
+    said = work.nudge("hurry")
+    assert {book.work_of(id).id for id in ("t1", task.id, said.id)} == {work.id}
+    assert book.as_actor("dev-1").work_of("t1").task("t1").title == "design"
+    note = book.record("agent.spoke", payload={"work": work.id})
+    for id in ("nothing", note.id, work.id):
+        with pytest.raises(NotFound, match="no task"):
+            book.work_of(id)
+    for id in ("t1", said.id):
+        with pytest.raises(NotFound, match="no task") as unknown:
+            book.as_actor("eve").work_of(id)
+        assert "auth" not in str(unknown.value)
+
+    async def found() -> str:
+        return str((await (await book.aio.work_of("t1")).task("t1")).title)
+
+    assert asyncio.run(found()) == "design"
+
+
+@pytest.mark.spec("5.3", "5.7")
+def test_a_claim_is_gone_on_with_in_another_process(book: Book) -> None:
+    work = book.work(name="auth")
+    work.add_tasks([{"title": "design", "id": "t1"}, {"title": "build", "id": "t2"}])
+    first = work.claim("dev-1")
+    assert first is not None
+    again = work.held("t1", first.token)
+    assert (again.agent, again.lease) == ("dev-1", first.lease)
+    assert again.heartbeat() == []
+    assert again.complete("done").status == "completed"
+    assert work.held("t1", first.token).complete("done").status == "completed"  # the same call again
+    second = book.as_actor("dev-2").work(work.id).claim()
+    assert second is not None
+    second.release()
+    for token in (second.token, first.token, 0):
+        with pytest.raises(Fenced, match="pending now"):
+            work.held("t2", token)
+    third = work.claim("dev-3")
+    assert third is not None
+    with pytest.raises(Denied, match="not as 'dev-3'"):
+        book.as_actor("eve").work(work.id).held("t2", third.token)
+
+
+@pytest.mark.spec("5.3")
+def test_nobody_finishes_what_another_one_holds(book: Book) -> None:
+    work = book.work(name="auth")
+    work.add_task("design", id="t1")
+    held = work.claim("dev-1")
+    assert held is not None
+    stolen = Claim(book.as_actor("eve").work(work.id), "eve", work.task("t1"))
+    for act in (stolen.complete, stolen.release, lambda: stolen.fail("no"), lambda: stolen.block("no")):
+        with pytest.raises(Fenced, match="held by 'dev-1', not by 'eve'"):
+            act()
+    with pytest.raises(Fenced, match="to 'dev-1'"):
+        stolen.heartbeat()
+    assert held.complete().status == "completed"
+
+
+@pytest.mark.spec("5.10")
+def test_the_board_shows_a_work_at_a_glance(book: Book) -> None:
+    work = book.work(name="auth", goal="Add JWT")
+    assert (work.board().progress, work.board().tasks) == (0.0, {})
+    work.add_tasks(
+        [
+            {"title": "design", "id": "t1", "priority": 5},
+            {"title": "build", "id": "t2", "depends_on": ["t1"]},
+            {"title": "deploy", "id": "t3", "risk": "may break logins"},
+            {"title": "ask around", "id": "t4"},
+            {"title": "write docs", "id": "t5"},
+            {"title": "old idea", "id": "t6", "assigned_to": "dev-9"},
+            {"title": "review me", "id": "t7", "priority": 9, "needs_review": True},
+        ]
+    )
+    done = work.claim("dev-2")
+    assert done is not None
+    done.complete("see the branch")
+    held = work.claim("dev-1", lease=60)
+    assert held is not None
+    work.block("t4", "nobody answers")
+    first = work.decide(question="which library?", choice="a")
+    work.decide(question="which library?", choice="b", reverses=first)
+    work.escalate("what now?", task="t4")
+    before = book.head
+    board = work.board()
+    groups = {name: [one.id for one in tasks] for name, tasks in board.tasks.items()}
+    assert groups == {
+        "in_progress": ["t1"],
+        "review": ["t7"],
+        "ready": ["t5", "t6"],
+        "blocked": ["t2", "t3", "t4"],
+    }
+    assert board.waits_for == {
+        "t2": ("design",),
+        "t3": ("somebody's word",),
+        "t4": ("nobody answers",),
+    }
+    assert 0 < board.leases["t1"] <= 60
+    assert [one.choice for one in board.decisions] == ["b"]
+    assert [len(board.approvals), len(board.escalations), len(board.branches)] == [1, 1, 0]
+    assert (board.as_of, book.head) == (before, before)
+    assert [len(tasks) for tasks in work.board(limit=1).tasks.values()] == [1, 1, 1, 1]
+    assert work.board(limit=1).totals == board.totals
+    held.complete()
+    work.cancel("t6", reason="old")
+    later = work.board()
+    assert [one.id for one in later.tasks["completed"]] == ["t1"]
+    assert later.progress == pytest.approx(2 / 7)
+    assert later.waits_for.keys() == {"t3", "t4"}
+    then = work.board(at=before)
+    assert (then.tasks, then.leases) == (board.tasks, {})
+
+
+@pytest.mark.spec("5.10")
+def test_the_board_of_a_work_is_for_those_who_may_know_of_it(book: Book) -> None:
+    work = book.work(name="auth", members=["dev-1"])
+    work.decide(question="whose key?", choice="ours", sensitivity="sensitive")
+    assert len(work.board().decisions) == 1
+    assert book.as_actor("dev-1").work(work.id).board().decisions == ()
+    with pytest.raises(NotFound):
+        book.as_actor("eve").work(work.id)
