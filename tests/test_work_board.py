@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import commonplace
-from commonplace import Book, Claim, Denied, Fenced, NotFound
+from commonplace import Book, Claim, Conflict, Denied, Fenced, NotFound
 
 
 @pytest.fixture
@@ -69,11 +69,20 @@ def test_nobody_finishes_what_another_one_holds(book: Book) -> None:
     held = work.claim("dev-1")
     assert held is not None
     stolen = Claim(book.as_actor("eve").work(work.id), "eve", work.task("t1"))
-    for act in (stolen.complete, stolen.release, lambda: stolen.fail("no"), lambda: stolen.block("no")):
+    acts: list[Callable[[], object]] = [
+        lambda: stolen.complete(),
+        lambda: stolen.release(),
+        lambda: stolen.fail("no"),
+        lambda: stolen.block("no"),
+    ]
+    for act in acts:
         with pytest.raises(Fenced, match="held by 'dev-1', not by 'eve'"):
             act()
     with pytest.raises(Fenced, match="to 'dev-1'"):
         stolen.heartbeat()
+    for verdict in ("approved", "rejected"):
+        with pytest.raises(Conflict, match="only what is done is reviewed"):
+            work.review("t1", verdict, by="qa")
     assert held.complete().status == "completed"
 
 

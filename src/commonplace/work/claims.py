@@ -142,7 +142,9 @@ def held(desk: Desk, id: str, token: int) -> Task:
             f"the claim {token} of task {id!r} is no longer in force{by}. Nothing was written: claim again"
         )
     if task.assigned_to != desk.act.by:
-        raise Fenced(f"the claim {token} of task {id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}")
+        raise Fenced(
+            f"the claim {token} of task {id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}"
+        )
     return task
 
 
@@ -290,6 +292,8 @@ def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
         refused = desk.refused("review")
         if refused:
             return refused
+    if before.status == "in_progress" and verdict != "needs_rework":
+        raise Conflict(f"task {task!r} is in progress with {before.assigned_to!r}: only what is done is reviewed")
     fields = {"reviewed_by": desk.act.by, "review_status": verdict}
     if comments:
         fields["comments"] = (*before.comments, comments)  # type: ignore[assignment]
