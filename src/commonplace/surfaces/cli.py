@@ -459,6 +459,8 @@ def demo(shell: Shell) -> Answer:
 from . import memory as _memory  # noqa: E402, F401  its commands stand after these
 from . import recall as _recall  # noqa: E402, F401
 from . import runs as _runs  # noqa: E402, F401
+from . import team as _team  # noqa: E402, F401
+from . import work as _work  # noqa: E402, F401
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,357 @@
+"""The commands of works and of their tasks.
+
+A task is named by its id alone. Whoever claims one is told a token, which whatever it does next carries: so the
+process that claims need not be the one that completes.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+import typer
+
+from .board import followed, shown
+from .draw import Human, lines, page, table
+from .options import AtOption, as_of
+from .shell import Answer, Shell, group, plain
+from .verbs import (
+    A_REASON,
+    AN_AGENT,
+    OTHERS,
+    WHY,
+    AgentOption,
+    IdOption,
+    LeaseOption,
+    PolicyOption,
+    TaskArgument,
+    TokenArgument,
+    WorkArgument,
+    argument,
+    given,
+    in_work,
+    many,
+    on_claim,
+    on_task,
+    one_task,
+    one_work,
+    policy,
+    some_tasks,
+    verbs,
+)
+
+_work = group("work", "Works: what a team of agents and people does together, as a graph of tasks.")
+_task = group("task", "The tasks of works: who does what, and what waits for what.")
+
+
+# works
+
+verbs(
+    _work, {"work": WorkArgument}, in_work, one_work,
+    {
+        "pause": ("Let nothing be claimed until it is resumed. What is held may be finished.", {"reason": WHY}),
+        "resume": ("Let a work go on.", {}),
+        "complete": (
+            "Say that a work is done, once no task is left to be done.",
+            {"summary": Annotated[str | None, typer.Option(metavar="TEXT", help="What came of it.")]},
+        ),
+        "abandon": ("Give a work up: nothing in it is claimed or finished any more.", {"reason": A_REASON}),
+    },
+)  # fmt: skip
+
+
+@_work
+def work__new(
+    shell: Shell,
+    name: Annotated[str, argument("NAME", "What to call it.")],
+    goal: Annotated[str, typer.Option(metavar="TEXT", help="What is to be reached.")] = "",
+    constraint: Annotated[list[str] | None, many("TEXT", "Something that has to hold")] = None,
+    core: Annotated[list[str] | None, many("CORE", "A core that gives it its context")] = None,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="ITEM", help="An entry of a core whose tasks it begins with.")
+    ] = None,
+    member: Annotated[list[str] | None, many("ACTOR", "Who may know of it (nobody named: everybody)")] = None,
+    on_failure: PolicyOption = None,
+    max_tasks: Annotated[int | None, typer.Option(metavar="N", help="At most so many tasks.")] = None,
+    max_agents: Annotated[int | None, typer.Option(metavar="N", help="At most so many agents.")] = None,
+    auto_archive: Annotated[
+        float | None,
+        typer.Option(metavar="HOURS", help="How long after its end `work archive` puts it away."),
+    ] = None,
+    id: IdOption = None,
+) -> Answer:
+    """Begin a work."""
+    made = shell.acting().work(
+        id, name=name, goal=goal, constraints=constraint or (), cores=core or (), pattern=pattern,
+        members=member or (), on_failure=policy(on_failure),
+        limits=given(max_tasks=max_tasks, max_agents=max_agents), **given(auto_archive_hours=auto_archive),
+    )  # fmt: skip
+    return one_work(made.about())
+
+
+@_work
+def work__list(
+    shell: Shell,
+    status: Annotated[
+        str | None, typer.Option(metavar="STATUS", help="active, paused, completed, cancelled or archived.")
+    ] = None,
+    at: AtOption = None,
+) -> Answer:
+    """List the works."""
+    found = shell.acting().works(status, at=as_of(at))
+    rows = ((one.id, one.status, one.name, one.goal, one.leader or "") for one in found)
+    return Answer(plain(found), table(rows, "id", "status", "name", "goal", "led by"))
+
+
+@_work
+def work__show(
+    shell: Shell,
+    work: WorkArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what happens in it, until Ctrl-C.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many tasks of a kind.")] = 12,
+    at: AtOption = None,
+) -> Answer:
+    """Show a work as a board: how far it is, who does what, what waits for people, what was decided.
+
+    With --follow the board is kept up to date on a terminal; elsewhere the board is followed by a line for each event,
+    with --json by one JSON document a line.
+    """
+    if follow and at is not None:
+        raise typer.BadParameter("--follow goes on from now, so it cannot go with --at")
+    one = shell.acting().work(work)
+    if follow:
+        return followed(shell, one, limit)
+    board = one.board(limit=limit, at=as_of(at))
+    return Answer(plain(board), shown(board))
+
+
+@_work
+def work__archive(
+    shell: Shell,
+    work: Annotated[
+        str | None, typer.Argument(metavar="WORK", help="The work's id; without it, all that are old enough.")
+    ] = None,
+    older_than: Annotated[
+        float | None,
+        typer.Option(metavar="HOURS", help="How long they have been finished.  [default: as each work says]"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be put away.")] = False,
+) -> Answer:
+    """Put a work away for good, or all that have been finished for long enough. They can still be read."""
+    if work is not None:
+        if older_than is not None or dry_run:
+            raise typer.BadParameter("--older-than and --dry-run are for all works: leave WORK out")
+        return one_work(shell.acting().work(work).archive())
+    age = None if older_than is None else timedelta(hours=older_than)
+    found = shell.acting().archive_works(older_than=age, dry_run=dry_run)
+    told = [{"id": id, "why": why} for id, why in found]
+    return Answer({"archived": told, "dry_run": dry_run}, table(found, "work", "why"))
+
+
+@_work
+def work__graph(
+    shell: Shell,
+    work: WorkArgument,
+    format: Annotated[
+        Literal["mermaid", "dot"], typer.Option(metavar="FORMAT", help="mermaid, or dot for Graphviz.")
+    ] = "mermaid",
+    at: AtOption = None,
+) -> Answer:
+    """Draw the tasks and what they wait for, as text for Mermaid or Graphviz."""
+    drawn = shell.acting().work(work).graph(format, at=as_of(at))
+    return Answer({"format": format, "graph": drawn}, page(drawn))
+
+
+@_work
+def work__path(shell: Shell, work: WorkArgument, at: AtOption = None) -> Answer:
+    """Show the critical path: the longest chain of tasks that have to be done one after the other."""
+    return some_tasks(shell.acting().work(work).critical_path(at=as_of(at)))
+
+
+@_work
+def work__contributions(shell: Shell, work: WorkArgument, at: AtOption = None) -> Answer:
+    """Show what each agent has done, and how to see all of it."""
+    found = shell.acting().work(work).contributions(at=as_of(at))
+    names = ("tasks", "reviews", "decisions", "discoveries", "artifacts")
+    rows = ((one.agent, one.role or "", *(len(getattr(one, n)) for n in names), one.log_ref) for one in found)
+    return Answer(plain(found), table(rows, "agent", "role", *names, "log"))
+
+
+# tasks
+
+
+@_task
+def task__add(
+    shell: Shell,
+    work: WorkArgument,
+    title: Annotated[str, argument("TITLE", "What is to be done.")],
+    description: Annotated[str, typer.Option(metavar="TEXT", help="More about it.")] = "",
+    depends_on: Annotated[list[str] | None, many("TASK", "A task that has to be done before it")] = None,
+    blocks: Annotated[list[str] | None, many("TASK", "A task that has to wait for it")] = None,
+    priority: Annotated[int, typer.Option(metavar="N", help="The highest is done first.")] = 0,
+    needs_review: Annotated[
+        bool, typer.Option("--needs-review", help="It is completed only when somebody has approved it.")
+    ] = False,
+    risk: Annotated[str, typer.Option(metavar="TEXT", help="Why a person has to allow it first.")] = "",
+    on_failure: PolicyOption = None,
+    assign: Annotated[str | None, typer.Option(metavar="AGENT", help="Who is to do it.")] = None,
+    id: IdOption = None,
+) -> Answer:
+    """Add a task to a work."""
+    added = shell.acting().work(work).add_task(
+        title, description=description, depends_on=depends_on or (), blocks=blocks or (), priority=priority,
+        needs_review=needs_review, risk=risk, on_failure=policy(on_failure), assigned_to=assign, id=id,
+    )  # fmt: skip
+    return one_task(added)
+
+
+@_task
+def task__list(
+    shell: Shell,
+    work: WorkArgument,
+    status: Annotated[
+        str | None, typer.Option(metavar="STATUS", help="Only those of one status, such as in_progress.")
+    ] = None,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Only those that can be claimed, the next one first.")
+    ] = False,
+    blocked: Annotated[bool, typer.Option("--blocked", help="Only those that wait for something.")] = False,
+    at: AtOption = None,
+) -> Answer:
+    """List the tasks of a work."""
+    if (status is not None) + ready + blocked > 1:
+        raise typer.BadParameter("give one of --status, --ready and --blocked")
+    one, moment = shell.acting().work(work), as_of(at)
+    if ready:
+        return some_tasks(one.ready(at=moment))
+    return some_tasks(one.blocked(at=moment) if blocked else one.tasks(status, at=moment))
+
+
+@_task
+def task__show(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
+    """Show all about a task."""
+    found = plain(shell.acting().work_of(task).task(task, as_of(at)))
+    rows = (
+        (name.replace("_", " "), value) for name, value in found.items() if value not in (None, "", [], {})
+    )
+    return Answer(found, table(rows))
+
+
+@_task
+def task__claim(
+    shell: Shell,
+    work: WorkArgument,
+    agent: AgentOption = None,
+    task: Annotated[str | None, typer.Option(metavar="TASK", help="This one, and no other.")] = None,
+    lease: LeaseOption = None,
+) -> Answer:
+    """Take the best task that an agent can do now: it is its own for a while, and longer with `task heartbeat`.
+
+    Answers the task and a token for whatever the agent does next, and says what may make the task needless. If there is
+    nothing to do now, task and token are null.
+    """
+    claim = shell.acting().work(work).claim(agent, task=task, **given(lease=lease))
+    if claim is None:
+        return Answer({"task": None, "token": None, "agent": agent, "radar": []}, lines("nothing to do now"))
+    overlaps = claim.radar()
+
+    def human() -> Human:
+        yield from lines(f"{claim.task.id} {claim.token}", claim.task.title)
+        yield from lines(
+            *(f"maybe needless: {one.text} ({one.kind} {one.id}, {one.status})" for one in overlaps)
+        )
+
+    told = {"task": claim.task, "token": claim.token, "agent": claim.agent, "radar": overlaps}
+    return Answer(plain(told), human())
+
+
+@_task
+def task__heartbeat(
+    shell: Shell, task: TaskArgument, token: TokenArgument, lease: LeaseOption = None
+) -> Answer:
+    """Say that the holder of a task is still there, and hear what is to be told at once."""
+    claim, _ = on_claim(shell, task, token)
+    urgent = claim.heartbeat(lease)
+    said = lines(*(f"[{one.priority}] {one.text} ({one.by})" for one in urgent) if urgent else ["still held"])
+    return Answer(plain({"task": task, "token": token, "nudges": urgent}), said)
+
+
+@_task
+def task__block(
+    shell: Shell,
+    task: TaskArgument,
+    reason: Annotated[str, typer.Argument(metavar="REASON", help="Why it cannot go on.")] = "",
+    token: Annotated[int | None, typer.Option(metavar="TOKEN", help="By whoever holds it.")] = None,
+    on: Annotated[list[str] | None, many("TASK", "A task that it waits for, if its holder says so")] = None,
+) -> Answer:
+    """Say that a task cannot go on. Its holder, if it has one, loses it."""
+    if on and token is None:
+        raise typer.BadParameter("--on goes with --token; `task link` lets others wait")
+    work = shell.acting().work_of(task)
+    if token is None:
+        return one_task(work.block(task, reason))
+    return one_task(work.held(task, token).block(reason, on=on or ()))
+
+
+RESULT = {
+    "summary": Annotated[str | None, typer.Option(metavar="TEXT", help="What came of it.")],
+    "next_steps": Annotated[list[str] | None, many("TEXT", "What should follow", "--next-step")],
+    "learnings": Annotated[list[str] | None, many("TEXT", "What was learned", "--learning")],
+    "artifacts": Annotated[list[str] | None, many("PATH", "What was made", "--artifact")],
+}
+verbs(
+    _task, {"task": TaskArgument, "token": TokenArgument}, on_claim, one_task,
+    {
+        "complete": ("Say that a task is done; if it needs a review, it waits for that.", RESULT),
+        "fail": ("Say that a task has failed; its policy says what happens next.", {"reason": A_REASON}),
+        "release": ("Give a task back, for anybody.", {"reason": WHY}),
+        "split": (
+            "Split a task: it waits until these are done, and can then be claimed again.",
+            {"subtasks": Annotated[list[str], argument("TITLE", "What is to be done.")]},
+        ),
+    },
+)  # fmt: skip
+verbs(
+    _task, {"task": TaskArgument}, on_task, one_task,
+    {
+        "assign": ("Give a task to one agent, which then claims it.", {"agent": AN_AGENT}),
+        "unassign": ("Let anybody claim a task again.", {}),
+        "unblock": ("Let a task go on that was blocked.", {}),
+        "retry": ("Let a failed task be done once more.", {}),
+        "cancel": (
+            "Cancel a task.",
+            {
+                "reason": A_REASON,
+                "dependents": Annotated[
+                    str | None,
+                    typer.Option(
+                        metavar="HOW", help="What waits for it: block it (as usual), cancel it too, or free it."
+                    ),
+                ],
+            },
+        ),
+        "link": ("Let a task wait for others, too.", {"on": OTHERS}),
+        "unlink": ("Let a task no longer wait for others.", {"on": OTHERS}),
+        "edit": (
+            "Change what a task says.",
+            {
+                "title": Annotated[str | None, typer.Option(metavar="TEXT", help="Its new title.")],
+                "description": Annotated[str | None, typer.Option(metavar="TEXT", help="More about it.")],
+                "priority": Annotated[int | None, typer.Option(metavar="N", help="The highest is done first.")],
+                "needs_review": Annotated[
+                    bool | None, typer.Option("--needs-review/--no-review", help="Whether somebody has to approve it.")
+                ],
+            },
+        ),
+        "review": (
+            "Review a task that is done. Nobody reviews what it did itself.",
+            {
+                "verdict": Annotated[str, argument("VERDICT", "approved, needs_rework or rejected.")],
+                "comments": Annotated[str | None, typer.Option(metavar="TEXT", help="What to say of it.")],
+            },
+        ),
+        "assign-review": ("Let one agent review a task, whatever its role.", {"reviewer": AN_AGENT}),
+    },
+)  # fmt: skip
