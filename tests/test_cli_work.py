@@ -147,6 +147,11 @@ def test_a_team_builds_something_through_the_shell(
     assert ask("work", "complete", work, "--summary", "shipped", "--as", "orc")["status"] == "completed"
     assert [one["id"] for one in ask("work", "list", "--status", "completed")] == [work]
     assert ask("work", "archive", work)["status"] == "archived"
+    assert ask("work", "export", work, "auth.json") == {"work": work, "tasks": 2, "file": "auth.json"}
+    assert json.loads(Path("auth.json").read_text())["work"]["name"] == "auth"
+    assert cli("work", "discard", work).code == 1
+    assert ask("work", "discard", work, "--yes", "--reason", "asked")["erased"] > 10
+    assert ask("work", "show", work)["tasks"]["completed"][0]["title"] == ""
     assert ask("verify")["ok"] is True
 
 

@@ -6,11 +6,14 @@ process that claims need not be the one that completes.
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from ..errors import BadInput
 from .board import followed, shown
 from .draw import Human, lines, page, table
 from .options import AtOption, as_of
@@ -148,6 +151,38 @@ def work__archive(
     found = shell.acting().archive_works(older_than=age, dry_run=dry_run)
     told = [{"id": id, "why": why} for id, why in found]
     return Answer({"archived": told, "dry_run": dry_run}, table(found, "work", "why"))
+
+
+@_work
+def work__discard(
+    shell: Shell,
+    work: WorkArgument,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> Answer:
+    """Erase what was said in a work that is over, for good. How many tasks there were, and how they ended, stays."""
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise BadInput(
+                "discarding a work cannot be undone, and there is no terminal to ask on: add --yes"
+            )
+        typer.confirm(f"Erase what was said in {work!r} for good?", abort=True, err=True)
+    with shell.progress("discarding") as progress:
+        count = shell.acting().work(work).discard(confirm="DISCARD", reason=reason, progress=progress)
+    return Answer({"work": work, "erased": count}, lines(f"{count:,} events of {work} were erased"))
+
+
+@_work
+def work__export(
+    shell: Shell,
+    work: WorkArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="The file to write.")],
+    at: AtOption = None,
+) -> Answer:
+    """Write a work as one JSON document, as far as whoever acts may see it."""
+    count = shell.acting().work(work).export(file, at=as_of(at))
+    told = {"work": work, "tasks": count, "file": str(file)}
+    return Answer(told, lines(f"{count:,} tasks written to {file}"))
 
 
 @_work
