@@ -18,7 +18,7 @@ from ..events import Event
 from .desk import Desk, command, lease_name, moved
 from .graph import BLOCKED, NewTask, add, cancel, new_edges
 from .sets import Sets
-from .tasks import OnFailure, Result, Task, placed
+from .tasks import OnFailure, Result, Task, check_is, placed
 
 CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "task.due"
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
@@ -274,6 +274,7 @@ def produce(desk: Desk, task: Task | None, path: str, said: Mapping[str, Any], *
 def decide_retry(desk: Desk, task: str) -> Task:
     """Let a failed task be done once more."""
     before = desk.task(task)
+    check_is(before, "failed", "pending", "only what has failed is tried again")
     after = moved(before, "pending", assigned_to=None, reason="", token=None, avoid=())
     desk.tell(RETRIED, (before, after), policy="by hand")
     return desk.task(task)
@@ -284,6 +285,8 @@ def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
     """What a reviewer says of a task: approved, back to whoever did it, or failed."""
     desk.need_open()
     before = desk.task(task)
+    becomes = {"approved": "completed", "needs_rework": "in_progress"}.get(verdict, "failed")
+    check_is(before, "review", becomes, "only what its holder has handed in is reviewed")
     if before.assigned_to == desk.act.by:
         return desk.refuse(
             "review", task, f"{desk.act.by!r} did task {task!r}: somebody else has to review it"
@@ -300,15 +303,13 @@ def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
     if comments:
         fields["comments"] = (*before.comments, comments)  # type: ignore[assignment]
     if verdict == "approved":
-        after = moved(before, "completed")  # before anything is told
         desk.tell(REVIEWED, (before, replace(before, **fields)))
-        finish(desk, desk.numbered(after.number))
+        finish(desk, desk.numbered(before.number))
     elif verdict == "needs_rework":
         back = moved(before, "in_progress", rework=True, **fields)
         desk.tell(REVIEWED, (before, back))
         desk.hold(back, before.assigned_to or "")
     else:
-        moved(before, "failed")
         desk.tell(REVIEWED, (before, replace(before, **fields)))
         fail(desk, desk.numbered(before.number), comments or "rejected in review")
     return desk.task(task)

@@ -14,7 +14,7 @@ from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
 from ..events import check_name, check_text, encode_payload, new_id
 from .desk import Desk, command, moved
 from .sets import MOST
-from .tasks import Task, checked_policy, checked_priority, placed
+from .tasks import Task, check_is, checked_policy, checked_priority, placed
 from .words import words_of
 
 ADDED, LINKED, BRANCHED = "task.added", "task.linked", "work.branched"
@@ -244,6 +244,8 @@ def _path_up(desk: Desk, start: Task, wanted: Task) -> list[str] | None:
 def decide_unlink(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
     """Let a task wait no longer for others."""
     before = desk.task(task)
+    if before.final:
+        raise Conflict(f"task {task!r} is {before.status}: it waits for nothing any more")
     gone = [desk.task(id) for id in on if id in before.depends_on]
     if not gone:
         return before
@@ -273,6 +275,7 @@ def decide_assign(desk: Desk, task: str, agent: str) -> Task:
 @command("orchestrate")
 def decide_unassign(desk: Desk, task: str) -> Task:
     before = desk.task(task)
+    check_is(before, "assigned", "pending", "only what is assigned and not begun is taken back like this")
     desk.tell(ASSIGNED, (before, moved(before, "pending", assigned_to=None)))
     return desk.task(task)
 
@@ -302,6 +305,7 @@ def decide_block(desk: Desk, task: str, reason: str) -> Task:
 def decide_unblock(desk: Desk, task: str) -> Task:
     """What was blocked goes on, once it waits for nothing else."""
     before = desk.task(task)
+    check_is(before, "blocked", "pending", "only what is blocked is unblocked")
     desk.tell(UNBLOCKED, (before, moved(before, "pending", reason="", assigned_to=None)))
     return desk.task(task)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ..errors import BadInput, BadMove, shown
+from ..errors import BadInput, BadMove, Conflict, shown
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -157,6 +157,13 @@ def check_moves(task: Task, *path: str) -> None:
         if wanted not in MOVES[status]:
             raise BadMove(task.id, status, wanted, MOVES[status])
         status = wanted
+
+
+def check_is(task: Task, status: str, wanted: str, instead: str) -> None:
+    """Raises BadMove if a task cannot become what is wanted, and Conflict if it could, by another verb."""
+    check_moves(task, wanted)
+    if task.status != status:
+        raise Conflict(f"task {task.id!r} is {task.status}, not {status}: {instead}")
 
 
 def checked_policy(given: object) -> OnFailure | None:
