@@ -68,3 +68,18 @@ def test_what_is_blocked_failed_or_assigned_goes_on_by_its_own_verb_only(work: W
             work.review(id, "needs_rework", by="qa")
         assert work.task(id).status == id
         assert verbs[id](id).status == "pending"
+
+
+@pytest.mark.spec("5.6")
+def test_what_is_handed_in_after_rework_cannot_be_claimed(work: Work) -> None:
+    work.add_task("it", needs_review=True, id="t")
+    claim = taken(work)
+    claim.complete("first try")
+    work.review("t", "needs_rework", by="qa")
+    assert claim.complete("second try").status == "review"
+    assert work.ready("dev-1") == []
+    assert work.claim("dev-1") is None
+    work.review("t", "needs_rework", by="qa")
+    work.edit("t", needs_review=False)
+    assert claim.complete("third try").status == "completed"
+    assert work.claim("dev-1") is None

@@ -125,7 +125,7 @@ def _give_back(desk: Desk, task: Task) -> Task:
         after = placed(replace(task, later=False, token=None))
         desk.tell(DUE, (task, after))
     else:
-        after = moved(task, "pending", assigned_to=None, token=None, rework=False)
+        after = moved(task, "pending", assigned_to=None, token=None)
         desk.tell(LOST, (task, after), holder=task.assigned_to)
     return after
 
@@ -182,7 +182,7 @@ def decide_fail(desk: Desk, task: str, token: int, reason: str) -> Task:
 
 def fail(desk: Desk, task: Task, reason: str) -> None:
     """The task has failed, and its policy says what happens next."""
-    failed = moved(task, "failed", reason=reason, failures=task.failures + 1, rework=False)
+    failed = moved(task, "failed", reason=reason, failures=task.failures + 1)
     event = desk.tell(FAILED, (task, failed), step=desk.charter.led is not None)
     policy = task.on_failure or desk.charter.on_failure
     again = policy.policy in ("retry", "reassign") and failed.failures <= policy.retries

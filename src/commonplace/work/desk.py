@@ -358,4 +358,6 @@ def moved(task: Task, *path: str, **fields: Any) -> Task:
     """The task after these steps, each of them checked, in the queue where it then belongs."""
     check_moves(task, *path)
     status = path[-1] if path else task.status
+    if status != "in_progress":
+        fields["rework"] = False
     return placed(replace(task, status=status, **fields))

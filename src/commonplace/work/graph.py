@@ -297,7 +297,7 @@ def decide_block(desk: Desk, task: str, reason: str) -> Task:
     if before.status == "in_progress":
         desk.let_go(before)
     path = ("pending", "blocked") if before.status == "assigned" else ("blocked",)
-    desk.tell(BLOCKED, (before, moved(before, *path, reason=reason, rework=False)))
+    desk.tell(BLOCKED, (before, moved(before, *path, reason=reason)))
     return desk.task(task)
 
 
@@ -320,7 +320,7 @@ def decide_cancel(desk: Desk, task: str, reason: str, dependents: str) -> Task:
 def cancel(desk: Desk, task: Task, reason: str, dependents: str) -> None:
     """Cancel a task. What depends on it goes on without it (free), is cancelled as well, or is blocked until somebody
     has decided."""
-    after = moved(task, "cancelled", reason=reason, waived=dependents == "free", rework=False, later=False)
+    after = moved(task, "cancelled", reason=reason, waived=dependents == "free", later=False)
     if task.status == "in_progress":
         desk.let_go(task)
     frees = desk.freeing(task) if dependents == "free" else []
