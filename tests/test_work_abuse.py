@@ -83,3 +83,30 @@ def test_what_is_handed_in_after_rework_cannot_be_claimed(work: Work) -> None:
     work.edit("t", needs_review=False)
     assert claim.complete("third try").status == "completed"
     assert work.claim("dev-1") is None
+
+
+@pytest.mark.spec("5.3")
+def test_a_task_that_is_assigned_during_its_back_off_is_claimed_after_it(work: Work) -> None:
+    work.add_task("it", on_failure={"policy": "retry", "backoff": 3600}, id="t")
+    task = taken(work).fail("it broke")
+    assert [one.id for one in work.blocked()] == ["t"]
+    work.assign("t", "dev-2")
+    assert [one.id for one in work.blocked()] == ["t"]
+    assert work.claim("dev-2") is None
+    work._ledger.store.lease(f"task/w/{task.number}/{task.token}", "back-off", 0, task.token or 0)
+    assert work.claim("dev-1") is None
+    assert taken(work, "dev-2").task.id == "t"
+
+
+@pytest.mark.spec("5.3")
+def test_one_task_of_a_dead_holder_can_be_asked_for_however_many_are_held(work: Work) -> None:
+    for number in range(40):
+        work.add_task("it", id=f"t{number}", needs_review=True)
+    held = work.claim_many(40, "dev-1", lease=600)
+    held[33].complete("first try")
+    work.review("t33", "needs_rework", by="qa")
+    for claim in (held[17], held[33]):
+        lost(claim)
+        again = work.claim("dev-2", task=claim.task.id)
+        assert again is not None
+        assert again.task.assigned_to == "dev-2"

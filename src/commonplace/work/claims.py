@@ -68,7 +68,7 @@ def _best(desk: Desk, agent: str, count: int) -> list[Task]:
 
 def _that(desk: Desk, agent: str, id: str) -> Task:
     task = desk.task(id)
-    if task.status == "in_progress" and not task.rework and _lost(desk, [task]):
+    if {"in_progress", "later"} & {*task.lists} and _lost(desk, [task]):
         task = _give_back(desk, task)
     if task.queue not in ("", agent):
         why = f"it is {task.status}" + (f", held by {task.assigned_to!r}" if task.assigned_to else "")

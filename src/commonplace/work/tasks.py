@@ -129,6 +129,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         ready = () if self.queue is None else (f"ready:{self.queue}",)
         if self.status == "pending":
             return ready or ("later" if self.later else "waiting",)
+        if self.status == "assigned" and self.later:
+            return ("assigned", "later")
         return ready if self.final else (*ready, self.status)
 
 

@@ -316,7 +316,7 @@ class Work:
         """The tasks that wait: for others, for somebody's word, or for what was said to block them."""
         with self._reading(at) as (reading, _):
             every = reading.listed("blocked", "waiting", "assigned", "later")
-            return [one for one in every if one.status != "assigned" or one.waits]
+            return [one for one in every if one.status != "assigned" or one.waits or one.later]
 
     def in_progress(self, *, at: At = None) -> list[Task]:
         """The tasks that somebody holds."""
