@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import commonplace
-from commonplace import BadMove, Book, Claim, Conflict, Work
+from commonplace import BadMove, Book, Claim, Conflict, Cycle, TooLarge, Work
 
 
 @pytest.fixture
@@ -110,3 +110,133 @@ def test_one_task_of_a_dead_holder_can_be_asked_for_however_many_are_held(work: 
         again = work.claim("dev-2", task=claim.task.id)
         assert again is not None
         assert again.task.assigned_to == "dev-2"
+
+
+# graphs of every shape
+
+
+@pytest.mark.spec("5.2", "5.10")
+def test_a_cycle_by_way_of_a_batch_is_seen_in_whatever_order_it_is_given(book: Book, work: Work) -> None:
+    work.add_task("there", id="e")
+    head = book.head
+    batch = [
+        {"title": "a", "id": "a", "depends_on": ["b"], "blocks": ["e"]},
+        {"title": "b", "id": "b", "depends_on": ["e"]},
+    ]
+    for tasks in (batch, batch[::-1]):
+        with pytest.raises(Cycle) as error:
+            work.add_tasks(tasks)
+        assert sorted(set(error.value.cycle)) == ["a", "b", "e"]
+        assert error.value.cycle[0] == error.value.cycle[-1]
+    assert book.head == head
+    work.add_task("after", id="f", depends_on=["e"])
+    added = work.add_tasks(
+        [{"title": "x", "id": "x", "depends_on": ["y"], "blocks": ["e", "z"]}, {"title": "y", "id": "y"}]
+        + [{"title": "z", "id": "z"}]
+    )
+    assert [(one.id, one.waits) for one in added] == [("x", 1), ("y", 0), ("z", 1)]
+    done = [taken(work).complete().id for _ in range(5)]
+    assert done == ["y", "x", "e", "f", "z"]
+
+
+@pytest.mark.spec("5.2")
+def test_a_chain_of_thousands_is_walked_checked_and_cancelled(book: Book, work: Work) -> None:
+    long = 5_000
+    tasks = [
+        {"title": "step", "id": f"t{n}", "depends_on": [f"t{n - 1}"] if n else []} for n in range(long)
+    ]
+    work.add_tasks(tasks[::-1])
+    assert [one.id for one in work.critical_path()] == [f"t{n}" for n in range(long)]
+    with pytest.raises(Cycle) as error:
+        work.link("t0", on=[f"t{long - 1}"])
+    assert len(error.value.cycle) == long + 1
+    with pytest.raises(Cycle):
+        work.add_tasks([{"title": "it", "id": f"c{n}", "depends_on": [f"c{(n + 1) % long}"]} for n in range(long)])
+    assert work.counts == {"tasks": long, "pending": long}
+    work.cancel("t0", reason="no need", dependents="cancel")
+    assert work.counts["cancelled"] == long
+    assert (work.ready(), work.blocked()) == ([], [])
+    assert work.task(f"t{long - 1}").reason == f"it depends on t{long - 2}, which was cancelled"
+
+
+@pytest.mark.spec("5.2")
+def test_thousands_wait_for_one_task(work: Work) -> None:
+    wide = 5_000
+    work.add_task("first", id="first")
+    work.add_tasks([{"title": "it", "id": f"t{n}", "depends_on": ["first"]} for n in range(wide)])
+    work.add_task("last", id="last", depends_on=[f"t{n}" for n in range(wide)])
+    taken(work).complete()
+    assert [one.number for one in work.ready(limit=3)] == [1, 2, 3]
+    assert len(work.ready()) == wide
+    for n in range(wide - 1):
+        work.cancel(f"t{n}", reason="no need", dependents="free") if n % 1000 == 0 else None
+    assert work.task("last").waits == wide - 5
+    work.cancel("last", reason="no need")
+    assert work.counts["pending"] == wide - 5
+
+
+@pytest.mark.spec("5.2", "5.10")
+def test_no_way_leads_round_the_limits(book: Book) -> None:
+    work = book.work(name="small", limits={"max_tasks": 6, "max_dependents": 2, "max_agents": 2})
+    for id in ("a", "b", "c", "d"):
+        work.add_task(id, id=id)
+    work.link("b", on=["a"])
+    work.add_task("e", id="e", depends_on=["a"])
+    head = book.head
+    for act in (
+        lambda: work.link("c", on=["a"]),
+        lambda: work.add_task("f", depends_on=["a"]),
+        lambda: work.add_task("f", blocks=["b", "c", "d"], depends_on=["a"]),
+        lambda: work.add_tasks([{"title": "f"}, {"title": "g"}]),
+    ):
+        with pytest.raises(TooLarge):
+            act()
+    assert book.head == head
+    claim = taken(work)
+    with pytest.raises(TooLarge):
+        claim.split(["one", "two"])
+    with pytest.raises(TooLarge):
+        work.add_tasks([{"title": "f", "id": "f"}] + [{"title": "it", "depends_on": ["f"]}] * 3)
+    assert claim.complete().status == "completed"
+    work.assign("c", "dev-2")
+    with pytest.raises(TooLarge, match="2 agents"):
+        work.claim("dev-3")
+
+
+@pytest.mark.spec("5.2", "5.10")
+@pytest.mark.parametrize("way", ["block", "cancel", "free"])
+def test_a_diamond_is_cancelled_from_its_top(work: Work, way: str) -> None:
+    work.add_tasks(
+        [{"title": "a", "id": "a"}]
+        + [{"title": id, "id": id, "depends_on": ["a"]} for id in ("b", "c")]
+        + [{"title": "d", "id": "d", "depends_on": ["b", "c"]}]
+    )
+    work.cancel("a", reason="no need", dependents=way)
+    found = {one.id: one.status for one in work.tasks()}
+    below = {"block": "blocked", "cancel": "cancelled", "free": "pending"}[way]
+    assert found == {"a": "cancelled", "b": below, "c": below, "d": "cancelled" if way == "cancel" else "pending"}
+    assert work.critical_path() == ([] if way == "cancel" else [work.task("b"), work.task("d")])
+    if way == "free":
+        assert [taken(work).complete().id for _ in range(3)] == ["b", "c", "d"]
+
+
+@pytest.mark.spec("5.2")
+def test_the_same_part_named_twice_is_waited_for_once(work: Work) -> None:
+    work.add_task("whole", id="whole")
+    claim = taken(work)
+    work.add_task("part", id="part")
+    assert claim.split([{"title": "part", "id": "part"}] * 2).waits == 1
+    assert taken(work).complete().id == "part"
+    assert taken(work).task.id == "whole"
+
+
+@pytest.mark.spec("5.2")
+def test_what_waited_for_a_task_that_was_cancelled_says_so(work: Work) -> None:
+    work.add_task("whole", id="whole")
+    taken(work).split([{"title": "part", "id": "part"}])
+    work.cancel("part", reason="no need")
+    whole = work.task("whole")
+    assert (whole.status, whole.reason) == ("blocked", "it depends on part, which was cancelled")
+    work.unlink("whole", on=["part"])
+    work.unblock("whole")
+    assert taken(work).task.id == "whole"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -57,9 +58,11 @@ def _tasks(event: Event) -> list[Key]:
 
 def _fold_task(key: Key, before: Any, event: Event) -> Any:
     payload = event.payload
-    fields = next(fields for number, fields in payload["tasks"] if number == key[1])
-    row = {**(before or {}), **fields, "position": event.position}
-    if key[1] == payload["tasks"][0][0]:
+    tasks, number = payload["tasks"], key[1]
+    first = tasks[0][0] == number  # the others follow by their numbers, and there may be thousands of them
+    place = 0 if first else bisect_left(tasks, number, lo=1, key=lambda one: one[0])
+    row = {**(before or {}), **tasks[place][1], "position": event.position}
+    if first:
         row |= {name: value for name, value in payload["said"].items() if name in WORDS}
         if event.kind in STAMPS:
             row[STAMPS[event.kind]] = event.created_us

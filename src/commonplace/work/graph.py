@@ -3,6 +3,7 @@ cancelled."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,7 +117,27 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     if len(numbers) < len(tasks):
         raise BadInput("two tasks of the batch have the same id: give each its own, or none")
     _check_batch(tasks, numbers)
-    return [_added(desk, one, numbers) for one in tasks]
+    _check_room(desk, tasks)
+    for one in tasks:
+        _added(desk, one, numbers)
+    for one in tasks:  # now that all of them are known, a cycle by way of them is seen
+        for id in one.blocks:
+            link(desk, desk.task(id), [one.id])
+    return [desk.numbered(number) for number in numbers.values()]
+
+
+def _check_room(desk: Desk, tasks: Sequence[NewTask]) -> None:
+    """No task may be waited for by more than its limit."""
+    more = Counter(id for one in tasks for id in one.depends_on)
+    for id, count in more.items():
+        known = desk.find(id)
+        check_room(desk, id, count + (0 if known is None else len(desk.dependents(known.number))))
+
+
+def check_room(desk: Desk, id: str, count: int) -> None:
+    most = desk.charter.limits.max_dependents
+    if count > most:
+        raise TooLarge(f"{count:,} tasks would depend on {id!r}, and the limit is {most:,}: add one in between")
 
 
 def _same(new: NewTask, old: Task) -> Task:
@@ -126,14 +147,9 @@ def _same(new: NewTask, old: Task) -> Task:
     return old
 
 
-def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> Task:
+def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
     needs = {id: None if id in numbers else desk.task(id) for id in new.depends_on}
     waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
-    for task in needs.values():
-        if task is not None and len(desk.dependents(task.number)) >= desk.charter.limits.max_dependents:
-            raise TooLarge(
-                f"{desk.charter.limits.max_dependents:,} tasks depend on {task.id!r} already: add one in between"
-            )
     edges = [
         [numbers[id] if task is None else task.number, numbers[new.id]]
         for id, task in needs.items()
@@ -156,9 +172,6 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> Task:
         desk.note(
             ASKED, said, affects=[task], pending="approval", id=approval, task=task.id, status="pending"
         )
-    for id in new.blocks:
-        link(desk, desk.task(id), [task.id])
-    return desk.numbered(task.number)
 
 
 def _check_batch(tasks: Sequence[NewTask], numbers: Mapping[str, int]) -> None:
@@ -209,12 +222,14 @@ def link(desk: Desk, task: Task, on: Sequence[str]) -> Task:
 
 def new_edges(desk: Desk, task: Task, on: Sequence[str]) -> tuple[list[list[int]], int]:
     """The edges that are new, and how many things the task waits for with them. Raises Cycle."""
-    new = [desk.task(id) for id in on if id not in task.depends_on]
+    new = [desk.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
     for one in new:
         path = _path_up(desk, one, task)
         if path is not None:
             raise Cycle([task.id, *path])
     open = [one for one in new if not one.satisfied]
+    for one in open:
+        check_room(desk, one.id, len(desk.dependents(one.number)) + 1)
     return [[one.number, task.number] for one in open], task.waits + len(open)
 
 
@@ -320,21 +335,27 @@ def decide_cancel(desk: Desk, task: str, reason: str, dependents: str) -> Task:
 def cancel(desk: Desk, task: Task, reason: str, dependents: str) -> None:
     """Cancel a task. What depends on it goes on without it (free), is cancelled as well, or is blocked until somebody
     has decided."""
+    ahead = _cancelled(desk, task, reason, dependents)[::-1]
+    while ahead:
+        number, above = ahead.pop()
+        below, told = desk.numbered(number), f"it depends on {above}, which was cancelled"
+        if dependents == "cancel" and not below.final:
+            ahead += _cancelled(desk, below, told, dependents)[::-1]
+        elif below.status in ("pending", "assigned"):
+            path = ("pending", "blocked") if below.status == "assigned" else ("blocked",)
+            desk.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
+        elif below.status == "blocked" and not below.reason:
+            desk.tell(BLOCKED, (below, replace(below, reason=told)))
+
+
+def _cancelled(desk: Desk, task: Task, reason: str, dependents: str) -> list[tuple[int, str]]:
+    """Cancel one task. Answers the numbers of those that depend on it and are not freed by this, with its id."""
     after = moved(task, "cancelled", reason=reason, waived=dependents == "free", later=False)
     if task.status == "in_progress":
         desk.let_go(task)
     frees = desk.freeing(task) if dependents == "free" else []
     desk.tell(CANCELLED, (task, after), *frees)
-    if dependents == "free":
-        return
-    told = f"it depends on {task.id}, which was cancelled"
-    for number in desk.dependents(task.number):
-        below = desk.numbered(number)
-        if dependents == "cancel" and not below.final:
-            cancel(desk, below, told, dependents)
-        elif below.status in ("pending", "assigned"):
-            path = ("pending", "blocked") if below.status == "assigned" else ("blocked",)
-            desk.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
+    return [] if dependents == "free" else [(number, task.id) for number in desk.dependents(task.number)]
 
 
 # alternatives
