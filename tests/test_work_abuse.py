@@ -240,3 +240,31 @@ def test_what_waited_for_a_task_that_was_cancelled_says_so(work: Work) -> None:
     work.unlink("whole", on=["part"])
     work.unblock("whole")
     assert taken(work).task.id == "whole"
+
+
+# approvals and closed works
+
+
+@pytest.mark.spec("5.6")
+def test_a_task_waits_for_every_approval_that_is_asked_for(work: Work) -> None:
+    task = work.add_task("drop the table", risk="data is lost", id="t")
+    second = work.request_approval("drop it on a Friday?", task="t")
+    assert task.approval is not None
+    work.approve(task.approval, by="ann")
+    assert work.claim("dev-1") is None
+    work.approve(second, by="ann")
+    taken(work).fail("it broke")
+    third = work.request_approval("again?", task="t")  # of what has failed, too
+    work.retry("t")
+    assert work.claim("dev-1") is None
+    work.approve(third, by="ann")
+    part = work.add_task("part", id="p")
+    taken(work, "dev-1").block(on=[part])
+    fourth = work.request_approval("and this?", task="t")
+    taken(work, "dev-1").complete()
+    assert (work.task("t").status, work.claim("dev-1")) == ("blocked", None)
+    work.approve(fourth, by="ann")
+    assert taken(work).task.id == "t"
+    fifth = work.request_approval("by the way?", task="t")  # of what is held: it goes on
+    work.disapprove(fifth, by="ann")
+    assert work.task("t").status == "in_progress"

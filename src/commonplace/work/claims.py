@@ -82,7 +82,7 @@ def _that(desk: Desk, agent: str, id: str) -> Task:
 # who is not there any more
 
 
-@command(open=False)
+@command(open=False, archived=True)
 def decide_reclaim(desk: Desk) -> list[Task]:
     """Give back every task whose lease has run out."""
     return reclaim(desk, None) if desk.charter.open else []

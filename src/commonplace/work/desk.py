@@ -334,8 +334,11 @@ def _differences(before: Task | None, after: Task) -> dict[str, Any]:
 Decide = Callable[..., Any]
 
 
-def command(needs: str = "", *, open: bool = True) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
-    """A decider of a work: its rights and the work's status are checked first, then it is given the desk."""
+def command(
+    needs: str = "", *, open: bool = True, archived: bool = False
+) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
+    """A decider of a work: its rights and the work's status are checked first, then it is given the desk. What needs no
+    open work still changes nothing in one that is archived, unless it says so."""
 
     def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
         def run(overlay: Overlay, act: Act) -> Any:
@@ -343,7 +346,7 @@ def command(needs: str = "", *, open: bool = True) -> Callable[[Decide], Callabl
             refused = desk.refused(needs)
             if refused:
                 return refused
-            if open:
+            if open or (desk.charter.status == "archived" and not archived):
                 desk.need_open()
             desk.need_lead()
             return decide(desk, **act.given)

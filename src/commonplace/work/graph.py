@@ -170,7 +170,8 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(
-            ASKED, said, affects=[task], pending="approval", id=approval, task=task.id, status="pending"
+            ASKED, said, affects=[task], pending="approval", id=approval, task=task.id, status="pending",
+            gates=True,
         )
 
 

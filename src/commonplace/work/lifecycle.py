@@ -50,7 +50,7 @@ def decide_create(overlay: Overlay, act: Act) -> Any:
     return charter_of(overlay, act.work)
 
 
-@command("orchestrate", open=False)
+@command("orchestrate", open=False, archived=True)
 def decide_change(desk: Desk, status: str | None, said: dict[str, Any], fields: dict[str, Any]) -> Charter:
     """Change what a work is for, its limits, or how it stands. It is completed or archived only when nothing is left
     to be done."""

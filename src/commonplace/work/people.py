@@ -12,7 +12,7 @@ from ..events import new_id
 from .claims import COMPLETED, ESCALATED, FAILED, escalate, held, produce
 from .desk import Desk, charter_of, command
 from .graph import ASKED, LINKED, cancel
-from .tasks import Task, placed
+from .tasks import Task, freed, placed
 
 NUDGED, DELIVERED, ACKNOWLEDGED, ANSWERED, RESOLVED = (
     "work.nudged", "work.delivered", "work.acknowledged", "work.answered", "work.resolved",
@@ -44,7 +44,7 @@ def decide_nudge(desk: Desk, text: str, target: str, priority: str, delivery: st
     return event.id
 
 
-@command(open=False)
+@command(open=False, archived=True)
 def decide_take(desk: Desk, agent: str, tasks: tuple[str, ...], when: str) -> list[dict[str, Any]]:
     """What an agent is to be told now, each thing once: nudges to it, to all, to whoever leads if it does, what it
     relied on and what has changed, and what the holder before it was told of a task and has not acknowledged."""
@@ -125,7 +125,7 @@ def _premises(desk: Desk, agent: str) -> None:
         )  # fmt: skip
 
 
-@command(open=False)
+@command(open=False, archived=True)
 def decide_acknowledge(desk: Desk, nudge: str, agent: str) -> None:
     row = desk.thing(nudge, NUDGED)
     if desk.lens.get("work.told", desk.work, agent, nudge) is None:
@@ -145,17 +145,18 @@ def decide_acknowledge(desk: Desk, nudge: str, agent: str) -> None:
 
 @command(open=False)
 def decide_ask(desk: Desk, action: str, risk: str, task: str | None, decision: str | None) -> str:
-    """Ask somebody to approve something. A task that it is about waits for the answer."""
+    """Ask somebody to approve something. A task that it is about waits for the answer, unless somebody has begun it."""
     desk.need_open()
     about = None if task is None else desk.task(task)
     if decision is not None:
         desk.thing(decision, DECIDED)
     said = {"action": action, "risk": risk}
-    affects = [] if about is None else [about]
+    gates = about is not None and about.status in ("pending", "assigned", "blocked", "failed")
     asked = desk.note(
-        ASKED, said, affects=affects, pending="approval", status="pending", task=task, decision=decision
+        ASKED, said, affects=[] if about is None else [about], pending="approval", status="pending", task=task,
+        decision=decision, gates=gates,
     ).id  # fmt: skip
-    if about is not None and about.status in ("pending", "assigned") and about.approval is None:
+    if about is not None and gates:
         desk.tell(LINKED, (about, placed(replace(about, approval=asked, waits=about.waits + 1))))
     return asked
 
@@ -177,10 +178,9 @@ def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, An
         ANSWERED, {"why": why}, updates=[(id, fields)], settles=settles, about=id, verdict=verdict, id=answer
     )
     task = desk.find(row["task"]) if row.get("task") else None
-    if task is not None and task.approval == id and not task.final and task.waits:
+    if task is not None and row.get("gates") and not task.final:
         if approved:
-            after = placed(replace(task, waits=task.waits - 1))
-            desk.tell(LINKED, (task, after))
+            desk.tell(LINKED, (task, freed(task)))
         else:
             cancel(desk, task, f"rejected by {desk.act.by}", "block")
     return {**row, **fields}
@@ -282,7 +282,7 @@ def lead_lease(work: str) -> str:
     return f"lead/{work}"
 
 
-@command("orchestrate", open=False)
+@command("orchestrate", open=False, archived=True)
 def decide_handled(desk: Desk, step: tuple[int, int, str]) -> None:
     """Whoever leads has dealt with something that had happened: nobody after it has to."""
     if desk.act.lead is None:
@@ -314,7 +314,7 @@ def steps_of(
 # candidates
 
 
-@command("keep_memory", open=False)
+@command("keep_memory", open=False, archived=True)
 def decide_judge(desk: Desk, candidate: str, verdict: str, why: str, item: str | None) -> None:
     known = desk.lens.get("work.judged", desk.work, candidate)
     if known is not None and known["verdict"] != verdict:

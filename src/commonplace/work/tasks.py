@@ -97,6 +97,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     result: Result | None = None
     branch: str | None = None
     approval: str | None = None
+    """The last approval that it waits for, or has waited for."""
     parent: str | None = None
     metadata: dict[str, Any] = {}
     by: str = ""

@@ -714,7 +714,8 @@ class Work:
         decision: str | Decision | None = None,
         by: str | None = None,
     ) -> Approval:
-        """Ask a person to allow something. A task that it is about is not claimed before the answer."""
+        """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
+        or in review goes on."""
         id: str = self._do(
             "ask", by, action=_said("action", action), risk=masked(check_text("risk", risk)),
             task=None if task is None else id_of(task), decision=None if decision is None else _id(decision),
