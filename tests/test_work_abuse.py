@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import commonplace
-from commonplace import BadMove, Book, Claim, Conflict, Cycle, TooLarge, Work
+from commonplace import BadMove, Book, Claim, Conflict, Cycle, Fenced, TooLarge, Work
 
 
 @pytest.fixture
@@ -268,3 +268,26 @@ def test_a_task_waits_for_every_approval_that_is_asked_for(work: Work) -> None:
     fifth = work.request_approval("by the way?", task="t")  # of what is held: it goes on
     work.disapprove(fifth, by="ann")
     assert work.task("t").status == "in_progress"
+
+
+# leading
+
+
+@pytest.mark.spec("5.7")
+def test_who_leads_may_take_the_lead_again_and_its_older_lead_is_fenced(book: Book, work: Work) -> None:
+    first = work.lead("chief", lease=3600)
+    with pytest.raises(Conflict, match="leads"):
+        work.lead("deputy")
+    second = work.lead("chief", lease=3600)
+    head = book.head
+    with pytest.raises(Fenced):
+        first.add_task("it")
+    with pytest.raises(Fenced):
+        first.heartbeat()
+    first.resign()  # takes nothing from the second
+    with pytest.raises(Conflict, match="leads"):
+        work.lead("deputy")
+    assert book.head == head
+    assert second.add_task("it").status == "pending"
+    second.resign()
+    assert work.lead("deputy").fence > second.fence

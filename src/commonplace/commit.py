@@ -606,7 +606,7 @@ class Committer:
                         ticket.done = True
                 except Moved:
                     applying = False
-                    time.sleep(random.uniform(0, min(0.05, 0.0002 * 2**attempt)))  # noqa: S311  jitter
+                    time.sleep(random.uniform(0, min(0.05, 0.0002 * 2 ** min(attempt, 8))))  # noqa: S311  jitter
         except OutcomeUnknown as unknown:
             for ticket in batch:
                 ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, unknown.cause)

@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, Rights, rights_of
 from ..commit import Lens, Overlay
+from ..engines.contract import Lease
 from ..errors import Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, draft
 from .sets import Sets
@@ -305,6 +306,13 @@ class Desk(Reading):
     def next_fence(self) -> int:
         """The position that the next event will have: the fence of a claim."""
         return self.overlay.position + 1
+
+    def lease(self, name: str) -> Lease | None:
+        """The lease in force under this name, also one that this very batch takes."""
+        taken = [one for one in self.overlay.write.leases if one.name == name]
+        if taken:
+            return taken[-1] if taken[-1].seconds > 0 else None
+        return self.overlay.lease(name)
 
     def hold(self, task: Task, holder: str) -> None:
         assert task.token is not None

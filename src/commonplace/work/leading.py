@@ -63,13 +63,13 @@ class Lead:
             raise Fenced(
                 f"{self.agent!r} no longer leads this work: {self.work.about().leader!r} has taken over"
             )
-        held = self.work._ledger.store.lease(lead_lease(self.work.id), self.agent, length, self.fence)
+        held = self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, length, self.fence)
         if held.fence != self.fence or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
 
     def resign(self) -> None:
         """Let somebody else lead at once."""
-        self.work._ledger.store.lease(lead_lease(self.work.id), self.agent, 0, self.fence)
+        self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, 0, self.fence)
 
     def next(self) -> Step | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes

@@ -263,23 +263,23 @@ def decide_lead(desk: Desk, agent: str, lease: float) -> int:
     """Take the lead of a work, if nobody has it. Answers the fence."""
     if not desk.charter.open:
         desk.need_open()
-    name = lead_lease(desk.work)
-    known = desk.overlay.lease(name)
-    if known is not None and (known.holder != agent or known.fence != desk.charter.led):
+    known = desk.lease(lead_lease(desk.work, desk.charter.led or 0))
+    if known is not None and known.holder != agent:
         raise Conflict(
             f"{known.holder!r} leads {desk.charter.name!r} and was there {known.seconds:.1f} s before its lease ends: "
             "wait, or let it resign"
         )
     if known is not None:
-        desk.overlay.take_lease(name, known.holder, 0, known.fence)
+        desk.overlay.take_lease(known.name, known.holder, 0, known.fence)
     fence = desk.next_fence()
     desk.note(LED, {}, set={"leader": agent, "led": fence}, **desk.joined(agent))
-    desk.overlay.take_lease(name, agent, lease, fence)
+    desk.overlay.take_lease(lead_lease(desk.work, fence), agent, lease, fence)
     return fence
 
 
-def lead_lease(work: str) -> str:
-    return f"lead/{work}"
+def lead_lease(work: str, fence: int) -> str:
+    """Each lead has a lease of its own, as each claim has."""
+    return f"lead/{work}/{fence}"
 
 
 @command("orchestrate", open=False, archived=True)
