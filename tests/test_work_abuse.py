@@ -30,7 +30,9 @@ def taken(work: Work, agent: str = "dev-1", lease: float = 60.0) -> Claim:
 def lost(claim: Claim) -> None:
     """The lease of a claim runs out at once, as if its holder had died."""
     task = claim.task
-    claim.work._ledger.store.lease(f"task/{task.work}/{task.number}/{claim.token}", claim.agent, 0, claim.token)
+    claim.work._ledger.store.lease(
+        f"task/{task.work}/{task.number}/{claim.token}", claim.agent, 0, claim.token
+    )
 
 
 # verbs that are not meant for a task as it stands
@@ -131,8 +133,11 @@ def test_a_cycle_by_way_of_a_batch_is_seen_in_whatever_order_it_is_given(book: B
     assert book.head == head
     work.add_task("after", id="f", depends_on=["e"])
     added = work.add_tasks(
-        [{"title": "x", "id": "x", "depends_on": ["y"], "blocks": ["e", "z"]}, {"title": "y", "id": "y"}]
-        + [{"title": "z", "id": "z"}]
+        [
+            {"title": "x", "id": "x", "depends_on": ["y"], "blocks": ["e", "z"]},
+            {"title": "y", "id": "y"},
+            {"title": "z", "id": "z"},
+        ]
     )
     assert [(one.id, one.waits) for one in added] == [("x", 1), ("y", 0), ("z", 1)]
     done = [taken(work).complete().id for _ in range(5)]
@@ -142,16 +147,16 @@ def test_a_cycle_by_way_of_a_batch_is_seen_in_whatever_order_it_is_given(book: B
 @pytest.mark.spec("5.2")
 def test_a_chain_of_thousands_is_walked_checked_and_cancelled(book: Book, work: Work) -> None:
     long = 5_000
-    tasks = [
-        {"title": "step", "id": f"t{n}", "depends_on": [f"t{n - 1}"] if n else []} for n in range(long)
-    ]
+    tasks = [{"title": "step", "id": f"t{n}", "depends_on": [f"t{n - 1}"] if n else []} for n in range(long)]
     work.add_tasks(tasks[::-1])
     assert [one.id for one in work.critical_path()] == [f"t{n}" for n in range(long)]
     with pytest.raises(Cycle) as error:
         work.link("t0", on=[f"t{long - 1}"])
     assert len(error.value.cycle) == long + 1
     with pytest.raises(Cycle):
-        work.add_tasks([{"title": "it", "id": f"c{n}", "depends_on": [f"c{(n + 1) % long}"]} for n in range(long)])
+        work.add_tasks(
+            [{"title": "it", "id": f"c{n}", "depends_on": [f"c{(n + 1) % long}"]} for n in range(long)]
+        )
     assert work.counts == {"tasks": long, "pending": long}
     work.cancel("t0", reason="no need", dependents="cancel")
     assert work.counts["cancelled"] == long
@@ -214,7 +219,12 @@ def test_a_diamond_is_cancelled_from_its_top(work: Work, way: str) -> None:
     work.cancel("a", reason="no need", dependents=way)
     found = {one.id: one.status for one in work.tasks()}
     below = {"block": "blocked", "cancel": "cancelled", "free": "pending"}[way]
-    assert found == {"a": "cancelled", "b": below, "c": below, "d": "cancelled" if way == "cancel" else "pending"}
+    assert found == {
+        "a": "cancelled",
+        "b": below,
+        "c": below,
+        "d": "cancelled" if way == "cancel" else "pending",
+    }
     assert work.critical_path() == ([] if way == "cancel" else [work.task("b"), work.task("d")])
     if way == "free":
         assert [taken(work).complete().id for _ in range(3)] == ["b", "c", "d"]

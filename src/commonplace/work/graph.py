@@ -137,7 +137,9 @@ def _check_room(desk: Desk, tasks: Sequence[NewTask]) -> None:
 def check_room(desk: Desk, id: str, count: int) -> None:
     most = desk.charter.limits.max_dependents
     if count > most:
-        raise TooLarge(f"{count:,} tasks would depend on {id!r}, and the limit is {most:,}: add one in between")
+        raise TooLarge(
+            f"{count:,} tasks would depend on {id!r}, and the limit is {most:,}: add one in between"
+        )
 
 
 def _same(new: NewTask, old: Task) -> Task:
@@ -170,7 +172,13 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(
-            ASKED, said, affects=[task], pending="approval", id=approval, task=task.id, status="pending",
+            ASKED,
+            said,
+            affects=[task],
+            pending="approval",
+            id=approval,
+            task=task.id,
+            status="pending",
             gates=True,
         )
 

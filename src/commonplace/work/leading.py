@@ -63,7 +63,9 @@ class Lead:
             raise Fenced(
                 f"{self.agent!r} no longer leads this work: {self.work.about().leader!r} has taken over"
             )
-        held = self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, length, self.fence)
+        held = self.work._ledger.store.lease(
+            lead_lease(self.work.id, self.fence), self.agent, length, self.fence
+        )
         if held.fence != self.fence or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
 
