@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import commonplace
 from commonplace import BadMove, Book, Claim, Conflict, Cycle, Fenced, TooLarge, Work
+from commonplace.work.tasks import OnFailure
 
 
 @pytest.fixture
@@ -301,3 +303,192 @@ def test_who_leads_may_take_the_lead_again_and_its_older_lead_is_fenced(book: Bo
     assert second.add_task("it").status == "pending"
     second.resign()
     assert work.lead("deputy").fence > second.fence
+
+
+# what is not what it should be
+
+ODD: list[Any] = [
+    5,
+    -1,
+    1.5,
+    float("nan"),
+    b"bytes",
+    object(),
+    [],
+    [5],
+    {},
+    {"x": object()},
+    {5},
+    True,
+    "",
+    "\ud800",
+]
+NOT = {
+    "text": [one for one in ODD if not isinstance(one, str)] + ["\ud800"],
+    "said": ODD,
+    "name": [*ODD, "a\0b", "x" * 201],
+    "flag": [one for one in ODD if one is not True],
+    "number": [one for one in ODD if one != 5 or one is True],
+    "seconds": [one for one in ODD if one not in (5, 1.5) or one is True],
+    "whole": [one for one in ODD if one not in (5, -1) or one is True],
+    "share": [one for one in ODD if one is not True and one != 5] + [True, 5],
+    "list": [one for one in ODD if one != []] + ["abc"],
+    "names": [one for one in ODD if one != []] + ["abc", [""], ["a\0b"], [None]],
+    "mapping": [one for one in ODD if one != {}],
+    "word": [*ODD, "nothing of the kind"],
+    "policy": [one for one in ODD if one != {}] + ["never", {"policy": "retry", "retries": -1}]
+    + [OnFailure(policy="never"), OnFailure(backoff=-1.0)],  # type: ignore[arg-type]
+    "at": [1.5, b"bytes", object(), [], {}, "yesterday, perhaps"],
+}  # fmt: skip
+
+
+def verbs(book: Book, work: Work) -> list[tuple[Callable[..., Any], dict[str, Any], dict[str, str]]]:
+    """Every verb, with arguments that would do, and what each argument is."""
+    new = {"title": "it"}
+    return [
+        (book.work, {"name": "new"}, {"name": "said", "goal": "text", "constraints": "list", "cores": "names",
+            "members": "names", "limits": "mapping", "on_failure": "policy", "by": "name", "id": "name",
+            "auto_archive_hours": "seconds"}),
+        (book.works, {}, {"status": "word", "at": "at"}),
+        (book.archive_works, {"dry_run": True}, {"older_than": "said", "now": "said"}),
+        (work.pause, {}, {"reason": "text", "by": "name"}),
+        (work.complete, {}, {"summary": "text"}),
+        (work.abandon, {}, {"reason": "text"}),
+        (work.change, {"goal": "x"}, {"goal": "text", "constraints": "list", "limits": "mapping",
+            "on_failure": "policy", "auto_archive_hours": "seconds"}),
+        (work.add_task, new, {"title": "said", "description": "text", "depends_on": "names", "blocks": "names",
+            "priority": "whole", "needs_review": "flag", "on_failure": "policy", "assigned_to": "name", "risk": "text",
+            "parent": "name", "metadata": "mapping", "id": "name", "by": "name"}),
+        (work.add_tasks, {}, {"tasks": "list"}),
+        (work.task, {"id": "t"}, {"id": "name", "at": "at"}),
+        (work.tasks, {}, {"status": "word", "at": "at"}),
+        (work.ready, {}, {"agent": "name", "limit": "number", "at": "at"}),
+        (work.needs_review, {}, {"reviewer": "name"}),
+        (work.graph, {}, {"format": "word"}),
+        (work.link, {"task": "t", "on": []}, {"task": "name", "on": "names"}),
+        (work.unlink, {"task": "t", "on": []}, {"task": "name", "on": "names"}),
+        (work.assign, {"task": "t", "agent": "dev-1"}, {"task": "name", "agent": "name"}),
+        (work.unassign, {}, {"task": "name"}),
+        (work.edit, {"task": "t"}, {"title": "said", "description": "text", "priority": "whole", "needs_review": "flag",
+            "on_failure": "policy", "metadata": "mapping"}),
+        (work.block, {"task": "t"}, {"reason": "said"}),
+        (work.unblock, {}, {"task": "name"}),
+        (work.retry, {}, {"task": "name"}),
+        (work.cancel, {"task": "t", "reason": "x"}, {"reason": "said", "dependents": "word"}),
+        (work.branch, {"question": "x", "options": {"a": [], "b": []}}, {"question": "said", "options": "word"}),
+        (work.choose, {"branch": "b", "option": "a", "rationale": "x"}, {"branch": "name", "option": "name",
+            "rationale": "said"}),
+        (work.claim, {"agent": "dev-1"}, {"agent": "name", "lease": "seconds", "task": "name"}),
+        (work.claim_many, {"count": 1, "agent": "dev-1"}, {"count": "number"}),
+        (work.worker, {"agent": "dev-1", "handler": str, "until": "idle"}, {"agent": "name", "handler": "said",
+            "lease": "seconds", "until": "word", "most": "number", "poll": "seconds"}),
+        (work.decide, {"question": "x", "choice": "y"}, {"question": "said", "choice": "said", "alternatives": "list",
+            "rationale": "text", "affects": "names", "task": "name", "reversible": "flag", "reverses": "name",
+            "confidence": "share", "sensitivity": "word"}),
+        (work.discover, {"text": "x"}, {"text": "said", "type": "word", "affects": "names", "task": "name",
+            "promote_to_core": "name", "sensitivity": "word"}),
+        (work.artifact, {"path": "nowhere/x.py"}, {"path": "name", "type": "word", "description": "text",
+            "task": "name", "store": "flag", "commit": "name", "branch": "name"}),
+        (work.content, {}, {"artifact": "name"}),
+        (work.nudge, {"text": "x"}, {"text": "said", "target": "name", "priority": "word", "delivery": "word",
+            "task": "name"}),
+        (work.take_nudges, {}, {"agent": "name"}),
+        (work.acknowledge, {"nudge": "x", "agent": "dev-1"}, {"nudge": "name", "agent": "name"}),
+        (work.request_approval, {"action": "x"}, {"action": "said", "risk": "text", "task": "name",
+            "decision": "name"}),
+        (work.approve, {"what": "x"}, {"what": "name", "why": "text"}),
+        (work.review, {"task": "t", "verdict": "approved"}, {"task": "name", "verdict": "word", "comments": "text"}),
+        (work.assign_review, {"task": "t", "reviewer": "qa"}, {"task": "name", "reviewer": "name"}),
+        (work.escalate, {"text": "x"}, {"text": "said", "type": "word", "task": "name"}),
+        (work.resolve, {"escalation": "x", "answer": "y"}, {"escalation": "name", "answer": "said"}),
+        (work.lead, {"agent": "chief"}, {"agent": "name", "lease": "seconds"}),
+        (work.context_for, {"task": "t"}, {"task": "name", "max_chars": "number", "max_tokens": "number", "at": "at"}),
+        (work.radar, {}, {"task": "name"}),
+        (work.promote, {"candidate": "x"}, {"candidate": "name"}),
+        (work.reject, {"candidate": "x"}, {"candidate": "name"}),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("5.2", "L5")
+def test_whatever_is_not_what_it_should_be_is_refused_by_name(book: Book, work: Work) -> None:
+    work.add_task("it", id="t")
+    head = book.head
+    for verb, usual, params in verbs(book, work):
+        for name, kind in params.items():
+            for odd in NOT[kind]:
+                with pytest.raises(commonplace.CommonplaceError):
+                    verb(**{**usual, name: odd})
+                    pytest.fail(f"{verb.__qualname__}({name}={odd!r}) was taken")
+                assert book.head == head, (verb, name, odd)
+
+
+@pytest.mark.spec("5.3", "L5")
+def test_a_claim_refuses_what_is_not_what_it_should_be(book: Book, work: Work) -> None:
+    work.add_task("it", id="t")
+    claim = taken(work)
+    head = book.head
+    calls: list[tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = [
+        (claim.heartbeat, {}, {"lease": "seconds"}),
+        (claim.complete, {}, {"summary": "text", "next_steps": "list", "learnings": "list", "artifacts": "names"}),
+        (claim.fail, {}, {"reason": "said"}),
+        (claim.release, {}, {"reason": "text"}),
+        (claim.block, {}, {"reason": "text", "on": "names"}),
+        (claim.split, {}, {"subtasks": "list"}),
+        (claim.context, {}, {"max_chars": "number", "max_tokens": "number"}),
+    ]  # fmt: skip
+    for verb, usual, params in calls:
+        for name, kind in params.items():
+            for odd in NOT[kind]:
+                with pytest.raises(commonplace.CommonplaceError):
+                    verb(**{**usual, name: odd})
+                    pytest.fail(f"{verb.__qualname__}({name}={odd!r}) was taken")
+                assert book.head == head, (verb, name, odd)
+    assert claim.complete("done").status == "completed"
+
+
+@pytest.mark.spec("5.2")
+@pytest.mark.parametrize(
+    "id", ["a/b/../c", "ünï-çødé-日本", "x" * 200, "'; DROP TABLE tasks; --", "..", "a\nb", "w\t", "🦀"]
+)
+def test_ids_may_be_any_names(book: Book, id: str) -> None:
+    work = book.work(name="it", id=id)
+    work.add_task("first", id=id)
+    work.add_task("second", id="other", depends_on=[id])
+    agent = id.replace("\n", "")
+    claim = taken(work, agent)
+    work.discover("found", by=agent, affects=[id])
+    work.nudge("hurry", target=agent, by="ann")
+    assert [one.text for one in claim.nudges()] == ["hurry"]
+    assert claim.complete(artifacts=[id]).status == "completed"
+    assert [one.id for one in work.ready()] == ["other"]
+    assert [one.path for one in work.artifacts(task=id)] == [id]
+    assert work.context_for("other").text
+    assert book.work(id).graph("dot")
+    assert [one.agent for one in work.contributions()] == [agent]
+
+
+@pytest.mark.spec("5.2", "5.5")
+def test_a_huge_title_is_kept_and_cut_where_there_is_no_room(work: Work) -> None:
+    title = "many words " * 100_000
+    task = work.add_task(title, description=title)
+    assert work.task(task).title == title
+    found = work.context_for(task, max_chars=500)
+    assert len(found.text) <= 500
+    assert found.left_out
+    assert len(work.graph()) < 1_000
+    with pytest.raises(TooLarge):
+        work.add_task("x" * (9 << 20))
+
+
+@pytest.mark.spec("5.5")
+def test_a_context_keeps_to_the_smallest_budget(work: Work) -> None:
+    task = work.add_task("Rotate the signing keys", description="every ninety days")
+    work.discover("the old key stays valid for an hour", affects=[task])
+    work.nudge("hurry", target="dev-1", by="ann")
+    work.assign(task, "dev-1")
+    for most in range(1, 51):
+        by_chars = work.context_for(task, max_chars=most)
+        assert len(by_chars.text) <= most
+        by_tokens = work.context_for(task, max_tokens=most)
+        assert len(by_tokens.text) <= 8 * most
+        assert {id for id, _ in by_chars.left_out} >= {task.id} or most > 40

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ..access.secrets import masked
 from ..errors import BadInput, Conflict, NotFound
 from ..events import check_name, check_text
 from ..memory.similar import tokens
@@ -119,4 +120,6 @@ def promote(work: Work, candidate: str | Candidate, core: str | None, by: str | 
 
 def reject(work: Work, candidate: str | Candidate, reason: str, by: str | None) -> None:
     one = _candidate(work, candidate)
-    work._do("judge", by, candidate=one.id, verdict="rejected", why=check_text("reason", reason), item=None)
+    work._do(
+        "judge", by, candidate=one.id, verdict="rejected", why=masked(check_text("reason", reason)), item=None
+    )

@@ -10,12 +10,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ..access.rights import check_actor
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
-from ..events import check_name, check_text, encode_payload, new_id
+from ..events import check_name, check_text, new_id
 from .desk import Desk, command, moved
 from .sets import MOST
-from .tasks import Task, check_is, checked_policy, checked_priority, placed
+from .tasks import (
+    Task,
+    check_is,
+    checked_flag,
+    checked_metadata,
+    checked_policy,
+    checked_priority,
+    placed,
+)
 from .words import words_of
 
 ADDED, LINKED, BRANCHED = "task.added", "task.linked", "work.branched"
@@ -52,6 +61,8 @@ class NewTask(msgspec.Struct, frozen=True):
 
 def new_task(fields: Mapping[str, Any]) -> NewTask:
     """Raises BadInput that names the field."""
+    if not isinstance(fields, Mapping):
+        raise BadInput(f"a task is a mapping of fields, not {shown(fields)}: give {{'title': …}}")
     stray = sorted(set(map(str, fields)) - set(FIELDS))
     if stray:
         raise BadInput(f"a task has no {stray[0]!r}: its fields are {', '.join(FIELDS)}")
@@ -59,19 +70,21 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
     if not title.strip():
         raise BadInput("a task needs a title that says what is to be done")
     id, agent, parent = fields.get("id"), fields.get("assigned_to"), fields.get("parent")
+    usual = {"description": "", "priority": 0, "needs_review": False, "risk": "", "metadata": {}}
+    fields = {**fields, **{name: value for name, value in usual.items() if fields.get(name) is None}}
     return NewTask(
         new_id() if id is None else check_name("id", id),
         title,
         id is not None,
-        masked(check_text("description", fields.get("description") or "")),
+        masked(check_text("description", fields["description"])),
         names("depends_on", fields.get("depends_on")),
         names("blocks", fields.get("blocks")),
-        checked_priority(fields.get("priority") or 0),
-        bool(fields.get("needs_review")),
+        checked_priority(fields["priority"]),
+        checked_flag("needs_review", fields["needs_review"]),
         checked_policy(fields.get("on_failure")),
-        None if agent is None else check_name("assigned_to", agent),
-        masked(check_text("risk", fields.get("risk") or "")),
-        encode_payload(fields.get("metadata") or {})[1],
+        None if agent is None else check_actor(agent),
+        masked(check_text("risk", fields["risk"])),
+        checked_metadata(fields["metadata"]),
         None if parent is None else id_of(parent),
         tuple(words_of(title)),
     )

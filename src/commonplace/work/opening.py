@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInput, Conflict
+from ..errors import BadInput, Conflict, shown
 from ..events import check_name, new_id
 from ..recall.verbs import Recalling
 
@@ -78,6 +78,10 @@ class Working(Recalling):
         themselves (`auto_archive_hours`). Answers which, and why."""
         from .verbs import stale
 
+        if older_than is not None and not isinstance(older_than, timedelta):
+            raise BadInput(f"older_than {shown(older_than)} is not a timedelta, such as timedelta(days=30)")
+        if now is not None and (not isinstance(now, datetime) or now.tzinfo is None):
+            raise BadInput(f"now {shown(now)} is not a datetime with a time zone: datetime.now(UTC) is one")
         found = stale(self.works(), now or datetime.now(UTC), older_than)
         told = []
         for one, why in found:

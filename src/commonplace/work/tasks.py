@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
+from ..access.secrets import masked
 from ..errors import BadInput, BadMove, Conflict, shown
+from ..events import encode_payload
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -171,16 +175,40 @@ def check_is(task: Task, status: str, wanted: str, instead: str) -> None:
 
 def checked_policy(given: object) -> OnFailure | None:
     """A failure policy from its name or its fields."""
-    if given is None or isinstance(given, OnFailure):
-        return given
+    if given is None:
+        return None
+    if isinstance(given, OnFailure):
+        given = asdict(given)
     fields = {"policy": given} if isinstance(given, str) else given
     try:
         return msgspec.convert(fields, OnFailure)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise BadInput(
             f"on_failure {shown(given)} is not a policy: {error}. Give retry, reassign, escalate, skip or abort, or a "
             "mapping with policy, retries, backoff and then"
         ) from None
+
+
+def checked_flag(field: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise BadInput(f"{field} {shown(given)} is neither True nor False")
+    return given
+
+
+def checked_metadata(given: object) -> dict[str, Any]:
+    """A mapping of plain values, without the secrets that are in it."""
+    if not isinstance(given, Mapping):
+        raise BadInput(f"metadata {shown(given)} is not a mapping: give one, such as {{'ticket': 7}}")
+    kept: dict[str, Any] = _masked(encode_payload(given)[1])
+    return kept
+
+
+def _masked(given: Any) -> Any:
+    if isinstance(given, str):
+        return masked(given)
+    if isinstance(given, list):
+        return [_masked(one) for one in given]
+    return {name: _masked(one) for name, one in given.items()} if isinstance(given, dict) else given
 
 
 def checked_priority(given: object) -> int:

@@ -18,7 +18,7 @@ from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, encode_payload
 from .capability import EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED
-from .desk import Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
+from .desk import WORK_MOVES, Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
 from .graph import DEPENDENTS, id_of, names, new_task
 from .lifecycle import Plan
 from .people import (
@@ -32,7 +32,17 @@ from .people import (
     checked,
     waiting,
 )
-from .tasks import ARTIFACT_TYPES, STATUSES, OnFailure, Result, Task, checked_policy, checked_priority
+from .tasks import (
+    ARTIFACT_TYPES,
+    STATUSES,
+    OnFailure,
+    Result,
+    Task,
+    checked_flag,
+    checked_metadata,
+    checked_policy,
+    checked_priority,
+)
 from .things import (
     KINDS,
     Approval,
@@ -267,9 +277,6 @@ class Work:
             raise BadInput(
                 f"tasks {shown(tasks)} is not a list of tasks: give mappings, such as {{'title': …}}"
             )
-        for one in tasks:
-            if not isinstance(one, Mapping):
-                raise BadInput(f"a task is a mapping of fields, not {shown(one)}: give {{'title': …}}")
         new = tuple(new_task(one) for one in tasks)
         added: list[Task] = self._do("add", by, tasks=new) if new else []
         return added
@@ -292,6 +299,10 @@ class Work:
 
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
         """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be."""
+        if agent is not None:
+            check_actor(agent)
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise BadInput(f"limit {shown(limit)} is not one: give a whole number from 0, or None")
         self._look_after(at)
         with self._reading(at) as (reading, _):
             queues = reading.ready_queues(agent or "")
@@ -326,6 +337,8 @@ class Work:
 
     def needs_review(self, reviewer: str | None = None, *, at: At = None) -> list[Task]:
         """The tasks that are done and wait for a review; those of one reviewer and of none, if one is named."""
+        if reviewer is not None:
+            check_name("reviewer", reviewer)
         with self._reading(at) as (reading, _):
             found = reading.listed("review")
             return [one for one in found if reviewer is None or one.reviewer in (None, reviewer)]
@@ -373,9 +386,14 @@ class Work:
         if stray:
             raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
         new = dict(fields)
-        for name in ("title", "description"):
-            if name in new:
-                new[name] = masked(check_text(name, new[name]))
+        if "title" in new:
+            new["title"] = _said("title", new["title"])
+        if "description" in new:
+            new["description"] = masked(check_text("description", new["description"]))
+        if "needs_review" in new:
+            new["needs_review"] = checked_flag("needs_review", new["needs_review"])
+        if "metadata" in new:
+            new["metadata"] = checked_metadata(new["metadata"])
         if "priority" in new:
             checked_priority(new["priority"])
         if "on_failure" in new:
@@ -510,13 +528,17 @@ class Work:
             "rationale": masked(check_text("rationale", rationale)),
         }  # fmt: skip
         if confidence is not None:
-            if not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
+            if (
+                isinstance(confidence, bool)
+                or not isinstance(confidence, int | float)
+                or not 0 <= confidence <= 1
+            ):
                 raise BadInput(f"confidence {shown(confidence)} is not a number from 0 to 1")
             said["confidence"] = confidence
         said["words"] = words_of(said["question"], said["choice"], said["rationale"])
         id: str = self._do(
             "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
-            reversible=bool(reversible), reverses=None if reverses is None else _id(reverses),
+            reversible=checked_flag("reversible", reversible), reverses=None if reverses is None else _id(reverses),
             sensitivity=_level(sensitivity),
         )  # fmt: skip
         return self._one(Decision, id)
@@ -539,8 +561,9 @@ class Work:
         """Record something that was learned: a constraint, opportunity, risk or insight."""
         kind = checked("type of discovery", type, ("constraint", "opportunity", "risk", "insight"))
         core = None if promote_to_core is None else check_name("promote_to_core", promote_to_core)
+        said = _said("text", text)
         id: str = self._do(
-            "discover", by, text=_said("text", text), words=tuple(words_of(text)), type=kind,
+            "discover", by, text=said, words=tuple(words_of(said)), type=kind,
             affects=names("affects", affects), core=core,
             task=None if task is None else id_of(task), sensitivity=_level(sensitivity),
         )  # fmt: skip
@@ -566,39 +589,38 @@ class Work:
         """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
         stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file. The
         same path again is its next version."""
-        data = content.encode() if isinstance(content, str) else content
-        file = Path(path)
-        if data is None and file.is_file():
-            size = file.stat().st_size
-            if size <= (MAX_BLOB if store else SMALL):
-                data = file.read_bytes()
-            elif store:
-                raise BadInput(
-                    f"{path} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
-                )
-        keep = (
-            data is not None and len(data) <= MAX_BLOB and (store or (store is None and len(data) <= SMALL))
-        )
+        if not isinstance(path, str | Path):
+            raise BadInput(f"path {shown(path)} is not a path: give where it lies")
+        where = check_name("path", str(path))
+        if content is not None and not isinstance(content, bytes | str):
+            raise BadInput(f"content {shown(content)} is neither bytes nor text")
+        if store is not None:
+            checked_flag("store", store)
+        data = check_text("content", content).encode() if isinstance(content, str) else content
+        checksum: str | None = None
+        size = 0 if data is None else len(data)
+        if data is None:
+            data, checksum, size = _file(Path(path), store)
+        elif store and size > MAX_BLOB:
+            raise BadInput(
+                f"{where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
+            )
         if store and data is None:
-            raise BadInput(f"there is no file {path} to store: give its content")
-        said: dict[str, Any] = {
-            "description": masked(check_text("description", description)),
-            "words": words_of(str(path), description),
-        }
+            raise BadInput(f"there is no file {where} to store: give its content")
+        about = masked(check_text("description", description))
+        said: dict[str, Any] = {"description": about, "words": words_of(where, about)}
         more: dict[str, Any] = {
             "type": checked("type of artifact", type, ARTIFACT_TYPES),
-            "commit": commit,
-            "branch": branch,
+            "commit": None if commit is None else check_name("commit", commit),
+            "branch": None if branch is None else check_name("branch", branch),
         }
         if data is not None:
-            more |= {"checksum": f"sha256:{sha256(data).hexdigest()}", "size": len(data)}
-        elif file.is_file():
-            more |= {"checksum": f"sha256:{_checksum(file)}", "size": file.stat().st_size}
-        if keep:
-            assert data is not None
+            checksum = sha256(data).hexdigest()
+        if checksum is not None:
+            more |= {"checksum": f"sha256:{checksum}", "size": size}
+        if data is not None and size <= MAX_BLOB and (store or (store is None and size <= SMALL)):
             said["content"] = Blob(data)
         given = {name: value for name, value in more.items() if value is not None}
-        where = check_name("path", str(path))
         id: str = self._do(
             "produce",
             by,
@@ -995,9 +1017,9 @@ class Claim:
     ) -> Task:
         """The task is done: it is completed, or waits for a review if it needs one."""
         known, paths = list[str](), list[str]()
-        for one in artifacts:
+        for one in listed("artifacts", artifacts):
             (known if isinstance(one, Artifact) else paths).append(
-                one.id if isinstance(one, Artifact) else str(one)
+                one.id if isinstance(one, Artifact) else one
             )
         result = Result(
             masked(check_text("summary", summary)), texts("next_steps", next_steps), texts("learnings", learnings),
@@ -1020,19 +1042,18 @@ class Claim:
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
         """Split the task: it waits until these are done, and can then be claimed again to bring them together."""
-        fields = [{"title": one} if isinstance(one, str) else one for one in subtasks]
+        fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
         return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
     def nudges(self) -> list[Nudge]:
         """What the agent is to be told in this turn."""
         return self.work.take_nudges(self.agent)
 
-    def context(self, **budget: Any) -> Context:
+    def context(self, *, max_chars: int | None = 6_000, max_tokens: int | None = None) -> Context:
         """What it needs to know, with the nudges that it is told by this."""
         from .contexts import context_of
 
-        given = {"max_chars": 6_000, "max_tokens": None, **budget}
-        return context_of(self.work, self.task.id, given["max_chars"], given["max_tokens"], None, self.agent)
+        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent)
 
     def radar(self) -> list[Overlap]:
         """What may make the task needless."""
@@ -1085,7 +1106,7 @@ def begin(asker: Recalling, id: str, fields: Mapping[str, Any], by: str | None, 
         texts("constraints", fields["constraints"]),
         tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
         tuple(check_actor(one) for one in listed("members", fields["members"])),
-        limits=checked_limits(fields["limits"] or {}),
+        limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
         on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
         settings=checked_settings(fields["settings"]),
     )
@@ -1110,6 +1131,8 @@ def home_of(asker: Recalling, id: str) -> str:
 
 
 def works_of(asker: Recalling, status: str | None, at: At) -> list[Charter]:
+    if status is not None:
+        checked("status", status, tuple(WORK_MOVES))
     with asker._ledger.snapshot() as now:
         rights = rights_of(now, asker._memory_actor)
     with asker._ledger.snapshot(at) as then:
@@ -1153,6 +1176,8 @@ def listed(field: str, given: object) -> Sequence[Any]:
 
 
 def checked_limits(given: Mapping[str, int]) -> Limits:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
     try:
         limits = msgspec.convert(dict(given), Limits)
     except msgspec.ValidationError as error:
@@ -1170,8 +1195,10 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if stray:
         raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
     hours = named.get("auto_archive_hours")
-    if hours is not None and (isinstance(hours, bool) or not isinstance(hours, int | float) or hours < 0):
-        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0")
+    if hours is not None and (
+        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
+    ):
+        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
     return encode_payload(named)[1]
 
 
@@ -1188,6 +1215,25 @@ def _level(given: str) -> str:
 
 def _id(given: str | Thing) -> str:
     return given.id if isinstance(given, Thing) else check_name("an id", given)
+
+
+def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
+    """The content of a file that is small, or is to be stored, and the checksum and size of a larger one. What is not
+    a file has neither."""
+    try:
+        if not file.is_file():
+            return None, None, 0
+        size = file.stat().st_size
+        if size <= (MAX_BLOB if store else SMALL):
+            data = file.read_bytes()
+            return data, None, len(data)
+        if store:
+            raise BadInput(f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out")
+        return None, _checksum(file), size
+    except OSError as error:
+        raise BadInput(
+            f"{file} cannot be read ({error.strerror}): give its content, or another path"
+        ) from error
 
 
 def _checksum(file: Path) -> str:

@@ -58,8 +58,7 @@ def work_off(
     `stop` is set ("stopped"); at most so many. While the handler works, heartbeats go out by themselves. When nothing
     is ready it sleeps until something happens, and looks every `poll` seconds (half a lease) for tasks of workers that
     have died."""
-    if until not in UNTIL:
-        raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
+    _check(handler, until, most)
     length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
     pause = length / 2 if poll is None else seconds("poll", poll)
     while not stopped.is_set() and (most is None or told.tasks < most):
@@ -73,6 +72,15 @@ def work_off(
         else:
             _wait(work, head, pause, stopped)
     return told
+
+
+def _check(handler: object, until: object, most: object) -> None:
+    if not callable(handler):
+        raise BadInput(f"handler {shown(handler)} cannot be called: give a function of a claim")
+    if until not in UNTIL:
+        raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
+    if most is not None and (type(most) is not int or most < 1):
+        raise BadInput(f"most {shown(most)} is not a number of tasks: give a whole number from 1, or None")
 
 
 def claimed(work: Work, agent: str, lease: float) -> Claim | None:
@@ -170,8 +178,7 @@ async def work_off_async(
 
     lease, until, most = how.get("lease", LEASE), how.get("until", "done"), how.get("most")
     told, length = Worked(agent), seconds("lease", lease)
-    if until not in UNTIL:
-        raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
+    _check(handler, until, most)
     pause = length / 2 if how.get("poll") is None else seconds("poll", how["poll"])
     stop: asyncio.Event | None = how.get("stop")
     while (stop is None or not stop.is_set()) and (most is None or told.tasks < most):
