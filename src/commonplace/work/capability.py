@@ -64,6 +64,8 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
     row = {**(before or {}), **tasks[place][1], "position": event.position}
     if first:
         row |= {name: value for name, value in payload["said"].items() if name in WORDS}
+        if "comment" in payload["said"]:
+            row["comments"] = [*row.get("comments", ()), payload["said"]["comment"]]
         if event.kind in STAMPS:
             row[STAMPS[event.kind]] = event.created_us
     return row

@@ -180,10 +180,10 @@ def decide_fail(desk: Desk, task: str, token: int, reason: str) -> Task:
     return desk.task(task)
 
 
-def fail(desk: Desk, task: Task, reason: str) -> None:
+def fail(desk: Desk, task: Task, reason: str, parents: Sequence[str] = ()) -> None:
     """The task has failed, and its policy says what happens next."""
     failed = moved(task, "failed", reason=reason, failures=task.failures + 1)
-    event = desk.tell(FAILED, (task, failed), step=desk.charter.led is not None)
+    event = desk.tell(FAILED, (task, failed), step=desk.charter.led is not None, parents=parents)
     policy = task.on_failure or desk.charter.on_failure
     again = policy.policy in ("retry", "reassign") and failed.failures <= policy.retries
     if again:
@@ -300,18 +300,17 @@ def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
             f"task {task!r} is in progress with {before.assigned_to!r}: only what is done is reviewed"
         )
     fields = {"reviewed_by": desk.act.by, "review_status": verdict}
-    if comments:
-        fields["comments"] = (*before.comments, comments)  # type: ignore[assignment]
+    said = {"comment": comments} if comments else {}
     if verdict == "approved":
-        desk.tell(REVIEWED, (before, replace(before, **fields)))
+        desk.tell(REVIEWED, (before, replace(before, **fields)), said=said)
         finish(desk, desk.numbered(before.number))
     elif verdict == "needs_rework":
         back = moved(before, "in_progress", rework=True, **fields)
-        desk.tell(REVIEWED, (before, back))
+        desk.tell(REVIEWED, (before, back), said=said)
         desk.hold(back, before.assigned_to or "")
     else:
-        desk.tell(REVIEWED, (before, replace(before, **fields)))
-        fail(desk, desk.numbered(before.number), comments or "rejected in review")
+        told = desk.tell(REVIEWED, (before, replace(before, **fields)), said=said)
+        fail(desk, desk.numbered(before.number), comments or "rejected in review", [told.id])
     return desk.task(task)
 
 

@@ -181,7 +181,7 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
         )
     )  # fmt: skip
     joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
-    desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **joins)
+    added = desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(
@@ -193,6 +193,7 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             task=task.id,
             status="pending",
             gates=True,
+            parents=[added.id],
         )
 
 
@@ -354,10 +355,10 @@ def decide_cancel(desk: Desk, task: str, reason: str, dependents: str) -> Task:
     return desk.task(task)
 
 
-def cancel(desk: Desk, task: Task, reason: str, dependents: str) -> None:
+def cancel(desk: Desk, task: Task, reason: str, dependents: str, parents: Sequence[str] = ()) -> None:
     """Cancel a task. What depends on it goes on without it (free), is cancelled as well, or is blocked until somebody
     has decided."""
-    ahead = _cancelled(desk, task, reason, dependents)[::-1]
+    ahead = _cancelled(desk, task, reason, dependents, parents)[::-1]
     while ahead:
         number, above = ahead.pop()
         below, told = desk.numbered(number), f"it depends on {above}, which was cancelled"
@@ -370,13 +371,15 @@ def cancel(desk: Desk, task: Task, reason: str, dependents: str) -> None:
             desk.tell(BLOCKED, (below, replace(below, reason=told)))
 
 
-def _cancelled(desk: Desk, task: Task, reason: str, dependents: str) -> list[tuple[int, str]]:
+def _cancelled(
+    desk: Desk, task: Task, reason: str, dependents: str, parents: Sequence[str] = ()
+) -> list[tuple[int, str]]:
     """Cancel one task. Answers the numbers of those that depend on it and are not freed by this, with its id."""
     after = moved(task, "cancelled", reason=reason, waived=dependents == "free", later=False)
     if task.status == "in_progress":
         desk.let_go(task)
     frees = desk.freeing(task) if dependents == "free" else []
-    desk.tell(CANCELLED, (task, after), *frees)
+    desk.tell(CANCELLED, (task, after), *frees, parents=parents)
     return [] if dependents == "free" else [(number, task.id) for number in desk.dependents(task.number)]
 
 
@@ -445,5 +448,11 @@ def decide_choose(desk: Desk, branch: str, option: str, rationale: str) -> str:
         for id in options[name]:
             before = desk.task(id)
             if not before.final:
-                cancel(desk, before, f"{option!r} was chosen instead of {name!r}: {rationale}", "free")
+                cancel(
+                    desk,
+                    before,
+                    f"{option!r} was chosen instead of {name!r}: {rationale}",
+                    "free",
+                    [decision.id],
+                )
     return decision.id

@@ -763,7 +763,7 @@ class Work:
         self._do("answer", by, id=id, approved=yes, why=masked(check_text("why", why)))
         with self._reading(None) as (reading, _):
             kind = reading.thing(id)["kind"]
-        return self._one(Decision, id) if kind == DECIDED else self._one(Approval, id)
+        return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
 
     def approvals(self, *, at: At = None) -> list[Approval]:
         return self._all(Approval, at)
@@ -795,7 +795,7 @@ class Work:
     def resolve(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
         """Settle an escalation with an answer."""
         self._do("resolve", by, id=_id(escalation), answer=_said("answer", answer))
-        return self._one(Escalation, _id(escalation))
+        return self._one(Escalation, _id(escalation), True)
 
     def escalations(self, *, at: At = None) -> list[Escalation]:
         return self._all(Escalation, at)
@@ -814,7 +814,7 @@ class Work:
     def _pending(self, type: type[T], name: str, at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
             rows = reading.lens.scan("work.pending", self.id, name)
-            return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows])
+            return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that whoever asks may see."""
@@ -903,9 +903,9 @@ class Work:
                 raise NotFound(f"{no_work(self.id)} (as of then)")
             yield Reading(then, self.id), rights
 
-    def _one(self, type: type[T], id: str) -> T:
+    def _one(self, type: type[T], id: str, erased: bool = False) -> T:
         with self._reading(None) as (reading, rights):
-            found = self._seen(type, reading, rights, [check_name("id", id)])
+            found = self._seen(type, reading, rights, [check_name("id", id)], erased)
         if not found:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
         return found[0]
@@ -923,12 +923,15 @@ class Work:
             rows = reading.lens.scan("work.about", self.id, number)
             return self._seen(type, reading, rights, [id for _, id in rows])
 
-    def _seen(self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str]) -> list[T]:
-        """Those of these ids that are of a type and that the reader may see; what was erased is left out."""
+    def _seen(
+        self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str], erased: bool = False
+    ) -> list[T]:
+        """Those of these ids that are of a type and that the reader may see; what was erased is left out, or stands
+        there without its words."""
         found = []
         for id in ids:
             row = reading.lens.get("work.things", self.id, id)
-            if row is None or row["kind"] != KINDS[type] or not row["said"]:
+            if row is None or row["kind"] != KINDS[type] or not (row["said"] or erased):
                 continue
             labels = {
                 "audience": "team",
