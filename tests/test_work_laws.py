@@ -693,6 +693,8 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data())
     def heartbeat(self, data: Any) -> None:
         claim, task = self.claimed(data)
+        if self.closed(claim.heartbeat):
+            return
         if not self.in_force(claim):
             with self.refused(Fenced):
                 claim.heartbeat()
