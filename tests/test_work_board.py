@@ -81,7 +81,7 @@ def test_nobody_finishes_what_another_one_holds(book: Book) -> None:
     with pytest.raises(Fenced, match="to 'dev-1'"):
         stolen.heartbeat()
     for verdict in ("approved", "rejected"):
-        with pytest.raises(Conflict, match="only what is done is reviewed"):
+        with pytest.raises(Conflict, match="handed in is reviewed"):
             work.review("t1", verdict, by="qa")
     assert held.complete().status == "completed"
 
