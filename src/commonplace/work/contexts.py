@@ -12,6 +12,7 @@ from ..recall.data import as_data, as_name
 from ..recall.packing import CUT, LEAST, estimated
 from .desk import Charter, Reading, charter_of
 from .people import waiting
+from .radar import Overlap, overlaps_of
 from .tasks import Task
 from .things import Artifact, Decision, Discovery, Nudge, thing
 from .words import words_of
@@ -27,12 +28,15 @@ BY_WORDS = 8
 RECENT = 64
 """How many of the things that share a word are looked at, the most recent ones."""
 MEMORIES = 6
+DUPLICATES = 3
+"""How many things are named that may make a task needless."""
 
 SECTIONS = (
     "Goal",
     "Constraints",
     "Task",
     "Nudges",
+    "May be done already",
     "Done before",
     "Decisions",
     "Discoveries",
@@ -58,6 +62,8 @@ class Context(msgspec.Struct, frozen=True):
     text: str
     left_out: tuple[tuple[str, str], ...]
     as_of: int
+    overlaps: tuple[Overlap, ...] = ()
+    """What may make it needless."""
 
     def __str__(self) -> str:
         return self.text
@@ -90,11 +96,12 @@ def context_of(
             who = task.assigned_to
             rows = waiting(reading, who, charter.leader == who, "turn") if who else []
             told = [thing(Nudge, row["id"], row) for row in rows]
+        covering = overlaps_of(work, reading, rights, task)[:DUPLICATES]
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     newest = {one.path: one for one in known[Artifact]}
     memory = _remembered(work, task, charter, at)
     lines = list(
-        _lines(charter, task, told, above, decisions, known[Discovery], list(newest.values()), memory)
+        _lines(charter, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
     )
     taken, left_out = _packed(lines, max_chars, max_tokens, work._ledger.count_tokens or estimated)
 
@@ -112,7 +119,7 @@ def context_of(
     return Context(
         task, charter.goal, charter.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
         of("Artifacts"), tuple(one.id for one in taken if one.section == "Memory"), _text(taken),
-        (*left_out, *gone), position,
+        (*left_out, *gone), position, of("May be done already"),
     )  # fmt: skip
 
 
@@ -163,6 +170,7 @@ def _lines(
     charter: Charter,
     task: Task,
     nudges: list[Nudge],
+    covering: list[Overlap],
     above: list[Task],
     decisions: list[Decision],
     discoveries: list[Discovery],
@@ -180,6 +188,9 @@ def _lines(
     for nudge in nudges:
         said = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
         yield Line("Nudges", nudge.id, said, nudge)
+    for other in covering:
+        said = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
+        yield Line("May be done already", other.id, said, other)
     for one in above:
         result = as_data(one.result.summary) if one.result and one.result.summary else one.status
         yield Line("Done before", one.id, f"{as_data(one.title)}: {result}", one)

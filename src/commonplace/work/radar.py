@@ -2,67 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import log
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from .alike import Rarity, Verdict, Words, answered, compared
 from .desk import Reading
+from .graph import ADDED
 from .people import DISCOVERED
 from .tasks import Task
 from .things import Discovery
 from .words import words_of
 
 if TYPE_CHECKING:
+    from ..access.rights import Rights
     from .verbs import Work
 
 RECENT = 64
 """How many of the things that share a word are looked at, the most recent ones."""
-ALIKE = 0.5
-"""From which likeness on something may cover a task."""
+CLOSEST = 32
+"""How many of all these are compared: those that share the most, and the rarest words."""
+COVERS_NOTHING = ("cancelled", "failed")
 
 
 class Overlap(msgspec.Struct, frozen=True):
-    """Something that may make a task needless: what it is, and how alike the two are, from 0 to 1."""
+    """Something that may make a task needless: what it is, how alike the two are, from 0 to 1, and why."""
 
     kind: Literal["task", "discovery"]
     id: str
     text: str
     status: str
     score: float
+    why: str = ""
 
 
 def overlaps(work: Work, id: str) -> list[Overlap]:
     """The most alike first."""
     with work._reading(None) as (reading, rights):
-        task = reading.task(id)
-        words = frozenset(words_of(task.title))
-        found = list[Overlap]()
-        for kind, other in _sharing(reading, words):
-            if kind == "task.added" and other != task.id:
-                found += _of_task(reading.task(other), words)
-            elif kind == DISCOVERED:
-                for one in work._seen(Discovery, reading, rights, [other]):
-                    found += _if_alike("discovery", one.id, one.text, one.type, words)
+        return overlaps_of(work, reading, rights, reading.task(id))
+
+
+def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task) -> list[Overlap]:
+    words, rare = Words(task.title, task.description), _rarity(reading)
+    found = list[Overlap]()
+    for kind, id in _closest(reading, task, rare):
+        if kind == ADDED:
+            other = reading.task(id)
+            if other.status not in COVERS_NOTHING and not _linked(task, other):
+                verdict = compared(words, Words(other.title, other.description), rare)
+                found += _told("task", id, other.title, other.status, verdict)
+        elif kind == DISCOVERED:
+            for one in work._seen(Discovery, reading, rights, [id]):
+                found += _told("discovery", id, one.text, one.type, answered(words, Words(one.text), rare))
     return sorted(found, key=lambda one: (-one.score, one.id))
 
 
-def _sharing(reading: Reading, words: frozenset[str]) -> dict[tuple[str, str], None]:
-    found = dict[tuple[str, str], None]()
-    for word in sorted(words):
+def _told(
+    kind: Literal["task", "discovery"], id: str, text: str, status: str, verdict: Verdict
+) -> Iterator[Overlap]:
+    if verdict.score:
+        yield Overlap(kind, id, text, status, round(verdict.score, 3), verdict.why)
+
+
+def _closest(reading: Reading, task: Task, rare: Rarity) -> list[tuple[str, str]]:
+    """What shares words with a task, the closest first."""
+    shared = dict[tuple[str, str], float]()
+    for word in words_of(task.title, task.description):
         for _, (kind, id) in reading.lens.scan("work.words", reading.work, word, limit=RECENT, reverse=True):
-            found[kind, id] = None
-    return found
+            if id != task.id and kind in (ADDED, DISCOVERED):
+                shared[kind, id] = shared.get((kind, id), 0.0) + rare(word)
+    return sorted(shared, key=lambda one: (-shared[one], one))[:CLOSEST]
 
 
-def _of_task(other: Task, words: frozenset[str]) -> list[Overlap]:
-    return (
-        [] if other.status == "cancelled" else _if_alike("task", other.id, other.title, other.status, words)
-    )
+def _rarity(reading: Reading) -> Rarity:
+    """How much a word tells in this work: the fewer of its tasks and discoveries have it, the more."""
+    total, known = reading.counts.get("tasks", 0) + RECENT, dict[str, float]()
+
+    def rarity(word: str) -> float:
+        if word not in known:
+            rows = reading.lens.scan("work.words", reading.work, word, limit=RECENT, reverse=True)
+            known[word] = log(1 + total / max(1, len(rows))) / log(1 + total)
+        return known[word]
+
+    return rarity
 
 
-def _if_alike(
-    kind: Literal["task", "discovery"], id: str, text: str, status: str, words: frozenset[str]
-) -> list[Overlap]:
-    theirs = frozenset(words_of(text))
-    score = len(words & theirs) / max(1, min(len(words), len(theirs)))
-    return [Overlap(kind, id, text, status, round(score, 3))] if score >= ALIKE else []
+def _linked(task: Task, other: Task) -> bool:
+    """Whether somebody has said how the two belong together: then neither covers the other."""
+    ours, theirs = {*task.depends_on, task.parent}, {*other.depends_on, other.parent}
+    return other.id in ours or task.id in theirs or (task.branch is not None and task.branch == other.branch)
