@@ -1,8 +1,8 @@
 """How well duplicate work is noticed, on pairs of our own: `python -m benchmarks.radar [--errors]`.
 
-All texts of `labelled/radar.txt` are tasks and discoveries of one work; each first task is asked about once. A pair that
-is `same` must be found, one that is `other` is a false alarm. Alarms about texts of other pairs are counted, too: most of
-them are wrong. Half of the pairs are there to fit by (`--errors` shows what goes wrong in that half alone).
+All texts of `labelled/radar.txt` are tasks and discoveries of one work; each first task is asked about once. A pair
+that is `same` must be found, one that is `other` is a false alarm. Alarms about texts of other pairs are counted, too:
+about half of them are wrong. Half of the pairs are there to fit by; `--errors` shows what goes wrong in that half alone.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from benchmarks.radar import FIT, HELD_OUT, Noticed, noticed, share
 
 import commonplace
-from benchmarks.radar import FIT, HELD_OUT, Noticed, noticed, share
 from commonplace import Book, Work
 from commonplace.work.alike import Words, answered, compared
 

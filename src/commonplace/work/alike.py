@@ -1,5 +1,5 @@
-"""Whether two texts ask for the same work, and whether a text answers what a task asks: by words that they share or that
-are near each other, and by what sets them apart.
+"""Whether two texts ask for the same work, and whether a text answers what a task asks: by words that they share or
+that are near each other, and by what sets them apart.
 
 Teams write tasks after one pattern, so most of those that look alike are not: the same is done with something else, or
 something else is done with the same. What tells them apart decides first: another action ("remove" is not "add"), the
@@ -79,8 +79,10 @@ config configuration setting|environment env|message text wording
 """
 """Words that teams use for one another and whose vectors do not say so."""
 _MILD = frozenset(
-    "move replace rename partition split merge export import lock rotate compress highlight sort fix show chart record send "
-    "collect generate compute cache encrypt parse retry".split()
+    (
+        "move replace rename partition split merge export import lock rotate compress highlight sort fix show chart "
+        "record send collect generate compute cache encrypt parse retry"
+    ).split()
 )
 """Actions that are another one only than those that are known: a title that names none may mean the same."""
 _OPPOSITES = """
@@ -89,15 +91,22 @@ create delete|create tear|subscribe unsubscribe|publish unpublish|import export|
 incoming outgoing|upload download|install uninstall|allow forbid|connect disconnect|upgrade downgrade
 send receive|push pull|expand collapse|attach detach
 """
-_CARRY = "write do make have set get let bring put take keep give create build add start run implement introduce provide"
+_CARRY = """
+write do make have set get let bring put take keep give create build add start run implement introduce provide
+"""
 """Verbs that say little by themselves: what follows them tells."""
 _LIGHT = """
-flow feature page endpoint system way every new use screen form option support version simple proper automatic automatically
-thing one need must cause reason issue problem question possibility alternative user people customer older old sure work allow able want should also onto behind within without via
+flow feature page endpoint system way every new use screen form option support version simple proper automatic
+automatically thing one need must cause reason issue problem question possibility alternative user people customer older
+old sure work allow able want should also onto behind within without via
 """
+"""Words that set little apart."""
 _PLACES = frozenset(
-    "for of in to on with at from into by when that so after before without as where until between per against".split()
+    (
+        "for of in to on with at from into by when that so after before without as where until between per against"
+    ).split()
 )
+"""Before these ends what a verb carries."""
 _DONE = re.compile(
     r"(?i)\balready\b|\bsince\b|\bin place\b|\bgone\b|\b(?:not|no longer) needed\b|\bby itself\b|\bexists\b|\bis done\b"
     r"|\bhas been\b|\bhave been\b|\bsolved\b|\bfixed\b"
@@ -173,7 +182,9 @@ class Words:
     @cached_property
     def names(self) -> list[str]:
         """Numbers, identifiers, abbreviations and proper names."""
-        return [one for one, first in _chunked(self.text) if _NAME.search(one) or (one[0].isupper() and not first)]
+        return [
+            one for one, first in _chunked(self.text) if _NAME.search(one) or (one[0].isupper() and not first)
+        ]
 
     @cached_property
     def action(self) -> frozenset[str]:
@@ -217,9 +228,13 @@ def answered(task: Words, found: Words, rarity: Rarity) -> Verdict:
     asks = "study" in task.action or "test" in task.action
     if not asks and not _DONE.search(found.text):
         return Verdict(0.0, "it does not say that it is done")
-    given = (_HOW_MUCH if re.search(r"\d", found.text) else "") + (_WHY if _BECAUSE.search(found.text) else "")
+    given = (_HOW_MUCH if re.search(r"\d", found.text) else "") + (
+        _WHY if _BECAUSE.search(found.text) else ""
+    )
     told = _stems(given) if asks else frozenset()
-    words = [word for word in task.telling if not (asks and (_actions().get(_stem(word)) or _stem(word) in told))]
+    words = [
+        word for word in task.telling if not (asks and (_actions().get(_stem(word)) or _stem(word) in told))
+    ]
     covered, missing = _cover(words, found, rarity)
     if covered < ANSWERED or missing > UNANSWERED or _in_common(task, found) < 2:
         return Verdict(0.0, "they say too little of the same")
@@ -331,7 +346,8 @@ def near(word: str, other: str) -> float:
 def _vector(word: str) -> Vectors:
     from ..index.vectors import static_words
 
-    return static_words().embed([word])[0]
+    made: Vectors = static_words().embed([word])[0]
+    return made
 
 
 def _leaves(text: str) -> list[str]:
@@ -349,9 +365,13 @@ def _chunked(text: str) -> list[tuple[str, bool]]:
     from ..index.words import chunks, normal
 
     plain = normal(text)
-    return [(found[1], plain[: found.start()].rstrip()[-1:] in ("", ".", ":", "!", "?")) for found in chunks(plain)]
+    return [
+        (found[1], plain[: found.start()].rstrip()[-1:] in ("", ".", ":", "!", "?"))
+        for found in chunks(plain)
+    ]
 
 
+@lru_cache(16_384)
 def _stem(word: str) -> str:
     from ..index.words import stem
 

@@ -101,7 +101,9 @@ def context_of(
     newest = {one.path: one for one in known[Artifact]}
     memory = _remembered(work, task, charter, at)
     lines = list(
-        _lines(charter, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
+        _lines(
+            charter, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory
+        )
     )
     taken, left_out = _packed(lines, max_chars, max_tokens, work._ledger.count_tokens or estimated)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from .alike import Rarity, Verdict, Words, answered, compared
+from .alike import Verdict, Words, answered, compared
 from .desk import Reading
 from .graph import ADDED
 from .people import DISCOVERED
@@ -45,9 +45,10 @@ def overlaps(work: Work, id: str) -> list[Overlap]:
 
 
 def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task) -> list[Overlap]:
-    words, rare = Words(task.title, task.description), _rarity(reading)
+    words, sharing = Words(task.title, task.description), _Sharing(reading)
+    rare = sharing.rarity
     found = list[Overlap]()
-    for kind, id in _closest(reading, task, rare):
+    for kind, id in _closest(task, sharing):
         if kind == ADDED:
             other = reading.task(id)
             if other.status not in COVERS_NOTHING and not _linked(task, other):
@@ -66,27 +67,32 @@ def _told(
         yield Overlap(kind, id, text, status, round(verdict.score, 3), verdict.why)
 
 
-def _closest(reading: Reading, task: Task, rare: Rarity) -> list[tuple[str, str]]:
+class _Sharing:
+    """What has a word, and how much the word tells: the fewer tasks and discoveries of this work have it, the more."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._known = reading, dict[str, list[tuple[str, str]]]()
+        self._total = reading.counts.get("tasks", 0) + RECENT
+
+    def of(self, word: str) -> list[tuple[str, str]]:
+        if word not in self._known:
+            lens, work = self._reading.lens, self._reading.work
+            rows = lens.scan("work.words", work, word, limit=RECENT, reverse=True)
+            self._known[word] = [(kind, id) for _, (kind, id) in rows]
+        return self._known[word]
+
+    def rarity(self, word: str) -> float:
+        return log(1 + self._total / max(1, len(self.of(word)))) / log(1 + self._total)
+
+
+def _closest(task: Task, sharing: _Sharing) -> list[tuple[str, str]]:
     """What shares words with a task, the closest first."""
     shared = dict[tuple[str, str], float]()
     for word in words_of(task.title, task.description):
-        for _, (kind, id) in reading.lens.scan("work.words", reading.work, word, limit=RECENT, reverse=True):
+        for kind, id in sharing.of(word):
             if id != task.id and kind in (ADDED, DISCOVERED):
-                shared[kind, id] = shared.get((kind, id), 0.0) + rare(word)
+                shared[kind, id] = shared.get((kind, id), 0.0) + sharing.rarity(word)
     return sorted(shared, key=lambda one: (-shared[one], one))[:CLOSEST]
-
-
-def _rarity(reading: Reading) -> Rarity:
-    """How much a word tells in this work: the fewer of its tasks and discoveries have it, the more."""
-    total, known = reading.counts.get("tasks", 0) + RECENT, dict[str, float]()
-
-    def rarity(word: str) -> float:
-        if word not in known:
-            rows = reading.lens.scan("work.words", reading.work, word, limit=RECENT, reverse=True)
-            known[word] = log(1 + total / max(1, len(rows))) / log(1 + total)
-        return known[word]
-
-    return rarity
 
 
 def _linked(task: Task, other: Task) -> bool:
