@@ -2,7 +2,7 @@
 
 All texts of `labelled/radar.txt` are tasks and discoveries of one work; each first task is asked about once. A pair
 that is `same` must be found, one that is `other` is a false alarm. Alarms about texts of other pairs are counted, too:
-about half of them are wrong. Half of the pairs are there to fit by; `--errors` shows what goes wrong in that half alone.
+about half of them are wrong. Half of the pairs are there to fit by; `--errors` shows what goes wrong in that half.
 """
 
 from __future__ import annotations

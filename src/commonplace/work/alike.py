@@ -78,12 +78,11 @@ visitor guest|tidy clean improve polish|library package dependency|repository re
 config configuration setting|environment env|message text wording
 """
 """Words that teams use for one another and whose vectors do not say so."""
-_MILD = frozenset(
-    (
-        "move replace rename partition split merge export import lock rotate compress highlight sort fix show chart "
-        "record send collect generate compute cache encrypt parse retry"
-    ).split()
-)
+_MILD = frozenset({
+    "move", "replace", "rename", "partition", "split", "merge", "export", "import", "lock", "rotate", "compress",
+    "highlight", "sort", "fix", "show", "chart", "record", "send", "collect", "generate", "compute", "cache", "encrypt",
+    "parse", "retry",
+})  # fmt: skip
 """Actions that are another one only than those that are known: a title that names none may mean the same."""
 _OPPOSITES = """
 start stop|begin end|enable disable|show hide|open close|increase decrease|raise lower|grant revoke|add remove
@@ -101,11 +100,10 @@ automatically thing one need must cause reason issue problem question possibilit
 old sure work allow able want should also onto behind within without via
 """
 """Words that set little apart."""
-_PLACES = frozenset(
-    (
-        "for of in to on with at from into by when that so after before without as where until between per against"
-    ).split()
-)
+_PLACES = frozenset({
+    "for", "of", "in", "to", "on", "with", "at", "from", "into", "by", "when", "that", "so", "after", "before", "without",
+    "as", "where", "until", "between", "per", "against",
+})  # fmt: skip
 """Before these ends what a verb carries."""
 _DONE = re.compile(
     r"(?i)\balready\b|\bsince\b|\bin place\b|\bgone\b|\b(?:not|no longer) needed\b|\bby itself\b|\bexists\b|\bis done\b"
