@@ -55,7 +55,7 @@ from .state.run import Run
 from .state.sight import Sight
 from .views import Capability, Registry
 from .work.capability import WORK
-from .work.opening import Working
+from .work.opening import Prompting, Working
 
 if TYPE_CHECKING:
     from .access.audit import Entry
@@ -172,6 +172,7 @@ class Book(Working):
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
         ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
         ledger.premises = PremiseWatch(ledger)
+        ledger.working = Prompting(ledger)
         self._say_what_it_cannot_promise()
 
     # writing

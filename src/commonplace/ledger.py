@@ -117,6 +117,8 @@ class Ledger:
         """How what this ledger says is found; whoever opens a book says how."""
         self.premises: Any = None
         """Who tells that something changed which somebody relied on."""
+        self.working: Any = None
+        """What works have for prompts."""
         self.repository: Path | None = None
         """The files that what is remembered is checked against."""
         self.count_tokens: Callable[[str], int] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -19,11 +19,13 @@ from .packing import CountTokens, all_of
 if TYPE_CHECKING:
     from .digests import Digest
 
-PARTS = ("task", "inputs", "long_term", "digest", "recent", "changed")
+PARTS = ("task", "inputs", "work", "nudges", "long_term", "digest", "recent", "changed")
 """The parts of a prompt, in their order."""
 LONG_TERM = "## Long-term Memory"
 RECENT = "## Recent Memory"
 PREMISES = "## Changed Since You Were Told"
+WORK = "## Work Focus"
+NUDGES = "## Nudges"
 MORE = "…"
 
 
@@ -45,6 +47,22 @@ class Prompt(str):
     @property
     def receipt_id(self) -> str | None:
         return None if self.digest is None else self.digest.receipt_id
+
+
+class Focus(Protocol):
+    """What a work has for a prompt: how things stand, and words that wait for whoever is prompted. Lines are data."""
+
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """What matters most first: the id of what a line is about, and the line."""
+        ...
+
+    def waiting(self, changes: bool) -> Sequence[tuple[str, str]]:
+        """The nudges that wait, the most urgent first; with `changes`, also of what was told and has changed since."""
+        ...
+
+    def deliver(self, ids: Sequence[str]) -> Sequence[str]:
+        """Tell these: answers those that nobody was quicker to tell."""
+        ...
 
 
 class Room:

@@ -24,7 +24,18 @@ from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
 from .observing import recalling
 from .packing import CountTokens, all_of, estimated
-from .prompting import PARTS, PREMISES, Prompt, Room, asks_to_ignore, changed_lines, long_term_block
+from .prompting import (
+    NUDGES,
+    PARTS,
+    PREMISES,
+    WORK,
+    Focus,
+    Prompt,
+    Room,
+    asks_to_ignore,
+    changed_lines,
+    long_term_block,
+)
 from .receipts import WRITTEN, Counted, Receipt
 from .receipts import read as read_receipt
 
@@ -127,10 +138,13 @@ class Recalling(Remembering):
         stable: str = "",
         ignore_memory: bool = False,
         count_tokens: CountTokens | None = None,
+        work: object = None,
     ) -> Prompt:
         """The task and all that this actor should know for it, as text for a model: what the team keeps in
         MEMORY.md, a digest of what is remembered about the task, what has just happened in the run, and what has
-        changed since it was told. `parts` chooses among them; what is given goes into one budget."""
+        changed since it was told. With a `work` (or its id), also how that stands and what this actor has to do in it,
+        and the nudges that wait for it, which are told by this. `parts` chooses among them; what is given goes into one
+        budget."""
         wanted_parts = _parts_of(parts)
         for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
             if one is not None:
@@ -144,6 +158,12 @@ class Recalling(Remembering):
             left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
         if "changed" in wanted_parts and not wanted.ignored:
             made["changed"], wanted = self._told_of_changes(made, room, wanted, left_out)
+        if work is not None:
+            focus = self._focus(work)
+            if "nudges" in wanted_parts:
+                made["nudges"] = self._nudged(focus, made, room, "changed" not in wanted_parts, left_out)
+            if "work" in wanted_parts:
+                made["work"] = self._focused(focus, made, room, left_out)
         if "long_term" in wanted_parts and not wanted.ignored and self._reads_tier("long_term"):
             made["long_term"], wanted = self._long_term_part(made, room, wanted, left_out)
         if "recent" in wanted_parts and not wanted.ignored:
@@ -163,12 +183,60 @@ class Recalling(Remembering):
         left_out += [*digest.omitted, *((one.what, one.why) for one in digest.left_out)]
         return Prompt.of(made, digest, left_out)
 
+    def _focus(self, work: object) -> Focus:
+        """A work as this actor's prompts show it."""
+        found: Focus = self._ledger.working.focus(self, work)
+        return found
+
+    def _nudged(
+        self,
+        focus: Focus,
+        made: Mapping[str, str],
+        room: Room,
+        changes: bool,
+        left_out: list[tuple[str, str]],
+    ) -> str:
+        """The nudges that wait for this actor, as many as there is room for; the rest waits on."""
+        waiting = focus.waiting(changes)
+
+        def build(number: int) -> str:
+            return "\n".join((NUDGES, *(line for _, line in waiting[:number]))) if number else ""
+
+        number = room.fitted(made, "nudges", build, len(waiting))
+        if number < len(waiting):
+            left_out.append(
+                (f"{len(waiting) - number} nudges", "the budget has no room: the next prompt tells them")
+            )
+        told = set(focus.deliver([id for id, _ in waiting[:number]])) if number else set()
+        lines = [(id, line) for id, line in waiting[:number] if id in told]
+        self._was_shown(lines)
+        return "\n".join((NUDGES, *(line for _, line in lines))) if lines else ""
+
+    def _focused(
+        self, focus: Focus, made: Mapping[str, str], room: Room, left_out: list[tuple[str, str]]
+    ) -> str:
+        """How a work stands, as far as there is room for it."""
+        lines = focus.lines()
+
+        def build(number: int) -> str:
+            return "\n".join((WORK, *(line for _, line in lines[:number]))) if number else ""
+
+        number = room.fitted(made, "work", build, len(lines))
+        if number < len(lines):
+            left_out.append(
+                (f"{len(lines) - number} lines about the work", "the budget has no room for them")
+            )
+        self._was_shown(lines[:number])
+        return build(number)
+
     def _told_of_changes(
         self, made: Mapping[str, str], room: Room, wanted: Wanted, left_out: list[tuple[str, str]]
     ) -> tuple[str, Wanted]:
         """What has changed since this actor was told, as much as there is room for; the rest comes next time."""
         run = self._memory_run
-        news = [one for one in self.premises() if not one.erased and one.run_id in (None, run)]
+        every = [one for one in self.premises() if not one.erased and one.run_id in (None, run)]
+        nudged = [one.id for one in every if self._ledger.working.told(self._memory_actor, one.id)]
+        news = [one for one in every if one.id not in nudged]
         now = self._what_holds_now(news, wanted)
         lines = changed_lines(news, {id: all_of(one) for id, one in now.items()})
 
@@ -183,7 +251,7 @@ class Recalling(Remembering):
         shown = [one for one in news[:number] if one.id in now]
         self._was_shown([(now[one.id].id, now[one.id].text) for one in shown])
         also = tuple((now[one.id].id, now[one.id].position) for one in shown)
-        return build(number), replace(wanted, told=tuple(one.id for one in news[:number]), also=also)
+        return build(number), replace(wanted, told=(*nudged, *(one.id for one in news[:number])), also=also)
 
     def _long_term_part(
         self, made: Mapping[str, str], room: Room, wanted: Wanted, left_out: list[tuple[str, str]]

@@ -78,11 +78,14 @@ def prompt(
     max_tokens: MaxTokens = None,
     stable: StableOption = "",
     ignore_memory: IgnoreOption = False,
+    work: Annotated[
+        str | None, typer.Option(metavar="WORK", help="Say how this work stands, too, and tell its nudges.")
+    ] = None,
 ) -> Answer:
     """A task and all that whoever acts should know for it, as text for a model."""
     made = shell.acting().prompt(
         task, parts=part or PARTS, max_chars=max_chars, max_tokens=max_tokens, stable=stable,
-        ignore_memory=ignore_memory,
+        ignore_memory=ignore_memory, work=work,
     )  # fmt: skip
     told = {"text": str(made), "receipt_id": made.receipt_id, "left_out": made.left_out}
     return Answer(told, page(str(made)))

@@ -101,8 +101,8 @@ old sure work allow able want should also onto behind within without via
 """
 """Words that set little apart."""
 _PLACES = frozenset({
-    "for", "of", "in", "to", "on", "with", "at", "from", "into", "by", "when", "that", "so", "after", "before", "without",
-    "as", "where", "until", "between", "per", "against",
+    "for", "of", "in", "to", "on", "with", "at", "from", "into", "by", "when", "that", "so", "after", "before",
+    "without", "as", "where", "until", "between", "per", "against",
 })  # fmt: skip
 """Before these ends what a verb carries."""
 _DONE = re.compile(

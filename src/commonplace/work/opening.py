@@ -12,6 +12,8 @@ from ..recall.verbs import Recalling
 
 if TYPE_CHECKING:
     from ..book import At
+    from ..ledger import Ledger
+    from ..recall.prompting import Focus
     from .desk import Charter
     from .verbs import Work
 
@@ -92,3 +94,33 @@ class Working(Recalling):
                     continue  # somebody else has done it meanwhile, or opened it again
             told.append((one.id, why))
         return told
+
+
+class Prompting:
+    """The works of an opened book, for the prompts of whoever acts."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def focus(self, asker: Recalling, work: object) -> Focus:
+        """A work for whoever asks. Raises NotFound if it may not know of it."""
+        from .prompting import WorkFocus
+        from .verbs import Work
+
+        if not isinstance(work, str | Work):
+            raise BadInput(f"work {shown(work)} is none: give a work, or its id")
+        id = work.id if isinstance(work, Work) else check_name("work", work)
+        own = Work(asker, id, asker._memory_run, looks=asker._only_looks_at_memory)
+        own.about()
+        return WorkFocus(own)
+
+    def told(self, actor: str, premise: str) -> bool:
+        """Whether an actor has been told of a change by a nudge."""
+        from .people import NUDGED, premise_nudge
+
+        nudge = premise_nudge(premise)
+        event = self._ledger.event(nudge)
+        if event is None or event.kind != NUDGED or event.erased:
+            return False
+        with self._ledger.snapshot() as now:
+            return now.get("work.told", event.payload["work"], actor, nudge) is not None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..errors import BadInput, Conflict, shown
 from ..events import new_id
 from .claims import COMPLETED, ESCALATED, FAILED, escalate, held, produce
-from .desk import Desk, charter_of, command
+from .desk import Desk, Reading, charter_of, command
 from .graph import ASKED, LINKED, cancel
 from .tasks import Task, freed, placed
 
@@ -45,18 +45,20 @@ def decide_nudge(desk: Desk, text: str, target: str, priority: str, delivery: st
 
 
 @command(open=False, archived=True)
-def decide_take(desk: Desk, agent: str, tasks: tuple[str, ...], when: str) -> list[dict[str, Any]]:
+def decide_take(
+    desk: Desk, agent: str, tasks: tuple[str, ...], when: str, only: tuple[str, ...] | None = None
+) -> list[dict[str, Any]]:
     """What an agent is to be told now, each thing once: nudges to it, to all, to whoever leads if it does, what it
-    relied on and what has changed, and what the holder before it was told of a task and has not acknowledged."""
-    _premises(desk, agent)
-    fresh = waiting(desk, agent, desk.charter.leader == agent, when)
-    carried = [
+    relied on and what has changed, and what the holder before it was told of a task and has not acknowledged. Of all
+    that, `only` these; what has changed becomes a nudge first, unless some are named."""
+    if not only:
+        _premises(desk, agent)
+    fresh = [
         one
-        for id in tasks
-        for one in _carried(desk, desk.task(id), agent)
-        if one["id"] not in {n["id"] for n in fresh}
+        for one in waiting(desk, agent, desk.charter.leader == agent, when)
+        if only is None or one["id"] in only
     ]
-    told = in_order([*fresh, *carried])
+    told = in_order([*fresh, *carried(desk, tasks, agent, fresh, only)])
     if told:
         numbers = [[one.number, one.id] for one in (desk.task(id) for id in tasks)]
         settles = [
@@ -82,7 +84,8 @@ def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str
             if row is None or not row["said"] or row["delivery"] not in deliveries:
                 continue
             its_own = row["by"] == agent and "premise" not in row
-            if not its_own and reading.lens.get("work.told", reading.work, agent, id) is None:
+            past = "premise" in row and reading.lens.get("recall.news", agent, row["premise"]) is None
+            if not its_own and not past and reading.lens.get("work.told", reading.work, agent, id) is None:
                 found.append({**row, "id": id})
     return in_order(found)
 
@@ -92,16 +95,28 @@ def in_order(nudges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(nudges, key=lambda one: (-PRIORITIES.index(one["priority"]), one["position"]))
 
 
-def _carried(desk: Desk, task: Task, agent: str) -> list[dict[str, Any]]:
-    """What another holder of a task was told and did not acknowledge."""
+def carried(
+    reading: Reading,
+    tasks: Sequence[str],
+    agent: str,
+    fresh: Sequence[dict[str, Any]],
+    only: Sequence[str] | None,
+) -> list[dict[str, Any]]:
+    """What another holder of these tasks was told and did not acknowledge, beside what is fresh."""
+    known = {one["id"] for one in fresh}
+    every = [one for id in tasks for one in _carried(reading, reading.task(id), agent)]
+    return [one for one in every if one["id"] not in known and (only is None or one["id"] in only)]
+
+
+def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
     found = []
-    for (_, _, id), to in desk.lens.scan("work.carried", desk.work, task.number):
-        row = desk.lens.get("work.things", desk.work, id)
+    for (_, _, id), to in reading.lens.scan("work.carried", reading.work, task.number):
+        row = reading.lens.get("work.things", reading.work, id)
         if (
             row is not None
             and row["said"]
             and to != agent
-            and not desk.lens.get("work.told", desk.work, agent, id)
+            and not reading.lens.get("work.told", reading.work, agent, id)
         ):
             found.append({**row, "id": id})
     return found
@@ -110,7 +125,7 @@ def _carried(desk: Desk, task: Task, agent: str) -> list[dict[str, Any]]:
 def _premises(desk: Desk, agent: str) -> None:
     """What an agent relied on and what has changed since becomes a nudge."""
     for (_, id), _ in desk.lens.scan("recall.news", agent):
-        nudge = f"nudge-{id}"[:200]
+        nudge = premise_nudge(str(id))
         event = desk.overlay.event(str(id))
         if event is None or event.erased or desk.overlay.record_of(nudge) is not None:
             continue
@@ -123,6 +138,11 @@ def _premises(desk: Desk, agent: str) -> None:
             NUDGED, {"text": text}, pending=f"nudge:{agent}", target=agent, priority="high", delivery="next_turn",
             premise=str(id), id=nudge, parents=[str(id)], labels={"sensitivity": "private"},
         )  # fmt: skip
+
+
+def premise_nudge(premise: str) -> str:
+    """The id of the nudge that tells of a change."""
+    return f"nudge-{premise}"[:200]
 
 
 @command(open=False, archived=True)

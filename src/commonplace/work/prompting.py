@@ -1,0 +1,126 @@
+"""What a work has for a prompt: how it stands, what whoever is prompted has to do in it, and the nudges that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from ..access.rights import OWNER, Rights
+from ..recall.data import as_data, as_name
+from .desk import Charter, Reading, charter_of
+from .people import DECIDED, carried, in_order, waiting
+from .tasks import Task
+from .things import Approval, Decision, Nudge, thing
+from .verbs import Work
+
+MOST = 3
+"""How many tasks, blockers and decisions a prompt names."""
+LOOKED_AT = 12
+"""Among how many of the latest decisions those are that are shown."""
+DONE = ("completed", "cancelled")
+
+
+class WorkFocus:
+    """One work as the prompts of one actor show it."""
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._actor = work, work._actor
+
+    def lines(self) -> list[tuple[str, str]]:
+        with self._work._reading(None) as (reading, rights):
+            charter = charter_of(reading.lens, self._work.id)
+            assert charter is not None
+            mine = self._mine(reading)
+            return [
+                *_standing(charter, reading.counts),
+                *_tasks(mine),
+                *self._blockers(reading, rights, mine),
+                *self._decided(reading, rights, mine),
+            ]
+
+    def _mine(self, reading: Reading) -> list[Task]:
+        """What this actor holds, or else what is assigned to it."""
+        for status in ("in_progress", "assigned"):
+            found = [one for one in reading.listed(status) if one.assigned_to == self._actor]
+            if found:
+                return found
+        return []
+
+    def _blockers(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
+        """What holds up this actor's own tasks first, then those that somebody has to clear the way for."""
+        waits = (reading.find(id) for task in mine for id in task.depends_on)
+        open_ = [one for one in waits if one is not None and not one.satisfied]
+        stuck = (one for one in reading.listed("blocked") if one.reason)
+        for task in dict.fromkeys(task.id for task in islice((*open_, *islice(stuck, MOST)), MOST)):
+            one = reading.task(task)
+            why = f": {as_data(one.reason)}" if one.reason else ""
+            yield one.id, f"- Blocker: {as_data(one.title)} ({one.status}){why}"
+        rows = reading.lens.scan("work.pending", reading.work, "approval", limit=MOST)
+        for asked in self._work._seen(Approval, reading, rights, [str(key[3]) for key, _ in rows]):
+            yield asked.id, f"- Blocker: {as_data(asked.action)} waits for an approval"
+
+    def _decided(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
+        """The latest decisions that hold, those about its own tasks first."""
+        rows = reading.lens.scan("work.log", reading.work, DECIDED, limit=LOOKED_AT, reverse=True)
+        found = self._work._seen(Decision, reading, rights, [id for _, id in rows])
+        own = {task.id for task in mine}
+        hold = [one for one in found if one.reversed_by is None and one.status != "rejected"]
+        for one in sorted(hold, key=lambda one: not own & set(one.affects))[:MOST]:
+            why = f", because {as_data(one.rationale)}" if one.rationale else ""
+            said = f"{as_data(one.question)} {as_data(one.choice)}{why} ({as_name(one.by)})"
+            yield one.id, f"- Decided: {said}"
+
+    # nudges
+
+    def waiting(self, changes: bool) -> list[tuple[str, str]]:
+        if self._actor == OWNER:
+            return []  # the owner itself does no tasks
+        if changes:
+            self._work._ledger.premises.look()
+            with self._work._reading(None) as (reading, _):
+                news = reading.lens.scan("recall.news", self._actor, limit=1)
+            if news and not self._work._looks:
+                self._take(())
+        with self._work._reading(None) as (reading, _):
+            charter = charter_of(reading.lens, self._work.id)
+            leads = charter is not None and charter.leader == self._actor
+            tasks = self._held(reading)
+            fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")
+            rows = in_order([*fresh, *carried(reading, tasks, self._actor, fresh, None)])
+        nudges = [thing(Nudge, row["id"], row) for row in rows if changes or "premise" not in row]
+        return [
+            (one.id, f"- [{one.priority}] {as_data(one.text)} (from {as_name(one.by)})") for one in nudges
+        ]
+
+    def deliver(self, ids: Sequence[str]) -> list[str]:
+        """Whoever only looks is shown them, and they wait on."""
+        return list(ids) if self._work._looks else [str(row["id"]) for row in self._take(tuple(ids))]
+
+    def _take(self, ids: tuple[str, ...]) -> Sequence[dict[str, object]]:
+        with self._work._reading(None) as (reading, _):
+            tasks = self._held(reading)
+        told: Sequence[dict[str, object]] = self._work._do(
+            "take", agent=self._actor, tasks=tuple(tasks), when="turn" if tasks else "idle", only=ids
+        )
+        return told
+
+    def _held(self, reading: Reading) -> list[str]:
+        return [one.id for one in reading.listed("in_progress") if one.assigned_to == self._actor]
+
+
+def _standing(charter: Charter, counts: dict[str, int]) -> Iterator[tuple[str, str]]:
+    yield charter.id, f"- Goal: {as_data(charter.goal or charter.name)}"
+    done = sum(counts.get(status, 0) for status in DONE)
+    doing = f", {counts['in_progress']:,} in progress" if counts.get("in_progress") else ""
+    failed = f", {counts['failed']:,} failed" if counts.get("failed") else ""
+    why = f" ({as_data(charter.reason)})" if charter.reason else ""
+    said = f"{charter.status}{why}, {done:,} of {counts.get('tasks', 0):,} tasks done{doing}{failed}"
+    yield charter.id, f"- Status: {said}"
+
+
+def _tasks(mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
+    for task in mine[:MOST]:
+        about = f": {as_data(task.description)}" if task.description else ""
+        yield task.id, f"- My task: {as_data(task.title)} ({task.status}, priority {task.priority}){about}"
+        for comment in task.comments[-1:]:
+            yield task.id, f"- Reviewer: {as_data(comment)}"
