@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 import yaml
 
+from commonplace.work.capability import EVERY
+from commonplace.work.tasks import MOVES
 from commonplace.workflow.load import examine
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-RUN = ("README.md", "docs/guide.md", "docs/memory.md", "docs/recall.md", "docs/runs.md", "docs/access.md")
+RUN = (
+    "README.md",
+    "docs/guide.md",
+    "docs/memory.md",
+    "docs/recall.md",
+    "docs/runs.md",
+    "docs/access.md",
+    "docs/work.md",
+)
 
 
 @pytest.mark.parametrize("page", [ROOT / page for page in RUN], ids=lambda page: page.name)
@@ -87,8 +97,56 @@ def test_the_glossary_names_what_the_code_is_made_of() -> None:
         "State",
         "Turn",
         "Fork",
+        "Work",
+        "Task",
+        "Claim",
+        "Decision",
+        "Nudge",
+        "Radar",
+        "Focus",
+        "Candidate",
     ):
         assert f"**{word}**" in glossary
+
+
+def work_page() -> str:
+    return (ROOT / "docs" / "work.md").read_text()
+
+
+@pytest.mark.spec("5.2")
+def test_the_moves_of_tasks_are_drawn_as_they_are() -> None:
+    drawn = re.search(r"^```mermaid\nstateDiagram-v2\n(.*?)^```", work_page(), re.MULTILINE | re.DOTALL)
+    assert drawn is not None
+    arrows = re.findall(r"^ +(\S+) --> (\S+)$", drawn[1], re.MULTILINE)
+    inner = {(first, then) for first, then in arrows if "[*]" not in (first, then)}
+    assert inner == {(first, then) for first, after in MOVES.items() for then in after}
+    assert {first for first, then in arrows if then == "[*]"} == {one for one in MOVES if not MOVES[one]}
+    table = {
+        first: () if then == "–" else tuple(then.split(", "))
+        for first, then in re.findall(r"^\| (\w+) \| ([^|]+) \| [^|]+ \|$", work_page(), re.MULTILINE)
+        if first in MOVES
+    }
+    assert table == MOVES
+
+
+@pytest.mark.spec("5.10")
+def test_every_answer_names_tests_that_exist() -> None:
+    answers = re.split(r"^\d+\. ", work_page().partition("## Twelve questions")[2], flags=re.MULTILINE)[1:]
+    assert len(answers) == 12
+    known = {
+        name
+        for file in (ROOT / "tests").glob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    for answer in answers:
+        named = re.findall(r"`(test_\w+)`", answer)
+        assert named, answer
+        assert set(named) <= known, set(named) - known
+
+
+@pytest.mark.spec("5.4")
+def test_every_kind_of_event_of_a_work_is_named() -> None:
+    assert {f"`{kind}`" for kind in EVERY} <= set(re.findall(r"`(?:work|task)\.\w+`", work_page()))
 
 
 def test_make_help_names_every_target() -> None:

@@ -318,8 +318,10 @@ def _shared(task: Words, other: Words) -> str:
         if _stem(word) in other.known:
             found.append(word)
         else:
-            best = max(other.covering, key=lambda one: near(word, one), default="")
-            if best and near(word, best) >= APART:
+            actions = _actions().get(_stem(word), frozenset())
+            same = [one for one in other.all if actions & _actions().get(_stem(one), frozenset())]
+            best = next(iter(same), "") or max(other.covering, key=lambda one: near(word, one), default="")
+            if same or (best and near(word, best) >= APART):
                 found.append(f"{word} ≈ {best}")
     return "both say " + ", ".join(found) if found else ""
 
