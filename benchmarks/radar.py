@@ -18,6 +18,7 @@ import commonplace
 from commonplace import Work
 
 PAIRS = Path(__file__).parent / "labelled" / "radar.txt"
+LATER = PAIRS.with_name("radar_later.txt")
 FIT, HELD_OUT = "fit", "held out"
 
 
@@ -35,9 +36,9 @@ class Pair(NamedTuple):
     half: str
 
 
-def pairs() -> Iterator[Pair]:
+def pairs(file: Path) -> Iterator[Pair]:
     category, seen = "", {True: 0, False: 0}
-    for line in PAIRS.read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("== "):
             category = line[3:]
         elif line and not line.startswith("#"):
@@ -64,8 +65,8 @@ class Noticed(NamedTuple):
     took: float
 
 
-def noticed(work: Work) -> list[Noticed]:
-    every = list(pairs())
+def noticed(work: Work, file: Path = PAIRS) -> list[Noticed]:
+    every = list(pairs(file))
     ids = {}
     for text in dict.fromkeys(text for pair in every for text in (pair.task, pair.other)):
         if text.discovery:
@@ -100,7 +101,7 @@ def share(told: list[Noticed], same: bool, half: str = "", category: str = "") -
 
 def main() -> int:
     with commonplace.open("memory:") as book:
-        told = noticed(book.work(name="radar"))
+        told, later = noticed(book.work(name="radar")), noticed(book.work(name="later"), LATER)
     for category in dict.fromkeys(one.pair.category for one in told):
         cells = []
         for half in (FIT, HELD_OUT):
@@ -113,6 +114,8 @@ def main() -> int:
             f"{half}: {found} of {same} found ({100 * found / same:.1f} %), "
             f"{alarms} of {other} false alarms ({100 * alarms / other:.1f} %)"
         )
+    (found, same), (alarms, other) = share(later, True), share(later, False)
+    print(f"written later: {found} of {same} found, {alarms} of {other} false alarms")
     tasks = {one.pair.task: one.elsewhere for one in told}
     print(f"{sum(map(len, tasks.values()))} alarms about texts of other pairs, for {len(tasks)} tasks")
     print(f"{1_000 * median(one.took for one in told):.1f} ms a task (median)")

@@ -42,7 +42,7 @@ _ACTIONS = {
     "partition": "partition",
     "rewrite": "rewrite refactor redesign rework restructure",
     "split": "split extract separate",
-    "announce": "announce tell inform notify notification",
+    "announce": "announce inform notify notification",
     "back up": "backup",
     "merge": "merge deduplicate combine unify",
     "export": "export",
@@ -54,7 +54,7 @@ _ACTIONS = {
     "highlight": "highlight",
     "sort": "sort",
     "fix": "fix repair correct solve resolve mend",
-    "show": "show display",
+    "show": "show display tell",
     "chart": "chart plot visualise visualize",
     "record": "record log",
     "send": "send deliver",
@@ -70,7 +70,7 @@ _ACTIONS = {
 _SAME = """login signin sign log authentication|register registration signup|throttle rate limit cap maximum
 fast quick slow speed performance duration latency|persist remember save store record|duplicate twice double deduplicate
 resume continue pick|credential password secret|alert alarm warn warning notify notification remind reminder
-reject refuse block deny forbid|picture image photo|crash die fail failure broken|shrink reduce smaller size
+reject refuse block deny forbid|picture image photo|crash die fail failure broken|shrink shorten reduce smaller size
 cost bill price expense|bug error defect|timestamp time date|language locale|role permission right
 bot captcha spam|switch switcher choose choice toggle|online presence|confirm confirmation ask
 collaborative together shared|mail email|bill invoice|week weekly|day daily|night nightly overnight|month monthly
@@ -115,6 +115,10 @@ _HOW_MUCH = "rate limit maximum minimum number many much long often cost size ti
 _WHY = "why cause reason bug issue problem "
 """What one answers that says because."""
 _BECAUSE = re.compile(r"(?i)\bbecause\b|\bsince\b|\bdue to\b|: ")
+_ASKED = re.compile(r"(?i)\b(?:which|what|whose|how) (\w+)|^\w+ (?:the )?(?:\w+ )?(\w+) (?:of|for) ")
+"""What a question asks for, such as "which browsers" and "the cause of": that need not stand in the answer."""
+_DESCRIBES = re.compile(r"(?:ive|ous|able|ible|ed|ing|ic|less|ful)$")
+"""How words end that are no verbs, mostly."""
 _NAME = re.compile(r"[A-Z]{2}|\d|[A-Za-z_][_./][A-Za-z]|[a-z][A-Z]")
 
 NEAR = 0.6
@@ -226,13 +230,13 @@ def answered(task: Words, found: Words, rarity: Rarity) -> Verdict:
     asks = "study" in task.action or "test" in task.action
     if not asks and not _DONE.search(found.text):
         return Verdict(0.0, "it does not say that it is done")
-    given = (_HOW_MUCH if re.search(r"\d", found.text) else "") + (
-        _WHY if _BECAUSE.search(found.text) else ""
-    )
-    told = _stems(given) if asks else frozenset()
-    words = [
-        word for word in task.telling if not (asks and (_actions().get(_stem(word)) or _stem(word) in told))
-    ]
+    words = task.telling
+    if asks:
+        given = [word for groups in _ASKED.findall(task.text) for word in groups]
+        given += [_HOW_MUCH] if re.search(r"\d", found.text) else []
+        given += [_WHY] if _BECAUSE.search(found.text) else []
+        told = _stems(" ".join(given).lower())
+        words = [word for word in words if not _actions().get(_stem(word)) and _stem(word) not in told]
     covered, missing = _cover(words, found, rarity)
     if covered < ANSWERED or missing > UNANSWERED or _in_common(task, found) < 2:
         return Verdict(0.0, "they say too little of the same")
@@ -258,6 +262,8 @@ def _set_apart(task: Words, other: Words) -> str:
             return f"one is to {sorted(side.action)[0]}, the other is not"
     if "document" in task.actions ^ other.actions:
         return "one is about what is written of it"
+    if verb := _other_verb(task, other):
+        return f"one is to {verb}, the other is not"
     return _swapped(task, other)
 
 
@@ -272,6 +278,21 @@ def _swapped(task: Words, other: Words) -> str:
         theirs = [one for one in other.all[from_:to] if _tells(one) and _stem(one) not in task.known]
         if ours and theirs and max(near(one, two) for one in ours for two in theirs) < APART:
             return f"one is about {ours[0]}, the other about {theirs[0]}"
+    return ""
+
+
+def _other_verb(task: Words, other: Words) -> str:
+    """What one begins with, if it does that to the very thing that the other names by the same words."""
+    for one, against in ((task, other), (other, task)):
+        ours, theirs = ([_stem(word) for word in side.all if _tells(word)] for side in (one, against))
+        match = SequenceMatcher(None, ours, theirs, False).find_longest_match()
+        if match.size < SHORT or match.a != 1 or match.b == 0 or ours[0] != one.stems[0]:
+            continue
+        says_little = ours[0] in _stems(_CARRY) | _stems(_LIGHT) or "fix" in one.action
+        direct = all(word not in _PLACES for word in one.all[1 : one.stems.index(ours[1])])
+        neither = _share(one.all[0], against) < APART and _share(against.all[0], one) < APART
+        if direct and neither and not says_little and not _DESCRIBES.search(one.all[0]):
+            return one.all[0]
     return ""
 
 
