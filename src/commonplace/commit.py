@@ -19,7 +19,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -74,6 +74,15 @@ class Lens(ABC):
         row = self._row(self.meta.space(self.registry.view(view)), pack(key))
         return None if row is None or row.value is None else read(checked(row))
 
+    def get_all(self, read: Callable[[bytes], T], view: str, keys: Sequence[Key]) -> list[T | None]:
+        """The values of many rows of one view, each read from its bytes, in one trip to the engine."""
+        packed = [pack(key) for key in keys]
+        rows = self._some(self.meta.space(self.registry.view(view)), packed)
+        return [None if row is None or row.value is None else read(checked(row)) for row in rows]
+
+    def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
+        return [self._row(space, key) for key in keys]
+
     def scan(
         self, view: str, *prefix: str | int, limit: int | None = None, reverse: bool = False
     ) -> list[tuple[Key, Any]]:
@@ -117,6 +126,10 @@ class Snapshot(Lens):
     def _row(self, space: str, key: bytes) -> Row | None:
         return self.reads.get(space, (key,), self._at).get(key)
 
+    def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
+        found = self.reads.get(space, keys, self._at)
+        return [found.get(key) for key in keys]
+
     def _rows(
         self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
     ) -> list[Row]:
@@ -140,6 +153,8 @@ class Overlay(Lens):
         self.now = tx.now
         self.position, self.hash, self.created_at, _ = tx.head
         self._latest: dict[tuple[str, bytes], Row | None] = {}
+        self._touched: dict[str, set[bytes]] = {}
+        """The keys of each space that this batch has written to, be it undone again."""
         self._undo: list[tuple[tuple[str, bytes], Row | None]] = []
         self._records: dict[str, Record] = {}
         self._blanked: set[int] = set()
@@ -192,23 +207,41 @@ class Overlay(Lens):
         place = (space, key)
         if place not in self._latest:
             known = self._known.rows
+            if space not in self._known.spaces:
+                self._latest[place] = row = self.tx.get(space, (key,)).get(key)
+                return row
             if place not in known:
-                row = self.tx.get(space, (key,)).get(key)
-                if space not in self._known.spaces:
-                    self._latest[place] = row
-                    return row
-                known[place] = row
+                self._fetch([place])
             self._latest[place] = known[place]
         row = self._latest[place]
         return None if row is None or row.value is None else row
+
+    def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
+        if space in self._known.spaces:
+            known = self._known.rows
+            places = [(space, key) for key in keys]
+            self._fetch([one for one in places if one not in self._latest and one not in known])
+        return [self._row(space, key) for key in keys]
+
+    def _fetch(self, places: Sequence[tuple[str, bytes]]) -> None:
+        """Read rows of inline views. Where that is a trip to a server, those that the last transactions have read
+        come along, if they have to be read anew: the next ones mostly look at the same."""
+        if not places:
+            return
+        known, wanted = self._known.rows, dict.fromkeys(places)
+        if self.tx.far:
+            wanted |= {one: None for one in self._known.again if one not in known}
+        found = self.tx.get_all(list(wanted))
+        for one in wanted:
+            known[one] = found.get(one)
 
     def _rows(
         self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
     ) -> list[Row]:
         own = {
-            key: row
-            for (where, key), row in self._latest.items()
-            if where == space and key >= start and (end is None or key < end)
+            key: self._latest[space, key]
+            for key in self._touched.get(space, ())
+            if key >= start and (end is None or key < end)
         }
         stored = self.tx.scan(space, start, end, None, None if limit is None else limit + len(own), reverse)
         merged = {row.key: row for row in stored} | own
@@ -293,12 +326,13 @@ class Overlay(Lens):
             seen = event if view.header_only or not event.erased else residue
             if seen is None:
                 continue
+            where = meta.space(view)
             for key in view.keys(seen):
-                where, packed = meta.space(view), pack(key)
+                packed = pack(key)
                 if view.fresh and event is seen:
                     self._latest.setdefault((where, packed), None)
                 row = self._row(where, packed)
-                before = None if row is None else read_row(row)
+                before = None if row is None or view.told else read_row(row)
                 after = view.fold(key, before, seen)
                 if not view.header_only or after != before:
                     self.put(write_row(where, packed, event.position, after))
@@ -310,6 +344,7 @@ class Overlay(Lens):
         if latest is None or latest.position <= row.position:
             self._undo.append((place, latest))
             self._latest[place] = row
+            self._touched.setdefault(row.space, set()).add(row.key)
         self.write.rows.append(row)
 
     def drop(self, space: str, key: bytes, position: int) -> None:
@@ -318,6 +353,7 @@ class Overlay(Lens):
         self.write.drops.append((space, key, position))
         remaining = self.versions(space, key)
         self._undo.append(((space, key), self._latest[space, key]))
+        self._touched.setdefault(space, set()).add(key)
         self._latest[space, key] = remaining[-1] if remaining else None
 
     def blank(self, record: Record) -> None:
@@ -405,8 +441,11 @@ class RowCache:
     if nobody has written since: if the next transaction begins at the head where that one ended."""
 
     MOST = 4096
+    AGAIN = 64
 
     def __init__(self) -> None:
+        self.again: dict[tuple[str, bytes], None] = {}
+        """What was read last, the latest at the end."""
         self.rows: dict[tuple[str, bytes], Row | None] = {}
         self.spaces: frozenset[str] = frozenset()
         self._at: tuple[int, bytes] | None = None
@@ -427,12 +466,21 @@ class RowCache:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is not self._meta:
             return
+        if overlay.tx.far:
+            self._remember(place for place in overlay._latest if place in self.rows)
         changed = [(row.space, row.key) for row in overlay.write.rows]
         changed += [(space, key) for space, key, _ in overlay.write.drops]
         for place in changed:
             if place[0] in self.spaces:
                 self.rows[place] = overlay._latest[place]
         self._at = (overlay.position, overlay.hash)
+
+    def _remember(self, places: Iterable[tuple[str, bytes]]) -> None:
+        for place in places:
+            self.again.pop(place, None)
+            self.again[place] = None
+        while len(self.again) > self.AGAIN:
+            del self.again[next(iter(self.again))]
 
 
 class Residues:

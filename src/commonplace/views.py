@@ -73,6 +73,8 @@ class View:
     header_only: bool = False
     fresh: bool = False
     """Each event's keys are its own (they hold its position), so there is never a value before."""
+    told: bool = False
+    """Each event tells the whole of what its rows become, so that `fold` is given None for the value before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +253,13 @@ def write_row(space: str, key: bytes, position: int, value: object) -> Row:
 
 
 def _check(space: str, key: bytes, position: int, raw: bytes) -> bytes:
-    view = space.partition("/")[0]  # not the generation: a rebuilt view has the same bytes
-    return crc32(raw, crc32(key, crc32(view.encode(), position))).to_bytes(4)
+    return crc32(raw, crc32(key, crc32(_view_of(space), position))).to_bytes(4)
+
+
+@lru_cache(1024)
+def _view_of(space: str) -> bytes:
+    """The view's name and not its generation: a rebuilt view has the same bytes."""
+    return space.partition("/")[0].encode()
 
 
 def read_row(row: Row) -> Any:

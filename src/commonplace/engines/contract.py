@@ -149,6 +149,9 @@ class Reads(ABC):
 
     head: Head
 
+    far: bool = False
+    """Whether each answer is a trip to a server, so that one question for much is better than many."""
+
     @property
     def folded(self) -> int:
         """The position up to which the rows are complete. Below the head only where `facts.views` is
@@ -166,6 +169,15 @@ class Reads(ABC):
     @abstractmethod
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         """Each key's row as of `at` (None: now). Keys without a row, or whose row is gone, are left out."""
+
+    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
+        """The same as `get`, of now, for keys of several spaces."""
+        spaces = dict.fromkeys(space for space, _ in places)
+        return {
+            (space, key): row
+            for space in spaces
+            for key, row in self.get(space, [key for where, key in places if where == space]).items()
+        }
 
     @abstractmethod
     def scan(

@@ -267,6 +267,8 @@ def _channel(book: int) -> str:
 
 
 class PostgresReads(Reads):
+    far = True
+
     def __init__(self, store: PostgresStore, conn: _Connection, head: Head) -> None:
         self._store = store
         self._conn = conn
@@ -301,6 +303,17 @@ class PostgresReads(Reads):
         return {
             key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
         }
+
+    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
+        spaces = {_b(space): space for space, _ in places}
+        asked = {
+            "book": self._store.book,
+            "spaces": [_b(space) for space, _ in places],
+            "keys": [key for _, key in places],
+        }
+        found = self._all(q.GET_ROWS_OF_SPACES, asked) if places else []
+        rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
+        return {(row.space, row.key): row for row in rows}
 
     def scan(
         self,

@@ -138,6 +138,15 @@ GET_ROWS = """
         ORDER BY position DESC LIMIT 1) AS found
     WHERE found.value IS NOT NULL
 """
+# The same for keys of several spaces, as of now.
+GET_ROWS_OF_SPACES = """
+    SELECT asked.space, asked.key, found.position, found.value
+    FROM unnest(%(spaces)s::bytea[], %(keys)s::bytea[]) AS asked (space, key) CROSS JOIN LATERAL (
+        SELECT position, value FROM commonplace.rows
+        WHERE book = %(book)s AND space = asked.space AND key = asked.key
+        ORDER BY position DESC LIMIT 1) AS found
+    WHERE found.value IS NOT NULL
+"""
 # The same over a range of keys, forwards, for a few rows: it hops from key to key in the primary key.
 SCAN_SOME = """
     WITH RECURSIVE stop (key) AS MATERIALIZED (

@@ -381,6 +381,8 @@ def _survey(server: _Server) -> tuple[Facts, bool]:
 class RedisReads(Reads):
     """A snapshot: the head as it was read, and answers fitted to it (see the module's first words)."""
 
+    far = True
+
     def __init__(self, store: RedisStore, head: Head, revision: int) -> None:
         self.head = head
         self._store = store
@@ -440,17 +442,21 @@ class RedisReads(Reads):
         return found
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        part, until, found = _text(_utf8(space)), self._until(at), {}
-        wanted = list(keys)
-        for i in range(0, len(wanted), PAGE):
-            page = wanted[i : i + PAGE]
-            stems = (part + _text(key) for key in page)
+        return {row.key: row for row in self._rows([(space, key) for key in keys], at)}
+
+    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
+        return {(row.space, row.key): row for row in self._rows(list(places), None)}
+
+    def _rows(self, places: Sequence[tuple[str, bytes]], at: int | None) -> Iterator[Row]:
+        until, parts = self._until(at), {space: _text(_utf8(space)) for space, _ in places}
+        for i in range(0, len(places), PAGE):
+            page = places[i : i + PAGE]
+            stems = (parts[space] + _text(key) for space, key in page)
             members = self._server.run(lua.GET, self._keys, *until, *stems)
-            for key, member in zip(page, members, strict=True):
-                row = _row(space, part, member) if member else None
+            for (space, _), member in zip(page, members, strict=True):
+                row = _row(space, parts[space], member) if member else None
                 if row is not None and row.value is not None:
-                    found[key] = row
-        return found
+                    yield row
 
     def scan(
         self,

@@ -542,6 +542,17 @@ class EngineConformance:
             assert reads.get("unknown", [b"k"]) == {}
             assert list(reads.versions("unknown")) == []
 
+    def test_rows_of_several_spaces_are_read_at_once(self, store: Store) -> None:
+        spaces = ["s", "S", "s\n", *BOTH_FORMS]
+        for n in (1, 2):
+            rows = [Row(space, key, n, b"%d" % n) for space in spaces for key in (b"a", b"\0")]
+            commit(store, lambda head, n=n, rows=rows: WriteSet(records=[record(n)], rows=rows))  # type: ignore[misc]
+        commit(store, lambda head: WriteSet(records=[record(3)], rows=[Row("S", b"a", 3, None)]))
+        newest = {(row.space, row.key): row for row in rows if (row.space, row.key) != ("S", b"a")}
+        with store.read() as reads:
+            assert reads.get_all([("S", b"a"), ("unknown", b"a"), ("s", b"b"), *newest]) == newest
+            assert reads.get_all([]) == {}
+
     def test_keys_order_by_bytes(self, store: Store) -> None:
         rows = [Row("s", key, 1, b"value of " + key) for key in HOSTILE_KEYS]
         commit(store, lambda head: WriteSet(records=[record(1)], rows=rows[::-1]))
