@@ -344,6 +344,37 @@ def test_many_are_claimed_at_once_and_a_repeated_completion_answers_as_the_first
 
 
 @pytest.mark.spec("5.3")
+def test_many_are_completed_at_once_all_or_none(work: Work) -> None:
+    first = work.add_task("first")
+    work.add_tasks([{"title": f"t{n}"} for n in range(3)])
+    after = work.add_task("after the first", depends_on=[first])
+    claims = work.claim_many(4, "dev-1")
+    claims[3].release()
+    with pytest.raises(Fenced):
+        work.complete_many(claims, "done")
+    assert work.counts["in_progress"] == 3
+    done = work.complete_many(claims[:3], "done")
+    assert [(one.status, one.result.summary if one.result else None) for one in done] == [
+        ("completed", "done")
+    ] * 3
+    assert work.complete_many(claims[:3], "done") == done  # the same call again
+    assert work.complete_many([]) == []
+    assert after.id in {one.id for one in work.ready()}
+    with pytest.raises(BadInput):
+        work.complete_many([*claims[:1], taken(work, "dev-2")])
+
+
+@pytest.mark.spec("5.3")
+def test_lists_come_in_order_however_long_they_are(work: Work) -> None:
+    added = work.add_tasks([{"title": f"t{n}", "priority": n % 3} for n in range(90)])
+    work.assign(added[0], "dev-1")
+    wanted = [one.id for one in sorted(added[1:], key=lambda one: (-one.priority, one.number))]
+    assert [one.id for one in work.ready("dev-2")] == wanted
+    assert [one.id for one in work.ready(limit=20)] == wanted[:20]
+    assert sorted(one.id for one in work.ready()) == sorted(one.id for one in added)
+
+
+@pytest.mark.spec("5.3")
 def test_an_assigned_task_is_for_its_agent_alone(work: Work) -> None:
     task = work.add_task("for dev-1")
     work.assign(task, "dev-1")

@@ -212,6 +212,7 @@ WORK = Capability(
         "work.claim": claims.decide_claim,
         "work.reclaim": claims.decide_reclaim,
         "work.complete": claims.decide_complete,
+        "work.complete_many": claims.decide_complete_many,
         "work.fail": claims.decide_fail,
         "work.release": claims.decide_release,
         "work.hold_up": claims.decide_hold_up,
@@ -240,9 +241,9 @@ WORK = Capability(
             lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0]],
             kinds=frozenset({graph.ADDED}),
         ),
-        View(sets.VIEW, 1, sets.keys, sets.fold, kinds=TASK_KINDS),
+        View(sets.VIEW, 1, sets.keys, sets.fold, kinds=TASK_KINDS, told=True),
         View("work.counts", 1, _counted, _fold_counts, kinds=TASK_KINDS | NOTES),
-        View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS),
+        View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS, told=True),
         View(
             "work.agents", 1, _agents, lambda _key, before, event: before or event.position, kinds=TASK_KINDS | NOTES
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import merge
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, ESCALATED, PRODUCED = "task.reviewed", "work.escalated", "work.produced"
 
-SOME = 8
+SOME = 4
 """How many holders are looked after by the way, whenever somebody claims."""
 MOST_AT_ONCE = 1_000
 BACK_OFF = "back-off"
@@ -55,14 +56,14 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
 
 
 def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    sets = Sets(desk.overlay, desk.work)
-    found = list[Task]()
-    for _, number in merge(*(sets.walk(queue) for queue in desk.ready_queues(agent))):
-        one = desk.numbered(number)
-        if agent not in one.avoid:
-            found.append(one)
-            if len(found) == count:
-                break
+    sets, queues = Sets(desk.overlay, desk.work), desk.ready_queues(agent)
+    sets.look_at(queues)
+    found, members = list[Task](), merge(*(sets.walk(queue) for queue in queues))
+    while len(found) < count:
+        some = [number for _, number in islice(members, count - len(found))]
+        if not some:
+            break
+        found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
     return found
 
 
@@ -90,12 +91,14 @@ def decide_reclaim(desk: Desk) -> list[Task]:
 
 def reclaim(desk: Desk, some: int | None) -> list[Task]:
     """The same for some of them, others each time, or for all."""
-    found = list[Task]()
     total = desk.counts.get("tasks", 0)
     start = 0 if some is None else desk.overlay.position * 2_654_435_761 % max(1, total)
-    for name in ("in_progress", "later"):
-        looked_at = _looked_at(Sets(desk.overlay, desk.work), name, start, some)
-        found += _lost(desk, [desk.numbered(number) for number in looked_at])
+    sets = Sets(desk.overlay, desk.work)
+    sets.look_at(("in_progress", "later"))
+    looked_at = [
+        number for name in ("in_progress", "later") for number in _looked_at(sets, name, start, some)
+    ]
+    found = _lost(desk, desk.all_numbered(looked_at)) if looked_at else []
     return [_give_back(desk, one) for one in found]
 
 
@@ -135,15 +138,18 @@ def _give_back(desk: Desk, task: Task) -> Task:
 
 def held(desk: Desk, id: str, token: int) -> Task:
     """The task of a claim that is still in force, and that whoever acts has made. Raises Fenced."""
-    task = desk.task(id)
+    return _still(desk, desk.task(id), token)
+
+
+def _still(desk: Desk, task: Task, token: int) -> Task:
     if task.token != token or task.status != "in_progress":
         by = f"; it is {task.status}" + (f" with {task.assigned_to!r} now" if task.assigned_to else " now")
         raise Fenced(
-            f"the claim {token} of task {id!r} is no longer in force{by}. Nothing was written: claim again"
+            f"the claim {token} of task {task.id!r} is no longer in force{by}. Nothing was written: claim again"
         )
     if task.assigned_to != desk.act.by:
         raise Fenced(
-            f"the claim {token} of task {id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}"
+            f"the claim {token} of task {task.id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}"
         )
     return task
 
@@ -151,10 +157,20 @@ def held(desk: Desk, id: str, token: int) -> Task:
 @command()
 def decide_complete(desk: Desk, task: str, token: int, result: Result, paths: tuple[str, ...]) -> Task:
     """The task is done, or done and waiting for a review."""
+    return complete(desk, task, token, result, paths)
+
+
+@command()
+def decide_complete_many(desk: Desk, claims: tuple[tuple[str, int], ...], result: Result) -> list[Task]:
+    """The same for many tasks with the same result, all or none."""
+    return [complete(desk, task, token, result) for task, token in claims]
+
+
+def complete(desk: Desk, task: str, token: int, result: Result, paths: Sequence[str] = ()) -> Task:
     known = desk.task(task)
     if known.token == token and known.status in ("completed", "review") and known.result == result:
         return known  # the same call again
-    before = held(desk, task, token)
+    before = _still(desk, known, token)
     desk.let_go(before)
     if paths:
         made = tuple(produce(desk, before, path, {"description": ""}, type="file") for path in paths)
@@ -163,7 +179,7 @@ def decide_complete(desk: Desk, task: str, token: int, result: Result, paths: tu
         desk.tell(SUBMITTED, (before, moved(before, "review", result=result)))
     else:
         finish(desk, before, result=result)
-    return desk.task(task)
+    return desk.numbered(before.number)
 
 
 def finish(desk: Desk, task: Task, **fields: Any) -> None:

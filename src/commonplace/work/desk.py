@@ -7,11 +7,13 @@ takes away while everything else stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, Rights, rights_of
@@ -36,6 +38,8 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
     "archived": (),
 }
 OPEN = ("active", "paused")
+PAGE, MOST_PAGE, FEW = 16, 1_024, 8
+_USUAL = Task("", "", 0)
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,9 +94,12 @@ class Act(msgspec.Struct, frozen=True):
     """The fence under which whoever asks leads the work."""
 
 
+_read_charter = msgspec.json.Decoder(Charter).decode
+_read_task = msgspec.json.Decoder(Task).decode
+
+
 def charter_of(lens: Lens, work: str) -> Charter | None:
-    row = lens.get("work.works", work)
-    return None if row is None else msgspec.convert(row, Charter)
+    return lens.get_as(_read_charter, "work.works", work)
 
 
 def no_work(id: str) -> str:
@@ -129,23 +136,40 @@ class Reading:
         return found
 
     def numbered(self, number: int) -> Task:
-        row = self.lens.get("work.tasks", self.work, number)
-        assert row is not None, f"task {number} of {self.work}"
-        return msgspec.convert(row, Task)
+        return self.all_numbered([number])[0]
+
+    def all_numbered(self, numbers: Sequence[int]) -> list[Task]:
+        found = self.lens.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])
+        assert None not in found, f"tasks {numbers} of {self.work}"
+        return found  # type: ignore[return-value]
 
     def listed(self, *lists: str) -> Iterator[Task]:
-        """The tasks of these sets, the highest priority first and then the oldest."""
-        return (self.numbered(number) for number in self.numbers(*lists))
+        """The tasks of these sets, the highest priority first and then the oldest. They are read page by page, and
+        pages grow: who wants a few does not pay for many."""
+        members, size = self._members(*lists), PAGE
+        while page := list(islice(members, size)):
+            yield from self.all_numbered(page)
+            size = min(size * 4, MOST_PAGE)
 
     def numbers(self, *lists: str) -> list[int]:
         """The numbers of the tasks of these sets, in the same order."""
-        sets = Sets(self.lens, self.work)
-        found = sorted(one for name in lists for one in sets.walk(name))
-        return [number for _, number in dict.fromkeys(found)]
+        return list(self._members(*lists))
+
+    def _members(self, *lists: str) -> Iterator[int]:
+        sets, last = Sets(self.lens, self.work), -1
+        sets.look_at(lists)
+        for _, number in merge(*(sets.walk(name) for name in lists)):
+            if number != last:  # what is in two sets comes twice, one after the other
+                yield number
+            last = number
 
     def dependents(self, number: int) -> list[int]:
         """The numbers of the tasks that depend on this one."""
-        return [int(key[2]) for key, _ in self.lens.scan("work.edges", self.work, number)]
+        few = self.lens.scan(
+            "work.edges", self.work, number, limit=FEW
+        )  # most have none, and to see that is quick
+        found = few if len(few) < FEW else self.lens.scan("work.edges", self.work, number)
+        return [int(key[2]) for key, _ in found]
 
     def ready_queues(self, *agents: str) -> tuple[str, ...]:
         return ("ready:", *(f"ready:{agent}" for agent in agents if agent))
@@ -300,7 +324,7 @@ class Desk(Reading):
 
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
-        waiting = (self.numbered(number) for number in self.dependents(task.number))
+        waiting = self.all_numbered(self.dependents(task.number))
         return [(one, freed(one)) for one in waiting if not one.final and one.waits]
 
     def next_fence(self) -> int:
@@ -325,18 +349,12 @@ class Desk(Reading):
 
 def _differences(before: Task | None, after: Task) -> dict[str, Any]:
     """The fields that are new, as plain data."""
-    new = asdict(after)
-    if before is not None:
-        old = asdict(before)
-        new = {name: value for name, value in new.items() if value is not old[name] and value != old[name]}
-    else:
-        usual = Task("", "", 0)
-        new = {
-            name: value
-            for name, value in new.items()
-            if name in ("id", "work", "number") or value != getattr(usual, name)
-        }
-    return {name: msgspec.to_builtins(value) for name, value in new.items()}
+    pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
+    new = {name: value for name, value, old in pairs if value is not old and value != old}
+    if before is None:
+        new |= {"id": after.id, "work": after.work, "number": after.number}
+    fields: dict[str, Any] = msgspec.to_builtins(new)
+    return fields
 
 
 Decide = Callable[..., Any]

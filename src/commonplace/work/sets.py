@@ -9,11 +9,11 @@ empty or ceases to be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..commit import Lens
-from ..events import Event
+from ..events import Event, decode
 from ..keys import Key
 
 WIDTH = 256
@@ -80,6 +80,13 @@ class Sets:
                             if leaf * WIDTH + bit >= start:
                                 yield rank, leaf * WIDTH + bit
 
+    def look_at(self, names: Iterable[str]) -> None:
+        """Read the tops of several sets at once."""
+        wanted = [name for name in dict.fromkeys(names) if name not in self._tops]
+        rows = self._lens.get_all(decode, VIEW, [(self._work, name, TOP, 0, 0) for name in wanted])
+        for name, row in zip(wanted, rows, strict=True):
+            self._tops[name] = {int(rank): int(mask, 16) for rank, mask in (row or {}).items()}
+
     def has(self, name: str) -> bool:
         return bool(self._top(name))
 
@@ -104,8 +111,7 @@ class Sets:
 
     def _top(self, name: str) -> dict[int, int]:
         if name not in self._tops:
-            row = self._lens.get(VIEW, self._work, name, TOP, 0, 0) or {}
-            self._tops[name] = {int(rank): int(mask, 16) for rank, mask in row.items()}
+            self.look_at([name])
         return self._tops[name]
 
 

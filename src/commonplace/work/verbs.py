@@ -15,7 +15,7 @@ from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
-from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, encode_payload
+from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
 from .capability import EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED
 from .desk import WORK_MOVES, Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
@@ -487,6 +487,23 @@ class Work:
             )
         return Claim(self, self._agent(found.assigned_to), found)
 
+    def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
+        """Complete many claims of one agent at once, all or none: for small tasks that were done together. Raises
+        Fenced, and completes none, if one of them is no longer in force."""
+        agents = {one.agent for one in claims}
+        if len(claims) > MOST_AT_ONCE or len(agents) > 1 or any(one.work.id != self.id for one in claims):
+            raise BadInput(f"give up to {MOST_AT_ONCE:,} claims of one agent, all of this work")
+        if not claims:
+            return []
+        done: list[Task] = self._do(
+            "complete_many", agents.pop() if self._actor == OWNER else None,
+            claims=tuple((one.task.id, one.token) for one in claims),
+            result=Result(masked(check_text("summary", summary))),
+        )  # fmt: skip
+        for one, task in zip(claims, done, strict=True):
+            one.task, one._done = task, True
+        return done
+
     def _look_after(self, at: At) -> None:
         """Give back what nobody holds any more, before somebody looks at it."""
         if at is not None or self._looks:
@@ -929,15 +946,15 @@ class Work:
         """Those of these ids that are of a type and that the reader may see; what was erased is left out, or stands
         there without its words."""
         found = []
-        for id in ids:
-            row = reading.lens.get("work.things", self.id, id)
-            if row is None or row["kind"] != KINDS[type] or not (row["said"] or erased):
-                continue
-            labels = {
-                "audience": "team",
-                "sensitivity": row["sensitivity"],
-                **(reading.lens.get("labels", id) or {}),
-            }
+        rows = reading.lens.get_all(decode, "work.things", [(self.id, id) for id in ids])
+        told = [
+            (id, row)
+            for id, row in zip(ids, rows, strict=True)
+            if row is not None and row["kind"] == KINDS[type] and (row["said"] or erased)
+        ]
+        since = reading.lens.get_all(decode, "labels", [(id,) for id, _ in told])
+        for (id, row), decided in zip(told, since, strict=True):
+            labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
             theirs = type is Nudge and row["target"] in (rights.actor, ALL, ORCHESTRATOR)
             if type is Nudge and not theirs and not rights.owner and row["by"] != rights.actor:
                 continue
