@@ -957,6 +957,9 @@ class Rows:
         assert view == VIEW
         return self.rows.get(key)
 
+    def get_all(self, _read: object, view: str, keys: list[tuple[Any, ...]]) -> list[Any]:
+        return [self.get(view, *key) for key in keys]
+
     def keep(self, work: str, sets: Sets) -> None:
         for *node, told in sets.changes():
             key = (work, *node)
