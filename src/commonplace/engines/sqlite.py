@@ -236,10 +236,13 @@ class SqliteReads(Reads):
 
     def _some(self, bounds: dict[str, Any], reverse: bool) -> list[Any] | None:
         """A few rows of a range in which every key has one version, as most have; None if it is not so."""
-        asked = {name: one for name, one in bounds.items() if name != "at"}
-        found = self._all(SOME_BACK if reverse else SOME, asked)
-        plain = all(position <= bounds["at"] and value is not None for _, position, value in found)
-        return found if plain and len({key for key, _, _ in found}) == len(found) else None
+        limit = bounds["limit"]
+        asked = {name: one for name, one in bounds.items() if name != "at"} | {"limit": limit + 1}
+        found = self._all(
+            SOME_BACK if reverse else SOME, asked
+        )  # one more: the last key may have a later version
+        plain = all(position <= bounds["at"] and value is not None for _, position, value in found[:limit])
+        return found[:limit] if plain and len({key for key, _, _ in found}) == len(found) else None
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         try:

@@ -594,6 +594,11 @@ class EngineConformance:
                     assert [row.key for row in found] == alive[:cut], (at, limit)
                     found = reads.scan("s", at=at, limit=limit, reverse=True)
                     assert [row.key for row in found] == alive[::-1][:cut], (at, limit)
+                for limit in range(len(alive) + 1):
+                    found = reads.scan("s", b"k", b"l", at=at, limit=limit)
+                    assert found == reads.scan("s", b"k", b"l", at=at)[:limit], (at, limit)
+                    found = reads.scan("s", b"k", b"l", at=at, limit=limit, reverse=True)
+                    assert found == reads.scan("s", b"k", b"l", at=at)[::-1][:limit], (at, limit)
             assert [row.key for row in reads.scan("s", b"k02", b"k20", limit=2)] == [b"k16", b"k17"]
             assert [row.key for row in reads.scan("s", b"k02", b"k18", limit=1, reverse=True)] == [b"k17"]
 
