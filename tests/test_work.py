@@ -730,6 +730,38 @@ def test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice(wo
 
 
 @pytest.mark.spec("5.7")
+def test_whoever_takes_over_is_not_offered_what_was_dispatched_or_sent_back(work: Work) -> None:
+    given, back, free = (work.add_task(title, needs_review=True) for title in ("given", "back", "free"))
+    work.claim("dev", task=back).complete()  # type: ignore[union-attr]
+    work.review(back, "needs_rework", by="qa")
+    with work.lead("chief-1") as lead:
+        lead.assign(given, "dev")
+    with work.lead("chief-2") as lead:
+        step = lead.next()
+        assert step is not None
+        assert (step.kind, step.task) == ("ready", work.task(free))
+        assert lead.next() is None
+
+
+@pytest.mark.spec("5.7")
+def test_what_follows_from_the_last_task_is_done_by_whoever_comes_after_a_dead_leader(work: Work) -> None:
+    task = work.add_task("the last")
+    work.lead("chief-1", lease=0.1)  # dies
+    taken(work).complete()
+    heard = []
+
+    def follow(lead: Any, step: Any) -> None:
+        heard.append(step.task.id)
+        if step.task.id == task.id:
+            lead.add_task("one more", id=f"after-{step.id}")
+            work.claim("dev", task=f"after-{step.id}").complete()  # type: ignore[union-attr]
+
+    work.orchestrate("chief-2", follow)
+    assert heard == [task.id, work.tasks()[1].id]
+    assert work.orchestrate("chief-3", follow) == 0
+
+
+@pytest.mark.spec("5.7")
 def test_whoever_leads_is_told_in_order(work: Work) -> None:
     with work.lead("chief") as lead:
         done, bad, ready = (work.add_task(title) for title in ("done", "bad", "ready"))

@@ -75,14 +75,15 @@ class Lead:
 
     def next(self) -> Step | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
-        again. Tasks that are ready or stuck come once to each who leads."""
+        again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones."""
         with self.work._reading(None) as (reading, _):
             for place in steps_of(reading):
                 step = self._step(reading, place)
                 if step is not None:
                     return step
                 self._handled(place)
-        for kind, tasks in (("ready", self.work.ready()), ("stuck", self._stuck())):
+        ready = [one for one in self.work.ready() if one.status == "pending"]
+        for kind, tasks in (("ready", ready), ("stuck", self._stuck())):
             for task in tasks:
                 id = f"{kind}-{task.id}-{task.position}"
                 if id not in self._offered:
@@ -162,10 +163,8 @@ def orchestrate(
     """Lead a work as soon as nobody else does, and let `handler(lead, step)` deal with each step, until the work is
     over ("done") or `stop` is set. Answers how many steps were dealt with. A step that was not finished when its leader
     died comes again to the next one, under the same id."""
-    from .worker import over
-
     stopped, done = stop or threading.Event(), 0
-    while not stopped.is_set() and not (until == "done" and over(work)):
+    while not stopped.is_set() and not (until == "done" and _finished(work)):
         try:
             lead = work.lead(agent, lease=lease)
         except Conflict:
@@ -179,6 +178,15 @@ def orchestrate(
             except Fenced as lost:
                 log.warning("%s", lost)
     return done
+
+
+def _finished(work: Work) -> bool:
+    """Whether nothing is left for whoever leads: all tasks are final, and all that came of them was dealt with."""
+    from .worker import over
+
+    with work._reading(None) as (reading, _):
+        waiting = steps_of(reading, limit=1)
+    return over(work) and not (waiting and work.about().open)
 
 
 def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:
