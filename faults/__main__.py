@@ -17,9 +17,14 @@ from . import FAULTS, Fault, Result
 
 def load() -> dict[str, Fault]:
     """All faults, in the order of their numbers."""
-    from . import abuse, concurrency, damage, durability, erasure, histories, memory, recall, runs  # noqa: F401  they register
+    from . import abuse, concurrency, damage, durability, erasure, histories, memory, recall, runs, work  # noqa: F401  they register
 
     return dict(sorted(FAULTS.items(), key=lambda item: item[1].number))
+
+
+def named(name: str, known: dict[str, Fault]) -> list[str]:
+    """The faults that a name or number means."""
+    return [one for one, fault in known.items() if str(fault.number) == name] or [name]
 
 
 def show(number: int, name: str, result: Result, seconds: float, seed: int) -> None:
@@ -61,8 +66,7 @@ def main() -> int:
     logging.getLogger("commonplace").propagate = False
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     known = load()
-    numbers = {str(one.number): name for name, one in known.items()}
-    names = [numbers.get(name, name) for name in given.names] or list(known)
+    names = [one for name in given.names for one in named(name, known)] or list(known)
     unknown = [name for name in names if name not in known and name != "soak"]
     if unknown:
         parser.error(f"no fault named {', '.join(unknown)}: there are {', '.join(known)} and soak")

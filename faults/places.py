@@ -77,10 +77,13 @@ def url_of(home: Place) -> str:
     return f"{home.url}{'&' if '?' in home.url else '?'}book={quote(home.name, safe='')}"
 
 
+WORK = ("commonplace.work.leading", "commonplace.work.worker", "faults.work")
+
+
 def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     engines = [f"commonplace.engines.{engine}" for engine in ("sqlite", "files", "postgres", "redis")]
-    context.set_forkserver_preload(["commonplace", "commonplace.transfer", *engines])
+    context.set_forkserver_preload(["commonplace", "commonplace.transfer", *engines, *WORK])
     return context
 
 

@@ -54,6 +54,10 @@ SPEC = {
     "runner": ("2.4", "7.6"),
     "digests": ("4.5", "4.7", "L6"),
     "leaks": ("4.3", "4.7", "L7"),
+    "tasks": ("5.2", "5.3", "5.8"),
+    "workers": ("5.3", "5.7", "L4"),
+    "holders": ("5.3",),
+    "clocks": ("5.3", "5.8"),
 }
 SEED = 1
 
@@ -246,6 +250,18 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr("faults.erasure.ALL", ("sqlite",))
         assert "after the purge book.db-wal holds it" in found("erasure", 6, tmp_path)
 
+    def test_leaks_notice_a_reader_who_sees_everything(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for place_of in ("commonplace.recall.search", "commonplace.memory.reading"):
+            monkeypatch.setattr(f"{place_of}.may_see_of", lambda *_: True)
+        assert "shows Piece" in found("leaks", 200, tmp_path)
+
+    def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(packing._Pile, "full", lambda *_: "")
+        monkeypatch.setattr(packing._Pile, "over_all", lambda *_: "")
+        assert "are allowed" in found("digests", 20, tmp_path)
+
 
 def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -283,17 +299,88 @@ class Twice:
     def rest(self) -> list[dict[str, int]]:
         return [{"stored": 4}]
 
-    def test_leaks_notice_a_reader_who_sees_everything(
+
+class TestBrokenWork:
+    """Each of these is done in every process of the fault."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("faults.work.SERVED", ("sqlite",))
+        monkeypatch.setattr("faults.work.PROCESSES", 4)
+        monkeypatch.setattr("faults.work.PATIENCE", 10.0)
+
+    def test_tasks_notice_claims_without_a_lease(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for place_of in ("commonplace.recall.search", "commonplace.memory.reading"):
-            monkeypatch.setattr(f"{place_of}.may_see_of", lambda *_: True)
-        assert "shows Piece" in found("leaks", 200, tmp_path)
+        monkeypatch.setattr("faults.work.SPOIL", without_leases)
+        assert "was lost, though nobody died" in found("tasks", 24, tmp_path)
 
-    def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(packing._Pile, "full", lambda *_: "")
-        monkeypatch.setattr(packing._Pile, "over_all", lambda *_: "")
-        assert "are allowed" in found("digests", 20, tmp_path)
+    def test_tasks_notice_what_is_claimed_too_early(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.work.graph.placed", early)
+        assert "was claimed" in found("tasks", 24, tmp_path)
+
+    def test_workers_notice_a_leader_that_loses_count(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.work.SPOIL", without_step_ids)
+        assert "is missing" in found("workers", 1, tmp_path)
+
+    def test_holders_notice_that_nobody_looks_at_the_fence(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.work.SPOIL", without_fences)
+        told = found("holders", 6, tmp_path)
+        assert "was accepted" in told
+        assert "late acts left" in told
+
+    def test_clocks_notice_leases_on_the_wall_clock(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.work.SPOIL", with_wall_clocks)
+        assert "though its holder lived" in found("clocks", 24, tmp_path)
+
+
+def without_leases() -> None:
+    from commonplace.work.desk import Desk
+
+    Desk.hold = lambda *_: None  # type: ignore[method-assign]
+
+
+def early(task: Any) -> Any:
+    """A task is for anybody at once, whatever it waits for."""
+    from msgspec.structs import replace
+
+    return replace(task, queue="" if task.status == "pending" else task.assigned_to)
+
+
+def without_step_ids() -> None:
+    from msgspec.structs import replace
+
+    from commonplace.events import new_id
+    from commonplace.work.leading import Lead
+
+    whole = Lead.next
+
+    def forgetful(self: Lead) -> Any:
+        step = whole(self)
+        return None if step is None else replace(step, id=new_id())
+
+    Lead.next = forgetful  # type: ignore[method-assign]
+
+
+def without_fences() -> None:
+    from commonplace.work import claims, people
+
+    for module in (claims, people):
+        module.held = lambda desk, id, _token: desk.task(id)  # type: ignore[attr-defined]
+
+
+def with_wall_clocks() -> None:
+    import time
+
+    sqlite.boot_clock = lambda: ("a boot", time.time())  # type: ignore[attr-defined]
 
 
 def test_the_runner_fails_when_a_fault_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
