@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +221,7 @@ def fault_12(count: int, seed: int, tmp: Path) -> Result:
 
 
 LEASE = 1.0
-DEVELOPERS = tuple(f"dev-{n}" for n in range(3))
+DEVELOPERS = tuple(f"dev-{n}" for n in range(5))
 CHIEFS = ("chief-0", "chief-1")
 
 
@@ -234,7 +234,9 @@ def labour(say: Connection, home: Place, agent: str, effects: Path) -> None:
         return {"summary": "made", "artifacts": [f"out/{claim.task.id}"]}
 
     with home.open() as book:
-        say.send(book.work(id=WORK).worker(agent, handle, lease=LEASE).completed)
+        work = book.work(id=WORK)
+        say.send(True)
+        say.send(work.worker(agent, handle, lease=LEASE).completed)
 
 
 def follow_ups(step: str, many: int) -> list[dict[str, Any]]:
@@ -264,7 +266,9 @@ def preside(say: Connection, home: Place, agent: str) -> None:
             give(lead, step.task)
 
     with home.open() as book:
-        say.send(book.work(id=WORK).orchestrate(agent, handle, lease=LEASE))
+        work = book.work(id=WORK)
+        say.send(True)
+        say.send(work.orchestrate(agent, handle, lease=LEASE))
 
 
 class Crew:
@@ -279,6 +283,12 @@ class Crew:
         if name in CHIEFS:
             return started(preside, self.home, name)
         return started(labour, self.home, name, self.effects)
+
+    def at_work(self, names: Collection[str], rng: random.Random) -> str:
+        """One of these that has opened the book."""
+        ends = {self.there[name].heard: name for name in rng.sample(sorted(names), len(names))}
+        heard = wait(list(ends), PATIENCE)
+        return ends[next(end for end in ends if end in heard)] if heard else next(iter(names))
 
     def kill(self, name: str) -> bool:
         """Whether it was alive when it was killed."""
@@ -327,12 +337,14 @@ def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
                                 ]
                             )
                             roots += len(follow)
-                        time.sleep(rng.uniform(0, 0.2))
+                        victim = crew.at_work(DEVELOPERS, rng)
+                        time.sleep(rng.uniform(0, 0.15))
                         if workers < kills:
-                            workers += crew.kill(rng.choice(DEVELOPERS))
+                            workers += crew.kill(victim)
                         if chiefs * 10 < workers:
                             leader = work.about().leader
-                            chiefs += crew.kill(leader if leader in CHIEFS else rng.choice(CHIEFS))
+                            there = (leader,) if leader in CHIEFS else CHIEFS
+                            chiefs += crew.kill(crew.at_work(there, rng))
                     killed = time.monotonic() - begin
                     wrong = waited(work, crew.there.values(), partial(nothing_left, book, work))
                 wrong += [] if wrong else crew.rest()
