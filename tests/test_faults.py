@@ -23,7 +23,7 @@ from commonplace.workflow.runner import Runner
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
 
 import faults
-from faults.__main__ import load
+from faults.__main__ import load, named
 from faults.damage import Reading
 from faults.places import Place, place, stop_servers
 from faults.shims import TapeDisk
@@ -72,6 +72,8 @@ def test_every_fault_is_listed_with_what_it_shows() -> None:
     assert set(load()) == set(SPEC)
     documented = (Path(__file__).resolve().parents[1] / "docs" / "faults.md").read_text()
     assert [name for name in SPEC if f"`{name}`" not in documented] == []
+    assert named("12", load()) == ["tasks", "workers", "holders", "clocks"]
+    assert named("clocks", load()) == ["clocks"]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.spec(*SPEC[name])) for name in SPEC])
