@@ -261,14 +261,14 @@ def test_the_same_for_people(team: Ask, cli: Cli) -> None:
     assert (
         cli("work", "new", "auth", "--id", "w", "--goal", "Add\x1b[31m JWT", "--constraint", "soon").code == 0
     )
-    team("task", "add", "w", "design \x1b[2J", "--id", "t1", "--priority", 5)
-    team("task", "add", "w", "build", "--id", "t2", "--depends-on", "t1")
+    team("task", "add", "w", "design the token schema", "--id", "t1", "--priority", 5)
+    team("task", "add", "w", "build \x1b[2J", "--id", "t2", "--depends-on", "t1")
     team("task", "add", "w", "deploy", "--id", "t3", "--risk", "downtime")
-    team("task", "add", "w", "design", "--id", "t4")
+    team("task", "add", "w", "design the token schema", "--id", "t4")
     claimed = cli("task", "claim", "w", "--agent", "dev-1").out.splitlines()
     id, token = claimed[0].split()
     assert id == "t1"
-    assert "maybe needless: design (task t4, pending)" in claimed
+    assert "maybe needless: design the token schema (task t4, pending)" in claimed
     decided = team("decide", "w", "Which library?", "jose", "--rationale", "newer", "--alternative", "jwt")
     board = cli("work", "show", "w").out
     for told in (
@@ -294,7 +294,7 @@ def test_the_same_for_people(team: Ask, cli: Cli) -> None:
         ("context", "t2"): "## Goal",
         ("radar", "t4"): "1.00",
         ("nudges", "w", "--agent", "dev-1"): "none",
-        ("lead", "w", "--agent", "dev-1"): "ready: build (step ready-t2-",
+        ("lead", "w", "--agent", "dev-1"): "(step ready-t2-",
         ("reject", decided["id"]): "was rejected",
         ("role", "ann", "qa"): "ann is qa",
         ("task", "claim", "w", "--agent", "dev-1", "--task", "t2"): "t2 ",
