@@ -364,16 +364,18 @@ class PostgresTx(PostgresReads, Tx):
         self._store.check()
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
-        if write.leases:
-            self._grant(write.leases)
         self.ended = True
         conn = self._conn
         try:
             # All of it and the COMMIT travel together: one trip. The server skips what follows an error,
             # the COMMIT included, so an error it tells us means that nothing happened.
             with conn.pipeline():
+                if write.leases:
+                    self._take(write.leases)
                 self._send(write)
                 commit = conn.execute("COMMIT")
+        except psycopg.errors.DivisionByZero:
+            raise Moved from None
         except psycopg.Error as error:
             if _lost(conn, error):
                 conn.close()
@@ -414,26 +416,16 @@ class PostgresTx(PostgresReads, Tx):
         elif write.meta is not None:
             conn.execute(q.WRITE_META, (write.meta, book))
 
-    def _grant(self, leases: list[Lease]) -> None:
-        """Take them all, or raise Moved. The transaction holds them still until it ends."""
+    def _take(self, leases: list[Lease]) -> None:
+        """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
+        transaction holds them still until it ends."""
         conn, book = self._conn, self._store.book
-        try:
-            with conn.pipeline():
-                locked = conn.execute(
-                    q.LOCK_LEASES, (book, [_b(lease.name) for lease in leases]), binary=True
-                )
-                last = {lease.name: lease for lease in leases}.values()
-                asked = [(lease, conn.execute(*_asking(book, lease))) for lease in last]
-            held = {lease.name: (lease.holder, lease.fence) for lease in map(_lease, locked.fetchall())}
-            refused = any(lease.seconds > 0 and answer.fetchone() is None for lease, answer in asked)
-        except psycopg.Error as error:
-            raise _translated(error) from None
-        if refused or any(
-            held.get(lease.name, (lease.holder, lease.fence)) != (lease.holder, lease.fence)
-            for lease in leases
-        ):
-            self.ended = True
-            raise Moved
+        names, holders = ([_b(getattr(one, field)) for one in leases] for field in ("name", "holder"))
+        conn.execute(q.LOCK_LEASES, (book, names))
+        conn.execute(q.CHECK_LEASES, (names, holders, [one.fence for one in leases], book))
+        for lease in {one.name: one for one in leases}.values():
+            query, values = _asking(book, lease)
+            conn.execute(q.NEED_LEASE if lease.seconds > 0 else query, values)
 
 
 def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:

@@ -254,6 +254,16 @@ RELEASE_LEASE = """
 """
 # The leases in force, held still until the transaction ends.
 LOCK_LEASES = READ_LEASES + " ORDER BY name FOR UPDATE"
+# Fails if one of these leases is in force for somebody else: dividing by zero is how a statement can say no to all
+# that comes after it.
+CHECK_LEASES = """
+    SELECT 1 / (count(*) = 0)::int FROM commonplace.leases held
+    JOIN unnest(%s::bytea[], %s::bytea[], %s::bigint[]) AS asked (name, holder, fence) ON held.name = asked.name
+    WHERE held.book = %s AND held.until > clock_timestamp()
+        AND (held.holder <> asked.holder OR held.fence <> asked.fence)
+"""
+# Take or renew a lease, or fail.
+NEED_LEASE = "WITH taken AS (" + TAKE_LEASE + ") SELECT 1 / count(*)::int FROM taken"  # noqa: S608  constants both
 # Leases that ran out.
 DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
 # The next piece of the spaces between two names goes; says where it ended.
