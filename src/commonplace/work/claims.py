@@ -25,11 +25,16 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, ESCALATED, PRODUCED = "task.reviewed", "work.escalated", "work.produced"
 
-SOME = 4
-"""How many holders are looked after by the way, whenever somebody claims."""
+SOME, OFTEN = 16, 4
+"""How many holders are looked after by the way, in one of so many claims."""
 MOST_AT_ONCE = 1_000
 BACK_OFF = "back-off"
 """Who holds a task that is to be tried again later."""
+
+
+def _mixed(position: int) -> int:
+    """A number that positions have little to do with: who claims at every second one still comes to look at all."""
+    return position * 2_654_435_761 >> 7
 
 
 @command(open=False)
@@ -38,7 +43,8 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
     if desk.charter.status == "paused":
         return []
     desk.need_open()
-    reclaim(desk, SOME)
+    if _mixed(desk.overlay.position) % OFTEN == 0:
+        reclaim(desk, SOME)
     found = []
     for one in _best(desk, agent, count) if task is None else [_that(desk, agent, task)]:
         path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(one.status, ())
@@ -92,7 +98,7 @@ def decide_reclaim(desk: Desk) -> list[Task]:
 def reclaim(desk: Desk, some: int | None) -> list[Task]:
     """The same for some of them, others each time, or for all."""
     total = desk.counts.get("tasks", 0)
-    start = 0 if some is None else desk.overlay.position * 2_654_435_761 % max(1, total)
+    start = 0 if some is None else _mixed(desk.overlay.position) % max(1, total)
     sets = Sets(desk.overlay, desk.work)
     sets.look_at(("in_progress", "later"))
     looked_at = [
