@@ -629,7 +629,8 @@ def test_when_a_nudge_is_told(work: Work) -> None:
     work.nudge("when you have time", target="dev-1", delivery="when_idle", by="eve")
     urgent = work.nudge("stop!", target="dev-1", delivery="immediate", by="eve")
     assert claim.heartbeat() == [urgent]
-    assert [one.text for one in claim.nudges()] == ["stop!"]
+    assert claim.heartbeat() == []  # once
+    assert claim.nudges() == []
     claim.complete()
     assert [one.text for one in work.take_nudges("dev-1")] == ["when you have time"]
 
@@ -774,6 +775,65 @@ def test_whoever_leads_is_told_in_order(work: Work) -> None:
             lead.handled(step)
     assert kinds == ["nudge", "completed", "failed", "escalation", "ready", "stuck"]
     assert ready.status == "pending"
+
+
+@pytest.mark.spec("5.7")
+def test_whoever_leads_later_is_told_what_waits_and_each_thing_once(work: Work) -> None:
+    work.nudge("hurry", target="orchestrator", by="eve")
+    work.escalate("who decides?", type="needs_decision", by="dev")
+    with work.lead("chief") as lead:
+        for kind in ("nudge", "escalation"):
+            step = lead.next()
+            assert step is not None
+            assert step.kind == kind
+            lead.handled(step)
+        assert work.take_nudges("chief") == []
+        work.nudge("still there?", target="orchestrator", by="eve")
+        assert [one.text for one in work.take_nudges("chief")] == ["still there?"]
+        assert lead.next() is None
+    with pytest.raises(BadInput, match="no name of an agent"):
+        work.claim("all")
+
+
+@pytest.mark.spec("5.7")
+def test_a_leader_that_takes_long_over_a_step_stays_in_the_lead(work: Work) -> None:
+    task = work.add_task("it")
+    with work.lead("first"):
+        taken(work).complete()
+    handled: list[str] = []
+
+    def slow(lead: Any, step: Any) -> None:
+        handled.append(f"{lead.agent} {step.id}")
+        time.sleep(0.5)  # longer than the lease
+
+    crew = [
+        threading.Thread(target=work.orchestrate, args=(f"chief-{n}", slow), kwargs={"lease": 0.2})
+        for n in "12"
+    ]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    assert len(handled) == 1
+    assert work.task(task).status == "completed"
+
+
+@pytest.mark.spec("5.3")
+def test_a_handler_that_returns_nonsense_fails_its_task_and_hears_what_is_urgent(work: Work) -> None:
+    work.add_task("nonsense", on_failure="skip")
+    work.add_task("long")
+    heard: list[str] = []
+
+    def handler(claim: Claim) -> object:
+        if claim.task.title == "nonsense":
+            return {"files": 3}
+        work.nudge("stop!", target="dev-1", delivery="immediate", by="eve")
+        time.sleep(0.5)
+        heard.extend(one.text for one in claim.nudges())
+        return None
+
+    worked = work.worker("dev-1", handler, lease=0.3)
+    assert (worked.completed, worked.failed, heard) == (1, 1, ["stop!"])
 
 
 # learning

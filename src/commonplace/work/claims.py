@@ -205,7 +205,7 @@ def decide_fail(desk: Desk, task: str, token: int, reason: str) -> Task:
 def fail(desk: Desk, task: Task, reason: str, parents: Sequence[str] = ()) -> None:
     """The task has failed, and its policy says what happens next."""
     failed = moved(task, "failed", reason=reason, failures=task.failures + 1)
-    event = desk.tell(FAILED, (task, failed), step=desk.charter.led is not None, parents=parents)
+    event = desk.tell(FAILED, (task, failed), step=True, parents=parents)
     policy = task.on_failure or desk.charter.on_failure
     again = policy.policy in ("retry", "reassign") and failed.failures <= policy.retries
     if again:
@@ -241,9 +241,9 @@ def _give_up(desk: Desk, task: Task, what: str, failure: Event) -> None:
 
 
 def escalate(desk: Desk, type: str, text: str, task: Task | None, parents: Sequence[str] = ()) -> str:
-    affects, led = [] if task is None else [task], desk.charter.led is not None
+    affects = [] if task is None else [task]
     return desk.note(
-        ESCALATED, {"text": text}, affects=affects, pending="escalation", step=led, type=type, status="open",
+        ESCALATED, {"text": text}, affects=affects, pending="escalation", step=True, type=type, status="open",
         task=None if task is None else task.id, parents=parents,
     ).id  # fmt: skip
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -19,6 +19,7 @@ import msgspec
 from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
 from .people import lead_lease, steps_of
+from .sets import Sets
 from .tasks import Task
 from .things import Escalation, Nudge, thing
 from .verbs import Work, seconds
@@ -76,19 +77,28 @@ class Lead:
     def next(self) -> Step | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
         again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones."""
+        while True:
+            with self.work._reading(None) as (reading, _):
+                places = steps_of(reading, limit=1)
+                step = self._step(reading, places[0]) if places else None
+            if step is not None:
+                return step
+            if not places:
+                break
+            self._handled(places[0])  # there is nothing left to deal with
+        self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            for place in steps_of(reading):
-                step = self._step(reading, place)
-                if step is not None:
-                    return step
-                self._handled(place)
-        ready = [one for one in self.work.ready() if one.status == "pending"]
-        for kind, tasks in (("ready", ready), ("stuck", self._stuck())):
-            for task in tasks:
-                id = f"{kind}-{task.id}-{task.position}"
-                if id not in self._offered:
-                    self._offered.add(id)
-                    return Step(kind, id, task)  # type: ignore[arg-type]
+            numbers = Sets(reading.lens, self.work.id).walk("ready:")
+            ready = (reading.numbered(number) for _, number in numbers)
+            return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
+
+    def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> Step | None:
+        """The first of these tasks that was not offered yet as it is now."""
+        for task in tasks:
+            id = f"{kind}-{task.id}-{task.position}"
+            if id not in self._offered:
+                self._offered.add(id)
+                return Step(kind, id, task)
         return None
 
     def _step(self, reading: Reading, place: tuple[int, int, str]) -> Step | None:
@@ -107,11 +117,11 @@ class Lead:
             return None
         return Step("escalation", id, task, escalation=thing(Escalation, id, row), place=place)
 
-    def _stuck(self) -> list[Task]:
+    @staticmethod
+    def _stuck(reading: Reading) -> list[Task]:
         """Tasks that nobody does anything about: blocked for a reason, or failed for good."""
-        with self.work._reading(None) as (reading, _):
-            blocked = [one for one in reading.listed("blocked") if one.reason]
-            return [*blocked, *reading.listed("failed")]
+        blocked = [one for one in reading.listed("blocked") if one.reason]
+        return [*blocked, *reading.listed("failed")]
 
     def handled(self, step: Step) -> None:
         """Say that a step was dealt with: nobody after this one has to."""
@@ -162,7 +172,7 @@ def orchestrate(
 ) -> int:
     """Lead a work as soon as nobody else does, and let `handler(lead, step)` deal with each step, until the work is
     over ("done") or `stop` is set. Answers how many steps were dealt with. A step that was not finished when its leader
-    died comes again to the next one, under the same id."""
+    died comes again to the next one, under the same id. While the handler works, heartbeats go out by themselves."""
     stopped, done = stop or threading.Event(), 0
     while not stopped.is_set() and not (until == "done" and _finished(work)):
         try:
@@ -190,21 +200,18 @@ def _finished(work: Work) -> bool:
 
 
 def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:
-    from .worker import over
+    from .worker import beating, over
 
     done = 0
-    beat = monotonic()
-    while not stopped.is_set():
-        step = lead.next()
-        if step is not None:
-            handler(lead, step)
-            lead.handled(step)
-            done += 1
-        elif until == "done" and over(lead.work):
-            break
-        else:
-            lead.wait(min(1.0, lead.lease / 3))
-        if monotonic() - beat > lead.lease / 3:
-            lead.heartbeat()
-            beat = monotonic()
+    with beating(lead):
+        while not stopped.is_set():
+            step = lead.next()
+            if step is not None:
+                handler(lead, step)
+                lead.handled(step)
+                done += 1
+            elif until == "done" and over(lead.work):
+                break
+            else:
+                lead.wait(min(1.0, lead.lease / 3))
     return done

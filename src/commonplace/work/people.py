@@ -39,7 +39,7 @@ def decide_nudge(desk: Desk, text: str, target: str, priority: str, delivery: st
     event = desk.note(
         NUDGED, {"text": text}, affects=affects, pending=f"nudge:{target}", target=target, priority=priority,
         delivery=delivery,
-        step=target == ORCHESTRATOR and desk.charter.led is not None, labels={"sensitivity": "private"},
+        step=target == ORCHESTRATOR, labels={"sensitivity": "private"},
     )  # fmt: skip
     return event.id
 
@@ -62,14 +62,17 @@ def decide_take(
     if told:
         numbers = [[one.number, one.id] for one in (desk.task(id) for id in tasks)]
         settles = [
-            (f"nudge:{one['target']}", one["id"], one["position"])
-            for one in fresh
-            if one["target"] not in (ALL, ORCHESTRATOR)
+            (f"nudge:{one['target']}", one["id"], one["position"]) for one in fresh if one["target"] != ALL
         ]
         desk.note(
             DELIVERED, {}, settles=settles, nudges=[one["id"] for one in told], to=agent, tasks=numbers,
             labels={"sensitivity": "private"}, **desk.joined(agent),
         )  # fmt: skip
+        steps = [
+            [STEPS[NUDGED], one["position"], one["id"]] for one in fresh if one["target"] == ORCHESTRATOR
+        ]
+        if steps:
+            desk.note(HANDLED, {}, handled=steps, set={})
     return told
 
 
@@ -313,6 +316,12 @@ def decide_handled(desk: Desk, step: tuple[int, int, str]) -> None:
     front = {**desk.charter.handled, str(order): position}
     first = next(iter(steps_of(desk, limit=1, orders=(order,))), None)
     desk.note(HANDLED, {}, handled=[[order, position, id]], set={"handled": front} if first == step else {})
+    if order == STEPS[NUDGED] and desk.charter.leader is not None:  # it has been told to whoever leads
+        settles = [(f"nudge:{ORCHESTRATOR}", id, position)]
+        desk.note(
+            DELIVERED, {}, settles=settles, nudges=[id], to=desk.charter.leader, tasks=[],
+            labels={"sensitivity": "private"},
+        )  # fmt: skip
 
 
 def steps_of(

@@ -123,6 +123,10 @@ class Work:
             return self._actor
         if self._actor not in (OWNER, agent):
             raise Denied(f"{self._actor!r} acts as itself and not as {agent!r}")
+        if agent in (ALL, ORCHESTRATOR):
+            raise BadInput(
+                f"{agent!r} is whom nudges are sent to, and no name of an agent: choose another one"
+            )
         return check_actor(agent)
 
     # the work itself
@@ -718,13 +722,14 @@ class Work:
         self._ledger.premises.look()
         with self._reading(None) as (reading, _):
             mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
-        told = self._do(
-            "take",
-            who if self._actor == OWNER else None,
-            agent=who,
-            tasks=tuple(mine),
-            when="turn" if mine else "idle",
-        )
+        return self._told(who, tuple(mine), "turn" if mine else "idle", None)
+
+    def _told(
+        self, agent: str, tasks: tuple[str, ...], when: str, only: tuple[str, ...] | None
+    ) -> list[Nudge]:
+        """Mark nudges as told to an agent: all that wait, or only these."""
+        by = agent if self._actor == OWNER else None
+        told = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
         return [thing(Nudge, row["id"], row) for row in told]
 
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
@@ -999,6 +1004,8 @@ class Claim:
         assert task.token is not None
         self.token: int = task.token
         self.lease = task.lease
+        self.urgent: list[Nudge] = []
+        """What heartbeats have brought that a worker made for the agent, until it looks at its nudges."""
         self._done = False
 
     def _do(self, command: str, **given: Any) -> Task:
@@ -1009,7 +1016,7 @@ class Claim:
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
-        told at once. Raises Fenced if the task went on without it, Conflict if the work was given up."""
+        told at once, each once. Raises Fenced if the task went on without it, Conflict if the work was given up."""
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
@@ -1025,7 +1032,8 @@ class Claim:
         held = store.lease(lease_name(task), self.agent, length, self.token)
         if held.fence != self.token or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
-        return [thing(Nudge, row["id"], row) for row in urgent]
+        ids = tuple(row["id"] for row in urgent)
+        return self.work._told(self.agent, (self.task.id,), "beat", ids) if ids else []
 
     def complete(
         self,
@@ -1066,8 +1074,9 @@ class Claim:
         return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
     def nudges(self) -> list[Nudge]:
-        """What the agent is to be told in this turn."""
-        return self.work.take_nudges(self.agent)
+        """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""
+        urgent, self.urgent = self.urgent, []
+        return [*urgent, *self.work.take_nudges(self.agent)]
 
     def context(self, *, max_chars: int | None = 6_000, max_tokens: int | None = None) -> Context:
         """What it needs to know, with the nudges that it is told by this."""

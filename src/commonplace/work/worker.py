@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -37,6 +37,8 @@ class Worked(msgspec.Struct):
     """Tasks that went on without it because it was not heard of in time."""
     other: int = 0
     """Tasks that it released or blocked itself."""
+    waited: bool = False
+    """Whether it had nothing to do for a while, with nobody else at work."""
 
     @property
     def tasks(self) -> int:
@@ -54,10 +56,10 @@ def work_off(
     poll: float | None = None,
     stop: threading.Event | None = None,
 ) -> Worked:
-    """Do tasks until the work is over or all of its tasks are final ("done"), nothing is ready ("idle"), or only when
-    `stop` is set ("stopped"); at most so many. While the handler works, heartbeats go out by themselves. When nothing
-    is ready it sleeps until something happens, and looks every `poll` seconds (half a lease) for tasks of workers that
-    have died."""
+    """Do tasks until the work is over or all of its tasks are final ("done": it waits for people where a task has
+    failed or is to be reviewed), nothing is ready ("idle"), or only when `stop` is set ("stopped"); at most so many.
+    While the handler works, heartbeats go out by themselves. When nothing is ready it sleeps until something happens,
+    and looks every `poll` seconds (half a lease) for tasks of workers that have died."""
     _check(handler, until, most)
     length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
     pause = length / 2 if poll is None else seconds("poll", poll)
@@ -70,8 +72,21 @@ def work_off(
         elif until == "idle" or (until == "done" and over(work)):
             break
         else:
+            _say_what_it_waits_for(work, agent, told)
             _wait(work, head, pause, stopped)
     return told
+
+
+def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
+    """Once, if nobody is at work: then only a person or whoever leads can bring it on."""
+    counts = work.counts
+    if told.waited or counts.get("in_progress", 0):
+        return
+    told.waited = True
+    left = [
+        f"{counts[name]:,} {name}" for name in ("failed", "blocked", "review", "assigned") if counts.get(name)
+    ]
+    log.warning("%s waits for somebody to decide: of the tasks %s", agent, ", ".join(left) or "none is ready")
 
 
 def _check(handler: object, until: object, most: object) -> None:
@@ -121,7 +136,13 @@ def _settle(claim: Claim, told: Worked, handle: Callable[[], Any]) -> None:
                 claim.fail(f"{type(error).__name__}: {error}"[:2_000])
             told.failed += 1
             return
-        finish(claim, answer)
+        try:
+            finish(claim, answer)
+        except Conflict:
+            raise
+        except Exception as error:
+            log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
+            claim.fail(f"its handler returned what is no result ({error})"[:2_000])
         if claim.task.status in ("completed", "review"):
             told.completed += 1
         elif claim.task.status == "failed" or claim.task.failures:
@@ -143,22 +164,35 @@ def finish(claim: Claim, answer: Any) -> None:
         claim.complete("" if answer is None else str(answer))
 
 
+class Held(Protocol):
+    """What is somebody's own for as long as it is heard of: a claim, or the lead of a work."""
+
+    agent: str
+    lease: float
+
+    def heartbeat(self) -> Any: ...
+
+
 @contextmanager
-def beating(claim: Claim) -> Iterator[None]:
-    """Heartbeats from a thread of their own, three in each lease, until the task is done."""
+def beating(held: Held) -> Iterator[None]:
+    """Heartbeats from a thread of their own, three in each lease, until the block ends. What they bring for the agent
+    to be told at once is kept for its next look."""
     ended = threading.Event()
 
     def beat() -> None:
-        while not ended.wait(claim.lease / 3):
+        while not ended.wait(held.lease / 3):
             try:
-                claim.heartbeat()
+                urgent = held.heartbeat()
+                if isinstance(held, Claim):
+                    held.urgent += urgent
             except Conflict as lost:
-                log.warning("%s", lost)
+                if not ended.is_set():
+                    log.warning("%s", lost)
                 return
             except CommonplaceError as error:  # the store may be back before the lease ends
-                log.warning("no heartbeat of %s for task %s: %s", claim.agent, claim.task.id, error)
+                log.warning("no heartbeat of %s for %r: %s", held.agent, held, error)
 
-    thread = threading.Thread(target=beat, daemon=True, name=f"commonplace-heartbeat-{claim.agent}")
+    thread = threading.Thread(target=beat, daemon=True, name=f"commonplace-heartbeat-{held.agent}")
     thread.start()
     try:
         yield
@@ -207,5 +241,7 @@ async def work_off_async(
         elif until == "idle" or (until == "done" and await aio._run(lambda: over(work))):
             break
         else:
-            await asyncio.wait([asyncio.ensure_future(aio._news.beyond(head))], timeout=pause)
+            news = asyncio.ensure_future(aio._news.beyond(head))
+            await asyncio.wait([news], timeout=pause)
+            news.cancel()
     return told
