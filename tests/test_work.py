@@ -949,6 +949,26 @@ def test_anybody_can_follow_a_work(book: Book, work: Work) -> None:
     assert done.payload["task_id"] == work.tasks()[0].id
 
 
+@pytest.mark.spec("5.6", "L7")
+def test_members_follow_their_private_work_and_nobody_else_does(book: Book) -> None:
+    ada, ben = (book.as_actor(name, role="developer") for name in ("ada", "ben"))
+    work = book.work(name="secret", members=["ada", "ben"])
+    head = book.head
+    work.add_task("it")
+    claim = ada.work(id=work.id).claim()
+    assert claim is not None
+    claim.discover("the safe is open", sensitivity="sensitive")
+    work.nudge("for ada alone", target="ada", by="eve")
+    claim.complete()
+    seen = {
+        who.name: [e.kind for e in who.work(id=work.id).watch(after=head, timeout=0.2)] for who in (ada, ben)
+    }
+    assert seen["ben"] == ["task.added", "task.claimed", "task.completed"]
+    assert seen["ada"] == ["task.added", "task.claimed", "work.discovered", "work.nudged", "task.completed"]
+    with pytest.raises(NotFound):
+        next(book.as_actor("cleo", role="developer").work(id=work.id).watch(after=head))
+
+
 @pytest.mark.spec("5.10")
 def test_the_graph_is_drawn(work: Work) -> None:
     first = work.add_task('first "quoted" ]')

@@ -147,6 +147,9 @@ class Actor(Working):
         for event in self._book.watch(after, run_id, kinds, actor, timeout):
             yield from self._shown(event)
 
+    def _watch_all(self, after: int | None, timeout: float | None) -> Iterator[Event]:
+        return self._book.watch(after, timeout=timeout)
+
     def _shown(self, event: Event) -> list[Event]:
         """The event as this actor may see it now, or nothing."""
         return list(self._sight.events([event], None, self._book._ledger.event))

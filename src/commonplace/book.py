@@ -347,6 +347,9 @@ class Book(Working):
         reached = head if after is None else _position(after)
         return self._watch(reached, _filters(run_id, kinds, actor), timeout)
 
+    def _watch_all(self, after: int | None, timeout: float | None) -> Iterator[Event]:
+        return self.watch(after, timeout=timeout)
+
     def _watch(self, reached: int, chosen: Filters, timeout: float | None) -> Iterator[Event]:
         quiet_since = monotonic()
         with suppress(BookClosed):

@@ -28,6 +28,8 @@ THINGS = frozenset(
 )  # fmt: skip
 """Events that are something by themselves: they can be looked up by their ids, and listed."""
 NOTES = THINGS | {people.DELIVERED, people.ACKNOWLEDGED, people.LED, people.HANDLED, people.PROPOSED}
+BETWEEN = frozenset({people.NUDGED, people.DELIVERED, people.ACKNOWLEDGED})
+"""Events that are between two."""
 EVERY = TASK_KINDS | NOTES | {CREATED, CHANGED}
 
 STAMPS = {

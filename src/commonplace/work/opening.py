@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from ..recall.verbs import Recalling
 
 if TYPE_CHECKING:
     from ..book import At
+    from ..events import Event
     from ..ledger import Ledger
     from ..recall.prompting import Focus
     from .desk import Charter
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 class Working(Recalling):
     """What everybody can do about works, each under its own rights."""
+
+    def _watch_all(self, after: int | None, timeout: float | None) -> Iterator[Event]:
+        """Everything as it happens, for a work to pick from what is its own; whoever uses these verbs says how."""
+        return iter(())
 
     def work(
         self,

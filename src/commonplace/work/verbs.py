@@ -16,7 +16,7 @@ from ..access.secrets import masked
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
-from .capability import EVERY
+from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED
 from .desk import WORK_MOVES, Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
 from .graph import DEPENDENTS, id_of, names, new_task
@@ -841,17 +841,22 @@ class Work:
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that whoever asks may see."""
         self.about()
-        for event in self._asker.watch(after=after, timeout=timeout):  # type: ignore[attr-defined]
-            yield from self._of_this(event)
-
-    def _of_this(self, event: Event) -> list[Event]:
-        theirs = not event.erased and event.kind in EVERY and event.payload["work"] == self.id
-        return [event] if theirs else []
+        for event in self._asker._watch_all(after, timeout):  # type: ignore[attr-defined]
+            yield from self._shown(event)
 
     def _shown(self, event: Event) -> list[Event]:
-        """The event as this actor may see it now, if it is about this work."""
-        shown = getattr(self._asker, "_shown", None)
-        return [one for one in ([event] if shown is None else shown(event)) for one in self._of_this(one)]
+        """The event, if it is about this work and whoever asks may see it now. Who may know of a work may see what
+        happens in it, up to how sensitive that is; a nudge is between who sent it and whom it is for."""
+        if event.erased or event.kind not in EVERY or event.payload["work"] != self.id:
+            return []
+        with self._reading(None) as (reading, rights):
+            labels = {**event.labels, **(reading.lens.get("labels", event.id) or {})}
+        if event.kind in BETWEEN:
+            whom = {event.actor, event.payload.get("target"), event.payload.get("to")}
+            if not rights.owner and not whom & {rights.actor, ALL}:
+                return []
+        seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
+        return [event] if seen else []
 
     # leading
 
