@@ -22,8 +22,8 @@ TASK_KINDS = frozenset(
 """Events that change tasks."""
 THINGS = frozenset(
     {
-        people.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, people.ANSWERED,
-        claims.ESCALATED, people.RESOLVED, graph.BRANCHED,
+        people.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, graph.ANSWERED,
+        graph.ESCALATED, graph.RESOLVED, graph.BRANCHED,
     }
 )  # fmt: skip
 """Events that are something by themselves: they can be looked up by their ids, and listed."""
@@ -39,7 +39,7 @@ STAMPS = {
     claims.COMPLETED: "completed_us",
 }
 DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
-FOUND_BY_WORDS = frozenset({graph.ADDED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
+FOUND_BY_WORDS = frozenset({graph.ADDED, graph.EDITED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
 
 
 def _works(event: Event) -> list[Key]:
@@ -134,7 +134,8 @@ def _words(event: Event) -> list[Key]:
 
 
 def _fold_words(_key: Key, _before: Any, event: Event) -> Any:
-    return [event.kind, event.payload.get("task_id", event.id)]
+    kind = graph.ADDED if event.kind == graph.EDITED else event.kind  # a task, by its new words
+    return [kind, event.payload.get("task_id", event.id)]
 
 
 def _pending(event: Event) -> list[Key]:

@@ -14,16 +14,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..errors import BadInput, Conflict, Fenced
+from ..errors import BadInput, Conflict, Denied, Fenced
 from ..events import Event
 from .desk import Desk, command, lease_name, moved
-from .graph import BLOCKED, NewTask, add, cancel, new_edges
+from .graph import BLOCKED, ESCALATED, NewTask, add, cancel, new_edges, settle
 from .sets import Sets
 from .tasks import OnFailure, Result, Task, check_is, placed
 
 CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "task.due"
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
-REVIEWED, ESCALATED, PRODUCED = "task.reviewed", "work.escalated", "work.produced"
+REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
 SOME, OFTEN = 16, 4
 """How many holders are looked after by the way, in one of so many claims."""
@@ -262,10 +262,14 @@ def decide_release(desk: Desk, task: str, token: int, reason: str) -> Task:
 @command()
 def decide_hold_up(
     desk: Desk, task: str, token: int, reason: str, on: tuple[str, ...], subtasks: tuple[NewTask, ...]
-) -> Task:
+) -> Any:
     """The holder cannot go on: for a reason that somebody has to clear, until other tasks are done, or until new
     ones are into which it has split the task. Then it is for anybody again."""
     before = held(desk, task, token)
+    if subtasks and not desk.may("orchestrate"):
+        refused = _too_much(desk, before, subtasks)
+        if refused:
+            return refused
     added = add(desk, [replace(one, parent=task) for one in subtasks])
     edges, waits = new_edges(desk, before, (*on, *(one.id for one in added)))
     if not edges and not reason:
@@ -277,6 +281,24 @@ def decide_hold_up(
     )
     desk.tell(BLOCKED, (before, after), edges=edges)
     return desk.task(task)
+
+
+def _too_much(desk: Desk, task: Task, subtasks: Sequence[NewTask]) -> Denied | None:
+    """The refusal if somebody who does not lead would rule over more than its own task by splitting it."""
+    for one in subtasks:
+        policy, what = one.on_failure, ""
+        if one.blocks:
+            what = "let other tasks wait for it (blocks)"
+        elif one.assigned_to is not None:
+            what = "give it to an agent (assigned_to)"
+        elif policy is not None and "abort" in (policy.policy, policy.then):
+            what = "let its failure abort the work (on_failure)"
+        elif one.priority > task.priority:
+            what = f"give it a higher priority than the task's own, {task.priority}"
+        if what:
+            told = f"{desk.act.by!r} may split task {task.id!r}, but not {what}: that takes the right to orchestrate"
+            return desk.refuse("orchestrate", task.id, f"{told}. It is about {one.title!r}")
+    return None
 
 
 def produce(desk: Desk, task: Task | None, path: str, said: Mapping[str, Any], **more: Any) -> str:
@@ -294,11 +316,12 @@ def produce(desk: Desk, task: Task | None, path: str, said: Mapping[str, Any], *
 
 @command("orchestrate")
 def decide_retry(desk: Desk, task: str) -> Task:
-    """Let a failed task be done once more."""
+    """Let a failed task be done once more: its failures are counted anew, and nobody has to be asked about them."""
     before = desk.task(task)
     check_is(before, "failed", "pending", "only what has failed is tried again")
-    after = moved(before, "pending", assigned_to=None, reason="", token=None, avoid=())
-    desk.tell(RETRIED, (before, after), policy="by hand")
+    after = moved(before, "pending", assigned_to=None, reason="", token=None, avoid=(), failures=0)
+    told = desk.tell(RETRIED, (before, after), policy="by hand")
+    settle(desk, before, "the task is tried again", (ESCALATED,), told.id)
     return desk.task(task)
 
 
@@ -339,5 +362,6 @@ def decide_assign_review(desk: Desk, task: str, reviewer: str) -> Task:
         raise BadInput(f"{reviewer!r} did task {task!r}: let somebody else review it")
     if before.status != "review":
         raise Conflict(f"task {task!r} is {before.status}: only what is in review has a reviewer")
+    desk.need_member(reviewer)
     desk.tell(REVIEWED, (before, replace(before, reviewer=reviewer)), **desk.joined(reviewer))
     return desk.task(task)

@@ -19,7 +19,7 @@ from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, Rights, rights_of
 from ..commit import Lens, Overlay
 from ..engines.contract import Lease
-from ..errors import Conflict, Denied, Fenced, NotFound, TooLarge
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, draft
 from .sets import Sets
 from .tasks import OnFailure, Task, check_moves, freed, placed
@@ -209,6 +209,18 @@ class Desk(Reading):
 
     def refuse(self, act: str, what: str, told: str) -> Denied:
         return refuse(self.overlay, Denial(self.act.actor, act, what, self.act.run), told)
+
+    def may(self, right: str) -> bool:
+        """Whether whoever acts has a right."""
+        return self.act.actor == OWNER or rights_of(self.overlay, self.act.actor).may(right)
+
+    def need_member(self, agent: str) -> None:
+        """Nothing is given to somebody who may not even know of the work."""
+        if self.charter.members and not may_know(rights_of(self.overlay, agent), self.charter):
+            raise BadInput(
+                f"{agent!r} may not know of the work {self.charter.name!r}: name one of its members, "
+                f"{', '.join(self.charter.members)}"
+            )
 
     def need_open(self) -> None:
         if not self.charter.open:

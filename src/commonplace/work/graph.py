@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..access.rights import check_actor
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
-from ..events import check_name, check_text, new_id
+from ..events import check_name, check_text, decode, new_id
 from .desk import Desk, command, moved
 from .sets import MOST
 from .tasks import (
@@ -31,7 +31,8 @@ ADDED, LINKED, BRANCHED = "task.added", "task.linked", "work.branched"
 ASSIGNED, BLOCKED, UNBLOCKED, CANCELLED, EDITED = (
     "task.assigned", "task.blocked", "task.unblocked", "task.cancelled", "task.edited",
 )  # fmt: skip
-ASKED, DECIDED = "work.asked", "work.decided"
+ASKED, DECIDED, ANSWERED = "work.asked", "work.decided", "work.answered"
+ESCALATED, RESOLVED = "work.escalated", "work.resolved"
 DEPENDENTS = ("block", "cancel", "free")
 
 FIELDS = (
@@ -164,6 +165,9 @@ def _same(new: NewTask, old: Task) -> Task:
 
 def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
     needs = {id: None if id in numbers else desk.task(id) for id in new.depends_on}
+    _check_possible([task for task in needs.values() if task is not None])
+    if new.assigned_to is not None:
+        desk.need_member(new.assigned_to)
     waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
     edges = [
         [numbers[id] if task is None else task.number, numbers[new.id]]
@@ -195,6 +199,15 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             gates=True,
             parents=[added.id],
         )
+
+
+def _check_possible(tasks: Sequence[Task]) -> None:
+    """What was cancelled is never done: who waited for it would wait for ever."""
+    for one in tasks:
+        if one.status == "cancelled" and not one.satisfied:
+            raise Conflict(
+                f"task {one.id!r} was cancelled and will never be done: leave it out, or depend on what took its place"
+            )
 
 
 def _check_batch(tasks: Sequence[NewTask], numbers: Mapping[str, int]) -> None:
@@ -246,6 +259,7 @@ def link(desk: Desk, task: Task, on: Sequence[str]) -> Task:
 def new_edges(desk: Desk, task: Task, on: Sequence[str]) -> tuple[list[list[int]], int]:
     """The edges that are new, and how many things the task waits for with them. Raises Cycle."""
     new = [desk.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
+    _check_possible(new)
     for one in new:
         path = _path_up(desk, one, task)
         if path is not None:
@@ -305,7 +319,9 @@ def decide_assign(desk: Desk, task: str, agent: str) -> Task:
     path = ("pending", "assigned") if before.status == "assigned" else ("assigned",)
     if before.status == "assigned" and before.assigned_to == agent:
         return before
-    after = moved(before, *path, assigned_to=agent)
+    desk.need_member(agent)
+    avoid = tuple(one for one in before.avoid if one != agent)
+    after = moved(before, *path, assigned_to=agent, avoid=avoid)
     desk.tell(ASSIGNED, (before, after), **desk.joined(agent))
     return desk.task(task)
 
@@ -319,13 +335,14 @@ def decide_unassign(desk: Desk, task: str) -> Task:
 
 
 @command("orchestrate")
-def decide_edit(desk: Desk, task: str, fields: dict[str, Any]) -> Task:
+def decide_edit(desk: Desk, task: str, fields: dict[str, Any], words: tuple[str, ...]) -> Task:
+    """Change what a task says of itself; with a new title, it is found by other words."""
     before = desk.task(task)
     if before.final:
         raise Conflict(f"task {task!r} is {before.status}: it can be changed no more")
     after = replace(before, **fields)
     if after != before:
-        desk.tell(EDITED, (before, after))
+        desk.tell(EDITED, (before, after), said={"words": list(words)} if words else None)
     return desk.task(task)
 
 
@@ -341,10 +358,17 @@ def decide_block(desk: Desk, task: str, reason: str) -> Task:
 
 @command("orchestrate")
 def decide_unblock(desk: Desk, task: str) -> Task:
-    """What was blocked goes on, once it waits for nothing else."""
+    """What was blocked goes on, once it waits for nothing else. For what was cancelled it waits no longer."""
     before = desk.task(task)
     check_is(before, "blocked", "pending", "only what is blocked is unblocked")
-    desk.tell(UNBLOCKED, (before, moved(before, "pending", reason="", assigned_to=None)))
+    above = [desk.task(id) for id in before.depends_on]
+    gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
+    kept = tuple(one.id for one in above if one not in gone)
+    after = moved(
+        before, "pending", reason="", assigned_to=None, depends_on=kept, waits=before.waits - len(gone)
+    )
+    without = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
+    desk.tell(UNBLOCKED, (before, after), **without)
     return desk.task(task)
 
 
@@ -379,8 +403,30 @@ def _cancelled(
     if task.status == "in_progress":
         desk.let_go(task)
     frees = desk.freeing(task) if dependents == "free" else []
-    desk.tell(CANCELLED, (task, after), *frees, parents=parents)
+    told = desk.tell(CANCELLED, (task, after), *frees, parents=parents)
+    settle(desk, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), told.id)
     return [] if dependents == "free" else [(number, task.id) for number in desk.dependents(task.number)]
+
+
+def settle(desk: Desk, task: Task, why: str, kinds: Sequence[str], parent: str) -> None:
+    """Nobody has to answer any more what was asked about a task: approvals are cancelled, escalations resolved."""
+    about = [(desk.work, str(id)) for _, id in desk.lens.scan("work.about", desk.work, task.number)]
+    for (_, id), row in zip(about, desk.lens.get_all(decode, "work.things", about), strict=True):
+        if row is None or row["kind"] not in kinds or row.get("task") != task.id:
+            continue
+        answer = new_id()
+        if row["kind"] == ASKED and row["status"] == "pending":
+            fields = {"status": "cancelled", "answered_by": desk.act.by, "answer": answer}
+            desk.note(
+                ANSWERED, {"why": why}, updates=[(id, fields)], settles=[("approval", id, row["position"])], about=id,
+                verdict="cancelled", id=answer, parents=[parent],
+            )  # fmt: skip
+        elif row["kind"] == ESCALATED and row["status"] == "open":
+            fields = {"status": "resolved", "resolved_by": desk.act.by, "answer": answer}
+            desk.note(
+                RESOLVED, {"answer": why}, updates=[(id, fields)], settles=[("escalation", id, row["position"])],
+                about=id, id=answer, parents=[parent],
+            )  # fmt: skip
 
 
 # alternatives

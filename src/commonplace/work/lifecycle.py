@@ -70,6 +70,9 @@ def decide_change(desk: Desk, status: str | None, said: dict[str, Any], fields: 
         fields = {**fields, "status": status}
     if charter.status == "archived" and "status" not in fields:
         raise Conflict(f"the work {charter.name!r} is archived: it is changed no more")
+    for name, known in (("limits", msgspec.to_builtins(charter.limits)), ("settings", charter.settings)):
+        if name in fields:
+            fields = {**fields, name: {**known, **fields[name]}}
     if fields or said:
         desk.change(said, **fields)
     return desk.charter

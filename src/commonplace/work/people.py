@@ -9,14 +9,12 @@ from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, shown
 from ..events import new_id
-from .claims import COMPLETED, ESCALATED, FAILED, escalate, held, produce
+from .claims import COMPLETED, FAILED, escalate, held, produce
 from .desk import Desk, Reading, charter_of, command
-from .graph import ASKED, LINKED, cancel
+from .graph import ANSWERED, ASKED, ESCALATED, LINKED, RESOLVED, cancel
 from .tasks import Task, freed, placed
 
-NUDGED, DELIVERED, ACKNOWLEDGED, ANSWERED, RESOLVED = (
-    "work.nudged", "work.delivered", "work.acknowledged", "work.answered", "work.resolved",
-)  # fmt: skip
+NUDGED, DELIVERED, ACKNOWLEDGED = "work.nudged", "work.delivered", "work.acknowledged"
 LED, HANDLED = "work.led", "work.handled"
 DECIDED, DISCOVERED, PROPOSED = "work.decided", "work.discovered", "work.judged"
 
@@ -197,9 +195,11 @@ def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, An
     answer = new_id()
     fields = {"status": verdict, "answered_by": desk.act.by, "answer": answer}
     settles = [("approval", id, row["position"])] if row["kind"] == ASKED else []
-    desk.note(
-        ANSWERED, {"why": why}, updates=[(id, fields)], settles=settles, about=id, verdict=verdict, id=answer
-    )
+    updates = [(id, fields)]
+    if row["kind"] == ASKED and row.get("decision"):
+        decision = desk.thing(row["decision"], DECIDED)
+        updates += [(row["decision"], fields)] if decision.get("status", "pending") == "pending" else []
+    desk.note(ANSWERED, {"why": why}, updates=updates, settles=settles, about=id, verdict=verdict, id=answer)
     task = desk.find(row["task"]) if row.get("task") else None
     if task is not None and row.get("gates") and not task.final:
         if approved:

@@ -78,7 +78,7 @@ class _Sharing:
         if word not in self._known:
             lens, work = self._reading.lens, self._reading.work
             rows = lens.scan("work.words", work, word, limit=RECENT, reverse=True)
-            self._known[word] = [(kind, id) for _, (kind, id) in rows]
+            self._known[word] = list(dict.fromkeys((kind, id) for _, (kind, id) in rows))
         return self._known[word]
 
     def rarity(self, word: str) -> float:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .claims import ESCALATED, PRODUCED
-from .graph import ASKED, BRANCHED
+from .claims import PRODUCED
+from .graph import ASKED, BRANCHED, ESCALATED
 from .people import DECIDED, DISCOVERED, NUDGED
 
 

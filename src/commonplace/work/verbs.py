@@ -228,17 +228,19 @@ class Work:
         by: str | None = None,
         **settings: Any,
     ) -> Charter:
-        """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings."""
+        """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
+        settings that are not named stay as they are."""
         said: dict[str, Any] = {} if goal is None else {"goal": masked(check_text("goal", goal))}
         if constraints is not None:
             said["constraints"] = texts("constraints", constraints)
         fields: dict[str, Any] = {}
         if limits is not None:
-            fields["limits"] = msgspec.to_builtins(checked_limits(limits))
+            checked_limits(limits)
+            fields["limits"] = dict(limits)
         if on_failure is not None:
             fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
         if settings:
-            fields["settings"] = {**self.about().settings, **checked_settings(settings)}
+            fields["settings"] = checked_settings(settings)
         charter: Charter = self._do("change", by, status=None, said=said, fields=fields)
         return charter
 
@@ -392,6 +394,7 @@ class Work:
         new = dict(fields)
         if "title" in new:
             new["title"] = _said("title", new["title"])
+        words = tuple(words_of(new["title"])) if "title" in new else ()
         if "description" in new:
             new["description"] = masked(check_text("description", new["description"]))
         if "needs_review" in new:
@@ -402,7 +405,7 @@ class Work:
             checked_priority(new["priority"])
         if "on_failure" in new:
             new["on_failure"] = checked_policy(new["on_failure"])
-        found: Task = self._do("edit", by, task=id_of(task), fields=new)
+        found: Task = self._do("edit", by, task=id_of(task), fields=new, words=words)
         return found
 
     def block(self, task: str | Task, reason: str, *, by: str | None = None) -> Task:
@@ -411,11 +414,14 @@ class Work:
         return found
 
     def unblock(self, task: str | Task, *, by: str | None = None) -> Task:
+        """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
+        for."""
         found: Task = self._do("unblock", by, task=id_of(task))
         return found
 
     def retry(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a failed task be done once more, by anybody."""
+        """Let a failed task be done once more, by anybody. Its failures are counted anew, and its open escalations are
+        resolved."""
         found: Task = self._do("retry", by, task=id_of(task))
         return found
 
@@ -1074,7 +1080,9 @@ class Claim:
         return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
-        """Split the task: it waits until these are done, and can then be claimed again to bring them together."""
+        """Split the task: it waits until these are done, and can then be claimed again to bring them together. Who may
+        not orchestrate gives them no agent, no tasks that they block, no failure that aborts the work and no higher
+        priority than the task's own."""
         fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
         return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
