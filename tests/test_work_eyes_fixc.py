@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
 import commonplace
-from commonplace import BadInput, Book, Claim, Conflict, Denied, Work
+from commonplace import BadInput, Book, Claim, Conflict, Denied, Fenced, Work
+from commonplace.work.candidates import Candidate
 
 
 @pytest.fixture
@@ -169,3 +172,102 @@ def test_who_approves_what_was_asked_about_a_decision_approves_the_decision(work
         (work.approve if yes else work.disapprove)(asked, by="kim")
         (found,) = (one for one in work.decisions() if one.id == decision.id)
         assert (found.status, found.answered_by) == (status, "kim")
+
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+@pytest.mark.spec("5.6", "L10")
+def test_a_discarded_work_says_no_path_and_nothing_ever_said_a_secret(
+    book: Book, work: Work, tmp_path: Path
+) -> None:
+    first, second = work.add_task("one"), work.add_task("two")
+    branch = work.branch("which?", {f"with {SECRET}": [first], "without": [second]})
+    work.choose(branch, f"with {SECRET}", rationale="so be it")
+    work.change(path=f"/srv/{SECRET}")
+    claim = taken(work)
+    secret = claim.artifact(f"out/{SECRET}.txt", content="1", commit=SECRET, branch=SECRET)
+    assert secret.path.startswith("out/")
+    made = [claim.artifact("plans/quince.txt", content=text) for text in ("1", "2")]
+    assert [(one.path, one.version) for one in made] == [("plans/quince.txt", 1), ("plans/quince.txt", 2)]
+    assert not any(SECRET in str(event.payload) for event in book.events())
+    assert [one.id for one in book.search("quince").results]
+    claim.complete()
+    work.complete()
+    work.discard(confirm="DISCARD")
+    assert not any("quince" in str(event.payload) for event in book.events())
+    assert work.artifacts() == []
+    work.resume()
+    assert work.artifact("plans/quince.txt", content="3").version == 3
+
+
+@pytest.mark.spec("5.1")
+def test_options_that_differ_only_by_secrets_are_refused(work: Work) -> None:
+    first, second = work.add_task("one"), work.add_task("two")
+    with pytest.raises(BadInput, match="name them otherwise"):
+        work.branch("which?", {f"with {SECRET}": [first], f"with {SECRET[:-4]}ZZZZ": [second]})
+
+
+@pytest.mark.spec("5.6")
+def test_what_is_completed_with_paths_records_the_files(work: Work, tmp_path: Path) -> None:
+    file = tmp_path / "made.txt"
+    file.write_text("it is made")
+    work.add_task("it")
+    claim = taken(work)
+    early = claim.artifact("early.txt", content="early")
+    done = claim.complete("done", artifacts=[early, str(file), tmp_path / "nowhere.txt"])
+    assert claim.complete("done", artifacts=[early, str(file), tmp_path / "nowhere.txt"]) == done
+    with pytest.raises(Fenced):
+        claim.complete("done", artifacts=[early, str(file)])
+    _, stored, named = work.artifacts()
+    assert (stored.path, stored.size, work.content(stored)) == (str(file), 10, b"it is made")
+    assert stored.checksum == f"sha256:{sha256(b'it is made').hexdigest()}"
+    assert (named.checksum, named.blob) == (None, None)
+    assert done.result is not None
+    assert done.result.artifacts == (early.id, stored.id, named.id)
+
+
+def pattern_of(work: Work) -> Candidate:
+    for number in range(3):
+        work.add_task(f"task {number}", needs_review=number == 0)
+        claim = taken(work)
+        claim.complete("done", learnings=["read the quince manual first"])
+        if number == 0:
+            work.review(claim.task, "approved", by="dev-2")
+    return next(one for one in work.candidates() if one.kind == "pattern" and "quince" in one.text)
+
+
+@pytest.mark.spec("5.9", "L10")
+def test_a_promoted_pattern_goes_with_the_work_that_it_comes_from(book: Book, work: Work) -> None:
+    book.core("auth", name="Auth")
+    kept = work.promote(pattern_of(work), core="auth")
+    assert kept.item_id is not None
+    assert kept.outcome == "stored"
+    seen = book.as_actor("eve", role="developer").search("quince manual").results
+    assert kept.item_id in [one.id for one in seen]
+    work.complete()
+    work.discard(confirm="DISCARD")
+    assert not any("quince" in str(event.payload) for event in book.events())
+    assert book.search("quince manual").results == ()
+
+
+@pytest.mark.spec("5.9", "5.8")
+def test_what_a_private_work_teaches_is_shared_only_when_somebody_says_so(book: Book) -> None:
+    book.core("auth", name="Auth")
+    book.core("own", name="Own", visibility="private")
+    work = book.work(name="private", members=["dev-1", "dev-2"])
+    candidate, eve = pattern_of(work), book.as_actor("eve", role="developer")
+    with pytest.raises(Conflict, match="shared=True"):
+        work.promote(candidate, core="auth")
+    assert eve.search("quince manual").results == ()
+    kept = work.promote(candidate, core="auth", shared=True)
+    assert kept.item_id in [one.id for one in eve.search("quince manual").results]
+    claim = taken_of(work)
+    insight = claim.discover("the medlar ripens late")
+    assert work.promote(insight.id, core="own").outcome == "stored"
+    assert eve.search("medlar").results == ()
+
+
+def taken_of(work: Work) -> Claim:
+    work.add_task("another")
+    return taken(work)

@@ -129,7 +129,7 @@ def _content(work: Work) -> Callable[[Event], str]:
         if task and task not in titles:
             titles[task] = work.task(task).title
         words = next((said[name] for name in SAID if isinstance(said.get(name), str) and said[name]), "")
-        about = said.get("question") or titles.get(task or "", "") or event.payload.get("path", "")
+        about = said.get("question") or titles.get(task or "", "") or said.get("path", "")
         return ": ".join(filter(None, (about, words)))
 
     return told

@@ -10,8 +10,9 @@ import msgspec
 
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, NotFound
-from ..events import check_name, check_text
+from ..events import MAX_PARENTS, check_name, check_text
 from ..memory.similar import tokens
+from .claims import COMPLETED, SUBMITTED
 from .tasks import Task
 
 if TYPE_CHECKING:
@@ -98,8 +99,9 @@ def _candidate(work: Work, given: str | Candidate) -> Candidate:
     raise NotFound(f"there is no candidate {id!r} in this work: work.candidates() lists them")
 
 
-def promote(work: Work, candidate: str | Candidate, core: str | None, by: str | None) -> Kept:
-    """Put it into the core as an entry, derived from what it comes from, and say so."""
+def promote(work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None) -> Kept:
+    """Put it into the core as an entry, derived from what it comes from, and say so. Out of a work with members
+    it goes to where others read it only if somebody says so."""
     one = _candidate(work, candidate)
     where = core or one.suggested_core
     if where is None:
@@ -107,7 +109,12 @@ def promote(work: Work, candidate: str | Candidate, core: str | None, by: str | 
     if one.verdict:
         raise Conflict(f"candidate {one.id!r} was {one.verdict} already")
     work._do("judge", by, candidate=one.id, verdict="", why="", item=None)  # may they at all?
-    events = [id for id in one.sources if work._ledger.event(id) is not None] if one.kind != "pattern" else []
+    events = _origins(work, one)
+    if work.about().members and not shared and work._asker.core(where).visibility != "private":
+        raise Conflict(
+            f"only its members may know of this work, and others read the core {where!r}: say "
+            f"promote({one.id!r}, shared=True), or name a private core"
+        )
     kept = work._asker.remember(
         one.text, kind="note", type=one.as_entry()["type"], reason=one.reason, core=where, source_type="promoted",
         parents=events, shared=True, id=f"learned-{work.id}-{one.id}"[:200], override="promoted from a work",
@@ -116,6 +123,17 @@ def promote(work: Work, candidate: str | Candidate, core: str | None, by: str | 
     if kept.outcome in ("stored", "merged"):
         work._do("judge", by, candidate=one.id, verdict="promoted", why="", item=kept.item_id)
     return kept
+
+
+def _origins(work: Work, candidate: Candidate) -> list[str]:
+    """The events that it comes from: of a pattern, those that tell what came of its tasks."""
+    if candidate.kind != "pattern":
+        return [id for id in candidate.sources if work._ledger.event(id) is not None]
+    tasks, found = {*candidate.sources}, list[str]()
+    for event in work._ledger.events(kinds=frozenset({SUBMITTED, COMPLETED})):
+        if not event.erased and event.payload["work"] == work.id and event.payload["task_id"] in tasks:
+            found.append(event.id)
+    return found[-MAX_PARENTS:]
 
 
 def reject(work: Work, candidate: str | Candidate, reason: str, by: str | None) -> None:

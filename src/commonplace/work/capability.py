@@ -189,7 +189,7 @@ def _result(payload: dict[str, Any]) -> str:
 SAYS = {
     people.DECIDED: _said("question", "choice", "rationale"),
     people.DISCOVERED: _said("text"),
-    claims.PRODUCED: lambda payload: f"{payload['path']} {payload['said'].get('description', '')}".strip(),
+    claims.PRODUCED: _said("path", "description"),
     claims.SUBMITTED: _result,
     claims.COMPLETED: _result,
 }
@@ -271,7 +271,7 @@ WORK = Capability(
             kinds=frozenset({people.DELIVERED, people.ACKNOWLEDGED}),
         ),
         View(
-            "work.paths", 1, lambda event: [(event.payload["work"], event.payload["path"])],
+            "work.paths", 1, lambda event: [(event.payload["work"], event.payload["path_key"])],
             lambda _key, _before, event: {"id": event.id, "version": event.payload["version"]},
             kinds=frozenset({claims.PRODUCED}),
         ),

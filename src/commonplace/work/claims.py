@@ -7,11 +7,13 @@ when somebody comes by: nobody has to watch. A holder that comes back after that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from hashlib import sha256
 from heapq import merge
 from itertools import islice
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, Denied, Fenced
@@ -161,9 +163,9 @@ def _still(desk: Desk, task: Task, token: int) -> Task:
 
 
 @command()
-def decide_complete(desk: Desk, task: str, token: int, result: Result, paths: tuple[str, ...]) -> Task:
+def decide_complete(desk: Desk, task: str, token: int, result: Result, made: tuple[Made, ...]) -> Task:
     """The task is done, or done and waiting for a review."""
-    return complete(desk, task, token, result, paths)
+    return complete(desk, task, token, result, made)
 
 
 @command()
@@ -172,15 +174,19 @@ def decide_complete_many(desk: Desk, claims: tuple[tuple[str, int], ...], result
     return [complete(desk, task, token, result) for task, token in claims]
 
 
-def complete(desk: Desk, task: str, token: int, result: Result, paths: Sequence[str] = ()) -> Task:
+def complete(desk: Desk, task: str, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
     known = desk.task(task)
-    if known.token == token and known.status in ("completed", "review") and known.result == result:
-        return known  # the same call again
+    if known.token == token and known.status in ("completed", "review") and known.result is not None:
+        later = known.result.artifacts[len(result.artifacts) :]
+        paths = [(desk.lens.get("work.things", desk.work, id) or {}).get("path_key") for id in later]
+        alike = replace(result, artifacts=(*result.artifacts, *later)) == known.result
+        if alike and paths == [path_key(desk.work, one.said["path"]) for one in made]:
+            return known  # the same call again
     before = _still(desk, known, token)
     desk.let_go(before)
-    if paths:
-        made = tuple(produce(desk, before, path, {"description": ""}, type="file") for path in paths)
-        result = replace(result, artifacts=(*result.artifacts, *made))
+    if made:
+        ids = tuple(produce(desk, before, one) for one in made)
+        result = replace(result, artifacts=(*result.artifacts, *ids))
     if before.needs_review:
         desk.tell(SUBMITTED, (before, moved(before, "review", result=result)))
     else:
@@ -301,14 +307,28 @@ def _too_much(desk: Desk, task: Task, subtasks: Sequence[NewTask]) -> Denied | N
     return None
 
 
-def produce(desk: Desk, task: Task | None, path: str, said: Mapping[str, Any], **more: Any) -> str:
+class Made(msgspec.Struct, frozen=True):
+    """Something that was made: what is said of it, its path among that, and what stays when that is erased."""
+
+    said: dict[str, Any]
+    more: dict[str, Any]
+
+
+def path_key(work: str, path: str) -> str:
+    """What stands for a path where its versions are counted: it stays when the path is erased."""
+    return sha256(f"{work}\n{path}".encode()).hexdigest()
+
+
+def produce(desk: Desk, task: Task | None, made: Made, **more: Any) -> str:
     """Record something that was made: a new version of it, if there is one under the same path."""
-    last = desk.overlay.get("work.paths", desk.work, path)
+    key = path_key(desk.work, made.said["path"])
+    last = desk.overlay.get("work.paths", desk.work, key)
     version, previous = (1, None) if last is None else (last["version"] + 1, last["id"])
     affects, about = ([], None) if task is None else ([task], task.id)
     return desk.note(
-        PRODUCED, said, affects=affects, path=path, task=about, version=version, previous=previous, **more
-    ).id
+        PRODUCED, made.said, affects=affects, path_key=key, task=about, version=version, previous=previous,
+        **made.more, **more,
+    ).id  # fmt: skip
 
 
 # by whoever leads

@@ -367,7 +367,7 @@ def decide_unblock(desk: Desk, task: str) -> Task:
     after = moved(
         before, "pending", reason="", assigned_to=None, depends_on=kept, waits=before.waits - len(gone)
     )
-    without = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
+    without: dict[str, Any] = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
     desk.tell(UNBLOCKED, (before, after), **without)
     return desk.task(task)
 

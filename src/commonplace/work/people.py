@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, shown
 from ..events import new_id
-from .claims import COMPLETED, FAILED, escalate, held, produce
+from .claims import COMPLETED, FAILED, Made, escalate, held, produce
 from .desk import Desk, Reading, charter_of, command
 from .graph import ANSWERED, ASKED, ESCALATED, LINKED, RESOLVED, cancel
 from .tasks import Task, freed, placed
@@ -269,13 +269,11 @@ def decide_discover(
 
 
 @command()
-def decide_produce(
-    desk: Desk, path: str, said: dict[str, Any], more: dict[str, Any], task: str | None, token: int | None
-) -> str:
+def decide_produce(desk: Desk, made: Made, task: str | None, token: int | None) -> str:
     about = None
     if task is not None:
         about = desk.task(task) if token is None else held(desk, task, token)
-    return produce(desk, about, path, said, **more, **desk.joined(desk.act.by))
+    return produce(desk, about, made, **desk.joined(desk.act.by))
 
 
 # leadership

@@ -51,7 +51,7 @@ class Discovery(Thing, frozen=True, kw_only=True):
 class Artifact(Thing, frozen=True, kw_only=True):
     """Something that was made, by reference. `blob` names its content, if it is stored."""
 
-    path: str
+    path: str = ""
     type: str = "file"
     description: str = ""
     version: int = 1

@@ -17,7 +17,7 @@ from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
 from .capability import BETWEEN, EVERY
-from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED
+from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import WORK_MOVES, Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
 from .graph import DEPENDENTS, id_of, names, new_task
 from .lifecycle import Plan
@@ -42,6 +42,7 @@ from .tasks import (
     checked_metadata,
     checked_policy,
     checked_priority,
+    without_secrets,
 )
 from .things import (
     KINDS,
@@ -439,20 +440,23 @@ class Work:
     def branch(
         self, question: str, options: Mapping[str, Sequence[str | Task]], *, by: str | None = None
     ) -> Branch:
-        """Make alternatives of pending tasks: they wait until one of the options is chosen."""
+        """Make alternatives of pending tasks: they wait until one of the options is chosen. The names of the
+        options are kept for good, without secrets: what is to be erased one day belongs into the question."""
         if not isinstance(options, Mapping) or len(options) < 2:
             raise BadInput("alternatives are two or more options by their names, each with its tasks")
         each = {
-            check_name("an option", name): names(f"the tasks of {name!r}", ids)
+            masked(check_name("an option", name)): names(f"the tasks of {name!r}", ids)
             for name, ids in options.items()
         }
+        if len(each) < len(options):
+            raise BadInput("two options are the same without the secrets in their names: name them otherwise")
         id: str = self._do("branch", by, question=_said("question", question), options=each)
         return self._one(Branch, id)
 
     def choose(self, branch: str | Branch, option: str, *, rationale: str, by: str | None = None) -> Decision:
         """Choose one of the alternatives. The tasks of the others are cancelled, with the reason, and what depends on
         them goes on without."""
-        given = {"branch": _id(branch), "option": check_name("option", option)}
+        given = {"branch": _id(branch), "option": masked(check_name("option", option))}
         id: str = self._do("choose", by, **given, rationale=_said("rationale", rationale))
         return self._one(Decision, id)
 
@@ -616,44 +620,11 @@ class Work:
         """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
         stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file. The
         same path again is its next version."""
-        if not isinstance(path, str | Path):
-            raise BadInput(f"path {shown(path)} is not a path: give where it lies")
-        where = check_name("path", str(path))
-        if content is not None and not isinstance(content, bytes | str):
-            raise BadInput(f"content {shown(content)} is neither bytes nor text")
-        if store is not None:
-            checked_flag("store", store)
-        data = check_text("content", content).encode() if isinstance(content, str) else content
-        checksum: str | None = None
-        size = 0 if data is None else len(data)
-        if data is None:
-            data, checksum, size = _file(Path(path), store)
-        elif store and size > MAX_BLOB:
-            raise BadInput(
-                f"{where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
-            )
-        if store and data is None:
-            raise BadInput(f"there is no file {where} to store: give its content")
-        about = masked(check_text("description", description))
-        said: dict[str, Any] = {"description": about, "words": words_of(where, about)}
-        more: dict[str, Any] = {
-            "type": checked("type of artifact", type, ARTIFACT_TYPES),
-            "commit": None if commit is None else check_name("commit", commit),
-            "branch": None if branch is None else check_name("branch", branch),
-        }
-        if data is not None:
-            checksum = sha256(data).hexdigest()
-        if checksum is not None:
-            more |= {"checksum": f"sha256:{checksum}", "size": size}
-        if data is not None and size <= MAX_BLOB and (store or (store is None and size <= SMALL)):
-            said["content"] = Blob(data)
-        given = {name: value for name, value in more.items() if value is not None}
+        made = _made(path, type, description, content, store, commit, branch)
         id: str = self._do(
             "produce",
             by,
-            path=where,
-            said=said,
-            more=given,
+            made=made,
             task=None if task is None else id_of(task),
             token=_token,
         )
@@ -906,11 +877,19 @@ class Work:
 
         return orchestrate(self, self._agent(agent), handler, **how)
 
-    def promote(self, candidate: str | Candidate, *, core: str | None = None, by: str | None = None) -> Any:
-        """Put a candidate into a core, for good. It takes a librarian or person."""
+    def promote(
+        self,
+        candidate: str | Candidate,
+        *,
+        core: str | None = None,
+        shared: bool = False,
+        by: str | None = None,
+    ) -> Any:
+        """Put a candidate into a core, for good. It takes a librarian or person. Whoever may read the core may read the
+        entry: out of a work with members it goes into a private core, or with `shared=True` into any."""
         from .candidates import promote
 
-        return promote(self, candidate, core, by)
+        return promote(self, candidate, core, checked_flag("shared", shared), by)
 
     def reject(self, candidate: str | Candidate, *, reason: str = "", by: str | None = None) -> None:
         """Put a candidate aside."""
@@ -1052,19 +1031,18 @@ class Claim:
         *,
         next_steps: Sequence[str] = (),
         learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Artifact] = (),
+        artifacts: Sequence[str | Path | Artifact] = (),
     ) -> Task:
-        """The task is done: it is completed, or waits for a review if it needs one."""
-        known, paths = list[str](), list[str]()
-        for one in listed("artifacts", artifacts):
-            (known if isinstance(one, Artifact) else paths).append(
-                one.id if isinstance(one, Artifact) else one
-            )
+        """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts` are
+        recorded as `artifact` does it. The same call again answers as the first time."""
+        each = listed("artifacts", artifacts)
+        known = [one.id for one in each if isinstance(one, Artifact)]
+        made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
         result = Result(
             masked(check_text("summary", summary)), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(known),
         )  # fmt: skip
-        return self._do("complete", result=result, paths=tuple(check_name("a path", one) for one in paths))
+        return self._do("complete", result=result, made=made)
 
     def fail(self, reason: str) -> Task:
         """The task has failed; its policy says what happens next."""
@@ -1241,7 +1219,8 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
     ):
         raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
-    return encode_payload(named)[1]
+    kept: dict[str, Any] = without_secrets(encode_payload(named)[1])
+    return kept
 
 
 def _said(field: str, given: object) -> str:
@@ -1257,6 +1236,48 @@ def _level(given: str) -> str:
 
 def _id(given: str | Thing) -> str:
     return given.id if isinstance(given, Thing) else check_name("an id", given)
+
+
+def _made(
+    path: str | Path,
+    type: str = "file",
+    description: str = "",
+    content: bytes | str | None = None,
+    store: bool | None = None,
+    commit: str | None = None,
+    branch: str | None = None,
+) -> Made:
+    """Something that was made, as it is recorded."""
+    if not isinstance(path, str | Path):
+        raise BadInput(f"path {shown(path)} is not a path: give where it lies")
+    where = masked(check_name("path", str(path)))
+    if content is not None and not isinstance(content, bytes | str):
+        raise BadInput(f"content {shown(content)} is neither bytes nor text")
+    if store is not None:
+        checked_flag("store", store)
+    data = check_text("content", content).encode() if isinstance(content, str) else content
+    checksum: str | None = None
+    size = 0 if data is None else len(data)
+    if data is None:
+        data, checksum, size = _file(Path(path), store)
+    elif store and size > MAX_BLOB:
+        raise BadInput(f"{where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out")
+    if store and data is None:
+        raise BadInput(f"there is no file {where} to store: give its content")
+    about = masked(check_text("description", description))
+    said: dict[str, Any] = {"path": where, "description": about, "words": words_of(where, about)}
+    more: dict[str, Any] = {
+        "type": checked("type of artifact", type, ARTIFACT_TYPES),
+        "commit": None if commit is None else masked(check_name("commit", commit)),
+        "branch": None if branch is None else masked(check_name("branch", branch)),
+    }
+    if data is not None:
+        checksum = sha256(data).hexdigest()
+    if checksum is not None:
+        more |= {"checksum": f"sha256:{checksum}", "size": size}
+    if data is not None and size <= MAX_BLOB and (store or (store is None and size <= SMALL)):
+        said["content"] = Blob(data)
+    return Made(said, {name: value for name, value in more.items() if value is not None})
 
 
 def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
