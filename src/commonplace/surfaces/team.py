@@ -290,10 +290,14 @@ def promote(
         str | None,
         typer.Option(metavar="CORE", help="The core to put it into.  [default: the suggested one]"),
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Out of a work with members, also into a core that others read."),
+    ] = False,
     work: OfWorkOption = None,
 ) -> Answer:
     """Put something that was learned from a work into a core, for good."""
-    kept = _with(shell, candidate, work).promote(candidate, core=core)
+    kept = _with(shell, candidate, work).promote(candidate, core=core, shared=shared)
     told = f"{kept.outcome} {kept.item_id or ''} {clean(kept.reason)}".rstrip()
     return Answer(kept, lines(told), code=1 if kept.outcome == "rejected" else 0)
 
