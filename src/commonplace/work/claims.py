@@ -39,12 +39,15 @@ def _mixed(position: int) -> int:
     return position * 2_654_435_761 >> 7
 
 
-@command(open=False)
+@command()
 def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | None) -> list[Task]:
     """The best tasks that this agent may do now, each its own from here on. Of a work that is paused, none."""
     if desk.charter.status == "paused":
+        if task is not None:
+            raise Conflict(
+                f"the work {desk.charter.name!r} is paused: resume it before somebody claims task {task!r}"
+            )
         return []
-    desk.need_open()
     if _mixed(desk.overlay.position) % OFTEN == 0:
         reclaim(desk, SOME)
     found = []
@@ -345,10 +348,9 @@ def decide_retry(desk: Desk, task: str) -> Task:
     return desk.task(task)
 
 
-@command(open=False)
+@command()
 def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
     """What a reviewer says of a task: approved, back to whoever did it, or failed."""
-    desk.need_open()
     before = desk.task(task)
     becomes = {"approved": "completed", "needs_rework": "in_progress"}.get(verdict, "failed")
     check_is(before, "review", becomes, "only what its holder has handed in is reviewed")

@@ -131,6 +131,9 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     if len(numbers) < len(tasks):
         raise BadInput("two tasks of the batch have the same id: give each its own, or none")
     _check_batch(tasks, numbers)
+    for one in tasks:
+        if one.parent is not None and one.parent not in numbers:
+            desk.task(one.parent)
     _check_room(desk, tasks)
     for one in tasks:
         _added(desk, one, numbers)

@@ -19,11 +19,10 @@ from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, 
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import WORK_MOVES, Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
-from .graph import DEPENDENTS, id_of, names, new_task
+from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
 from .lifecycle import Plan
 from .people import (
     ALL,
-    DECIDED,
     DELIVERIES,
     DISCOVERED,
     ESCALATIONS,
@@ -211,7 +210,11 @@ class Work:
         }
         told["contributions"] = self.contributions(at=at)
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
-        check_path("to", to).write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
+        file = check_path("to", to)
+        try:
+            file.write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
+        except OSError as error:
+            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         return len(tasks)
 
     def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
@@ -305,7 +308,8 @@ class Work:
             return [one for one in found if status is None or one.status == status]
 
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
-        """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be."""
+        """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be. Of a
+        work that is paused, those that can be when it is resumed."""
         if agent is not None:
             check_actor(agent)
         if limit is not None and (type(limit) is not int or limit < 0):
@@ -450,6 +454,9 @@ class Work:
         }
         if len(each) < len(options):
             raise BadInput("two options are the same without the secrets in their names: name them otherwise")
+        for name, ids in each.items():
+            if not ids:
+                raise BadInput(f"the option {name!r} has no tasks: give each option its own")
         id: str = self._do("branch", by, question=_said("question", question), options=each)
         return self._one(Branch, id)
 
@@ -504,6 +511,9 @@ class Work:
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
         """Complete many claims of one agent at once, all or none: for small tasks that were done together. Raises
         Fenced, and completes none, if one of them is no longer in force."""
+        stray = [one for one in listed("claims", claims) if not isinstance(one, Claim)]
+        if stray:
+            raise BadInput(f"{shown(stray[0])} is not a claim: give what work.claim_many(…) has answered")
         agents = {one.agent for one in claims}
         if len(claims) > MOST_AT_ONCE or len(agents) > 1 or any(one.work.id != self.id for one in claims):
             raise BadInput(f"give up to {MOST_AT_ONCE:,} claims of one agent, all of this work")
@@ -744,25 +754,37 @@ class Work:
         return self._one(Approval, id)
 
     def approve(
-        self, what: str | Approval | Decision, *, why: str = "", by: str | None = None
+        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
     ) -> Approval | Decision:
-        """Allow what was asked for, or confirm a decision. It takes a person."""
+        """Allow what was asked for, or confirm a decision. Of a task, it is the approval that it waits for. It takes a
+        person."""
         return self._answer(what, True, why, by)
 
     def disapprove(
-        self, what: str | Approval | Decision, *, why: str = "", by: str | None = None
+        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
     ) -> Approval | Decision:
         """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
         return self._answer(what, False, why, by)
 
     def _answer(
-        self, what: str | Approval | Decision, yes: bool, why: str, by: str | None
+        self, what: str | Approval | Decision | Task, yes: bool, why: str, by: str | None
     ) -> Approval | Decision:
-        id = _id(what)
+        id = self._asked(what)
         self._do("answer", by, id=id, approved=yes, why=masked(check_text("why", why)))
         with self._reading(None) as (reading, _):
             kind = reading.thing(id)["kind"]
         return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
+
+    def _asked(self, what: str | Approval | Decision | Task) -> str:
+        """The id of what is to be answered; of a task, that of its approval."""
+        id = what.id if isinstance(what, Task) else _id(what)
+        with self._reading(None) as (reading, _):
+            task = reading.find(id)
+        if task is None:
+            return id
+        if task.approval is None:
+            raise NotFound(f"nobody was asked to approve task {id!r}: work.approvals() lists what waits")
+        return task.approval
 
     def approvals(self, *, at: At = None) -> list[Approval]:
         return self._all(Approval, at)

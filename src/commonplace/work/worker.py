@@ -16,6 +16,8 @@ from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .verbs import Work
 
 log = logging.getLogger("commonplace")
@@ -205,16 +207,24 @@ AsyncHandler = Callable[[Any], Awaitable[Any] | Any]
 
 
 async def work_off_async(
-    aio: Any, lift: Callable[[Claim], Any], work: Work, agent: str, handler: AsyncHandler, **how: Any
+    aio: Any,
+    lift: Callable[[Claim], Any],
+    work: Work,
+    agent: str,
+    handler: AsyncHandler,
+    *,
+    lease: float = LEASE,
+    until: str = "done",
+    most: int | None = None,
+    poll: float | None = None,
+    stop: asyncio.Event | None = None,
 ) -> Worked:
     """The same with a handler that is awaited: it is given the claim with awaitable verbs."""
     import asyncio
 
-    lease, until, most = how.get("lease", LEASE), how.get("until", "done"), how.get("most")
     told, length = Worked(agent), seconds("lease", lease)
     _check(handler, until, most)
-    pause = length / 2 if how.get("poll") is None else seconds("poll", how["poll"])
-    stop: asyncio.Event | None = how.get("stop")
+    pause = length / 2 if poll is None else seconds("poll", poll)
     while (stop is None or not stop.is_set()) and (most is None or told.tasks < most):
         head = await aio._run(work._asker._position)
         claim = await aio._run(lambda: claimed(work, agent, length))

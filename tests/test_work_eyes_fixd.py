@@ -1,0 +1,90 @@
+"""Small things that a work promises: what cannot be is refused in words, and a task stands for its approval."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import commonplace
+from commonplace import BadInput, Book, CommonplaceError, Conflict, NotFound
+from commonplace.work.verbs import Work
+
+
+@pytest.fixture
+def book() -> Iterator[Book]:
+    with commonplace.open("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def work(book: Book) -> Work:
+    return book.work(name="auth", goal="Add JWT", id="w")
+
+
+def test_an_export_to_nowhere_is_refused_and_names_the_file(work: Work, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no-such-folder"):
+        work.export(tmp_path / "no-such-folder" / "work.json")
+    with pytest.raises(CommonplaceError, match="cannot be written"):
+        work.export(tmp_path)
+
+
+@pytest.mark.parametrize("claims", [["t1"], [None], "t1", 7], ids=str)
+def test_what_is_no_claim_is_not_completed(work: Work, claims: Any) -> None:
+    work.add_task("Design it", id="t1")
+    with pytest.raises(BadInput):
+        work.complete_many(claims)
+
+
+def test_an_awaited_worker_refuses_what_it_does_not_know_as_the_other_does(book: Book, work: Work) -> None:
+    with pytest.raises(TypeError, match="leas"):
+        work.worker("dev-1", lambda claim: None, leas=5)
+
+    async def run() -> None:
+        await (await book.aio.work("w")).worker("dev-1", lambda claim: None, leas=5)
+
+    with pytest.raises(TypeError, match="leas"):
+        asyncio.run(run())
+
+
+def test_no_task_of_a_paused_work_is_claimed_by_its_name(work: Work) -> None:
+    task = work.add_task("Design it")
+    work.pause("lunch")
+    with pytest.raises(Conflict, match="paused"):
+        work.claim("dev-1", task=task)
+    assert work.claim("dev-1") is None
+    assert [one.id for one in work.ready()] == [task.id]
+    work.resume()
+    claim = work.claim("dev-1", task=task)
+    assert claim is not None
+    assert claim.task.id == task.id
+
+
+def test_a_parent_has_to_be_there(work: Work) -> None:
+    with pytest.raises(NotFound, match="nope"):
+        work.add_task("A part of it", parent="nope")
+    assert work.tasks() == []
+    whole, part = work.add_tasks([{"title": "All", "id": "all"}, {"title": "A part", "parent": "all"}])
+    assert part.parent == whole.id
+
+
+def test_a_task_stands_for_its_approval(work: Work) -> None:
+    risky = work.add_task("Drop the table", risk="data is lost", id="t1")
+    answered = work.approve(risky, why="there is a backup")
+    assert (answered.id, cast(Any, answered).status) == (risky.approval, "approved")
+    assert [one.id for one in work.ready()] == ["t1"]
+    work.add_task("Drop the other table", risk="data is lost", id="t2")
+    work.disapprove("t2", why="there is none")
+    assert work.task("t2").status == "cancelled"
+    with pytest.raises(NotFound, match="nobody was asked"):
+        work.approve(work.add_task("Harmless"))
+
+
+def test_an_option_without_tasks_is_refused(work: Work) -> None:
+    task = work.add_task("Write it in Rust")
+    with pytest.raises(BadInput, match="'wait' has no tasks"):
+        work.branch("Which one?", {"rust": [task], "wait": []})
+    assert work.branches() == []
