@@ -116,8 +116,8 @@ def promote(work: Work, candidate: str | Candidate, core: str | None, shared: bo
             f"promote({one.id!r}, shared=True), or name a private core"
         )
     kept = work._asker.remember(
-        one.text, kind="note", type=one.as_entry()["type"], reason=one.reason, core=where, source_type="promoted",
-        parents=events, shared=True, id=f"learned-{work.id}-{one.id}"[:200], override="promoted from a work",
+        **one.as_entry(), kind="note", core=where, parents=events, shared=True,
+        id=f"learned-{work.id}-{one.id}"[:200], override="promoted from a work",
         provenance={"source_kind": "system", "metadata": {"work": work.id, "promoted_by": by or work._actor}},
     )  # fmt: skip
     if kept.outcome in ("stored", "merged"):

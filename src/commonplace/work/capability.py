@@ -22,12 +22,12 @@ TASK_KINDS = frozenset(
 """Events that change tasks."""
 THINGS = frozenset(
     {
-        people.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, graph.ANSWERED,
+        graph.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, graph.ANSWERED,
         graph.ESCALATED, graph.RESOLVED, graph.BRANCHED,
     }
 )  # fmt: skip
 """Events that are something by themselves: they can be looked up by their ids, and listed."""
-NOTES = THINGS | {people.DELIVERED, people.ACKNOWLEDGED, people.LED, people.HANDLED, people.PROPOSED}
+NOTES = THINGS | {people.DELIVERED, people.ACKNOWLEDGED, people.LED, people.HANDLED, people.JUDGED}
 BETWEEN = frozenset({people.NUDGED, people.DELIVERED, people.ACKNOWLEDGED})
 """Events that are between two."""
 EVERY = TASK_KINDS | NOTES | {CREATED, CHANGED}
@@ -38,8 +38,8 @@ STAMPS = {
     claims.CLAIMED: "started_us",
     claims.COMPLETED: "completed_us",
 }
-DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
-FOUND_BY_WORDS = frozenset({graph.ADDED, graph.EDITED, people.DECIDED, people.DISCOVERED, claims.PRODUCED})
+DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
+FOUND_BY_WORDS = frozenset({graph.ADDED, graph.EDITED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
 
 
 def _works(event: Event) -> list[Key]:
@@ -187,7 +187,7 @@ def _result(payload: dict[str, Any]) -> str:
 
 
 SAYS = {
-    people.DECIDED: _said("question", "choice", "rationale"),
+    graph.DECIDED: _said("question", "choice", "rationale"),
     people.DISCOVERED: _said("text"),
     claims.PRODUCED: _said("path", "description"),
     claims.SUBMITTED: _result,
@@ -288,7 +288,7 @@ WORK = Capability(
             lambda _key, _before, event: {
                 "verdict": event.payload["verdict"], "by": event.actor, "item": event.payload["item"],
             },
-            kinds=frozenset({people.PROPOSED}),
+            kinds=frozenset({people.JUDGED}),
         ),
     ),
 )  # fmt: skip

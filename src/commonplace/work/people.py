@@ -11,18 +11,17 @@ from ..errors import BadInput, Conflict, shown
 from ..events import new_id
 from .claims import COMPLETED, FAILED, Made, escalate, held, produce
 from .desk import Desk, Reading, charter_of, command
-from .graph import ANSWERED, ASKED, ESCALATED, LINKED, RESOLVED, cancel
+from .graph import ANSWERED, ASKED, DECIDED, ESCALATED, LINKED, RESOLVED, cancel
 from .tasks import Task, freed, placed
 
 NUDGED, DELIVERED, ACKNOWLEDGED = "work.nudged", "work.delivered", "work.acknowledged"
 LED, HANDLED = "work.led", "work.handled"
-DECIDED, DISCOVERED, PROPOSED = "work.decided", "work.discovered", "work.judged"
+DISCOVERED, JUDGED = "work.discovered", "work.judged"
 
 PRIORITIES = ("low", "normal", "high", "critical")
 DELIVERIES = ("next_turn", "immediate", "when_idle")
 ESCALATIONS = ("stuck", "confused", "needs_decision", "error")
 ORCHESTRATOR, ALL = "orchestrator", "all"
-PREMISE = "premise"
 
 STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
 """In which order whoever leads is told of what has happened; then come ready tasks, and stuck ones."""
@@ -164,10 +163,9 @@ def decide_acknowledge(desk: Desk, nudge: str, agent: str) -> None:
 # approvals
 
 
-@command(open=False)
+@command()
 def decide_ask(desk: Desk, action: str, risk: str, task: str | None, decision: str | None) -> str:
     """Ask somebody to approve something. A task that it is about waits for the answer, unless somebody has begun it."""
-    desk.need_open()
     about = None if task is None else desk.task(task)
     if decision is not None:
         desk.thing(decision, DECIDED)
@@ -212,9 +210,8 @@ def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, An
 # escalations
 
 
-@command(open=False)
+@command()
 def decide_escalate(desk: Desk, type: str, text: str, task: str | None) -> str:
-    desk.need_open()
     return escalate(desk, type, text, None if task is None else desk.task(task))
 
 
@@ -232,12 +229,11 @@ def decide_resolve(desk: Desk, id: str, answer: str) -> None:
 # what was decided and found
 
 
-@command(open=False)
+@command()
 def decide_decide(
     desk: Desk, said: dict[str, Any], affects: tuple[str, ...], task: str | None, reversible: bool,
     reverses: str | None, sensitivity: str,
 ) -> str:  # fmt: skip
-    desk.need_open()
     if reverses is not None:
         old = desk.thing(reverses, DECIDED)
         if old.get("reversed_by"):
@@ -255,12 +251,11 @@ def decide_decide(
     ).id  # fmt: skip
 
 
-@command(open=False)
+@command()
 def decide_discover(
     desk: Desk, text: str, words: tuple[str, ...], type: str, affects: tuple[str, ...], task: str | None,
     core: str | None, sensitivity: str,
 ) -> str:  # fmt: skip
-    desk.need_open()
     named = [desk.task(id) for id in dict.fromkeys((*affects, *((task,) if task else ())))]
     return desk.note(
         DISCOVERED, {"text": text, "words": list(words)}, affects=named, type=type, task=task, promote_to_core=core,
@@ -279,11 +274,9 @@ def decide_produce(desk: Desk, made: Made, task: str | None, token: int | None) 
 # leadership
 
 
-@command("orchestrate", open=False)
+@command("orchestrate")
 def decide_lead(desk: Desk, agent: str, lease: float) -> int:
     """Take the lead of a work, if nobody has it. Answers the fence."""
-    if not desk.charter.open:
-        desk.need_open()
     known = desk.lease(lead_lease(desk.work, desk.charter.led or 0))
     if known is not None and known.holder != agent:
         raise Conflict(
@@ -347,7 +340,7 @@ def decide_judge(desk: Desk, candidate: str, verdict: str, why: str, item: str |
     if known is not None and known["verdict"] != verdict:
         raise Conflict(f"candidate {candidate!r} was {known['verdict']} by {known['by']!r} already")
     if known is None and verdict:
-        desk.note(PROPOSED, {"why": why}, candidate=candidate, verdict=verdict, item=item)
+        desk.note(JUDGED, {"why": why}, candidate=candidate, verdict=verdict, item=item)
 
 
 def checked(field: str, given: object, allowed: Sequence[str]) -> str:

@@ -8,7 +8,8 @@ from itertools import islice
 from ..access.rights import OWNER, Rights
 from ..recall.data import as_data, as_name
 from .desk import Charter, Reading, charter_of
-from .people import DECIDED, carried, in_order, waiting
+from .graph import DECIDED
+from .people import carried, in_order, waiting
 from .tasks import Task
 from .things import Approval, Decision, Nudge, thing
 from .verbs import Work

@@ -125,10 +125,6 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status == "completed" or self.waived
 
     @property
-    def policy(self) -> OnFailure:
-        return self.on_failure or OnFailure()
-
-    @property
     def lists(self) -> tuple[str, ...]:
         """The sets that it belongs to, by what it is now. What waits for rework is held, and can be claimed again."""
         ready = () if self.queue is None else (f"ready:{self.queue}",)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from .claims import PRODUCED
-from .graph import ASKED, BRANCHED, ESCALATED
-from .people import DECIDED, DISCOVERED, NUDGED
+from .graph import ASKED, BRANCHED, DECIDED, ESCALATED
+from .people import DISCOVERED, NUDGED
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
