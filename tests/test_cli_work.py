@@ -481,3 +481,31 @@ def test_on_a_terminal_the_board_is_drawn_again_with_the_news(team: Ask) -> None
     assert process.returncode == 130
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is there again
     assert "Traceback" not in shown
+
+
+@pytest.mark.spec("7.2", "5.1")
+def test_a_charter_is_changed(cli: Cli, ask: Ask) -> None:
+    ask("init")
+    ask("work", "new", "auth", "--id", "w", "--max-tasks", 50, "--constraint", "No breaking changes")
+    ask("work", "change", "w", "--goal", "Add JWT", "--constraint", "Keep the cookies")
+    made = ask("work", "change", "w", "--on-failure", "retry", "--max-agents", 5)
+    assert (made["goal"], made["constraints"]) == ("Add JWT", ["Keep the cookies"])
+    assert (made["limits"]["max_tasks"], made["limits"]["max_agents"]) == (50, 5)
+    assert made["on_failure"]["policy"] == "retry"
+    assert cli("work", "change", "w").code == 2
+
+
+@pytest.mark.spec("7.2", "5.4")
+def test_what_was_made_is_read_again(cli: Cli, ask: Ask, tmp_path: Path) -> None:
+    ask("init")
+    ask("work", "new", "auth", "--id", "w")
+    (tmp_path / "tokens.sql").write_text("create table tokens ()\n")
+    (tmp_path / "key.bin").write_bytes(b"\xff\x00")
+    made = ask("artifact", "w", tmp_path / "tokens.sql")["id"]
+    assert ask("artifact-content", made)["text"] == "create table tokens ()\n"
+    assert "create table tokens ()" in cli("artifact-content", made).out
+    binary = ask("artifact", "w", tmp_path / "key.bin")["id"]
+    assert "name a FILE" in cli("artifact-content", binary).err
+    assert ask("artifact-content", binary, tmp_path / "copy.bin")["size"] == 2
+    assert (tmp_path / "copy.bin").read_bytes() == b"\xff\x00"
+    assert "no-such-folder" in cli("artifact-content", binary, tmp_path / "no-such-folder" / "copy").err

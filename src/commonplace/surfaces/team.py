@@ -3,6 +3,7 @@ approvals, escalations, what is worth learning, and who leads."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -172,6 +173,31 @@ verbs(
         ),
     },
 )  # fmt: skip
+
+
+@command
+def artifact_content(
+    shell: Shell,
+    id: ID,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", dir_okay=False, help="The file to write; without it, text is shown."),
+    ] = None,
+) -> Answer:
+    """Show or write the content of something that was made, if it is stored."""
+    data = shell.acting().work_of(id).content(id)
+    if file is not None:
+        try:
+            file.write_bytes(data)
+        except OSError as error:
+            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
+        told = {"id": id, "size": len(data), "file": str(file)}
+        return Answer(told, lines(f"{len(data):,} bytes written to {file}"))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{id!r} is not text: name a FILE to write its {len(data):,} bytes to") from None
+    return Answer({"id": id, "size": len(data), "text": text}, page(text))
 
 
 @command

@@ -93,6 +93,28 @@ def work__new(
 
 
 @_work
+def work__change(
+    shell: Shell,
+    work: WorkArgument,
+    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="What is to be reached now.")] = None,
+    constraint: Annotated[
+        list[str] | None, many("TEXT", "Something that has to hold, instead of what had to")
+    ] = None,
+    on_failure: PolicyOption = None,
+    max_tasks: Annotated[int | None, typer.Option(metavar="N", help="At most so many tasks.")] = None,
+    max_agents: Annotated[int | None, typer.Option(metavar="N", help="At most so many agents.")] = None,
+) -> Answer:
+    """Change the goal, the constraints, the limits of a work, or what happens to tasks that fail."""
+    one, limits = shell.acting().work(work), given(max_tasks=max_tasks, max_agents=max_agents)
+    fields = given(goal=goal, constraints=constraint, on_failure=policy(on_failure))
+    if limits:
+        fields["limits"] = {**plain(one.about().limits), **limits}
+    if not fields:
+        raise typer.BadParameter("say what is to change: --goal, --constraint, --on-failure or a limit")
+    return one_work(one.change(**fields))
+
+
+@_work
 def work__list(
     shell: Shell,
     status: Annotated[
