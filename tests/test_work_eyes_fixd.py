@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +14,7 @@ import pytest
 import commonplace
 from commonplace import BadInput, Book, CommonplaceError, Conflict, NotFound
 from commonplace.work.verbs import Work
+from tests.shells import Cli
 
 
 @pytest.fixture
@@ -88,3 +91,15 @@ def test_an_option_without_tasks_is_refused(work: Work) -> None:
     with pytest.raises(BadInput, match="'wait' has no tasks"):
         work.branch("Which one?", {"rust": [task], "wait": []})
     assert work.branches() == []
+
+
+def test_the_story_in_the_shell_goes_as_it_is_told(cli: Cli) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "work.md").read_text()
+    told = re.search(r"^## From the shell\n.*?^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert told is not None
+    for one in re.split(r"^\$ commonplace ", told[1], flags=re.MULTILINE)[1:]:
+        command, _, shown = one.partition("\n")
+        args = [word for word in shlex.split(command) if word != "--follow"]  # which would go on for good
+        ran = cli(*args)
+        assert (ran.code, ran.err) == (0, ""), (command, ran)
+        assert ran.out.startswith(shown), (command, ran)
