@@ -404,6 +404,9 @@ class Book(Working):
             self.grant(name, role=role)
         return Actor(self, name)
 
+    def _speaking_for(self, agent: str) -> Working:
+        return self if agent == OWNER else self.as_actor(agent)
+
     def grant(
         self,
         subject: str,

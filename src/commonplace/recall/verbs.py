@@ -515,6 +515,22 @@ class Recalling(Remembering):
                 "access.deny", Denial(self._memory_actor, "memory.search", tier, self._memory_run)
             )
 
+    def _speaking_for(self, agent: str) -> Recalling:
+        """Whoever the owner speaks for; everybody else acts as itself."""
+        return self
+
+    def _relies_on(self, ids: Collection[str]) -> None:
+        """Keep in mind that this actor was told these items elsewhere than in a digest, so that it hears of it when
+        they change."""
+        if self._memory_actor == OWNER or self._only_looks_at_memory:
+            return
+        with self._judging(None) as judge:
+            items = [one for one in map(judge.item, ids) if one is not None]
+        if items:
+            wanted = self._wanted("", {"enabled": True}, 0, 0, None, None, False, None)
+            beside = tuple((one.id, one.position) for one in items)
+            self._made(replace(wanted, ignored="", beside=beside))
+
     def _delivered(self, shown: Sequence[tuple[str, str]], always: bool = False) -> None:
         """What an agent reads in a run is kept in mind; elsewhere only what it searches for, or is compared with."""
         if always or self._memory_run is not None:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..access.rights import rights_of
 from ..errors import BadInput, shown
 from ..recall.data import as_data, as_name
 from ..recall.packing import CUT, LEAST, estimated
 from .desk import Charter, Reading, charter_of
-from .people import waiting
+from .people import may_see_nudge, waiting
+from .prompting import WorkFocus
 from .radar import Overlap, overlaps_of
 from .tasks import Task
 from .things import Artifact, Decision, Discovery, Nudge, thing
@@ -19,6 +21,7 @@ from .words import words_of
 
 if TYPE_CHECKING:
     from ..book import At
+    from ..recall.verbs import Recalling
     from .verbs import Work
 
 FARTHEST = 200
@@ -79,33 +82,43 @@ class Line(msgspec.Struct, frozen=True):
 def context_of(
     work: Work, id: str, max_chars: int | None, max_tokens: int | None, at: At, agent: str | None = None
 ) -> Context:
-    """With an agent, it is told its nudges by this; without, those that wait for the holder are shown."""
+    """With an agent, it is made for its eyes, and what is shown of its nudges is told by this; without, it is made for
+    whoever asks, with what it may see of those that wait for the holder."""
     for name, most in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if most is not None and (type(most) is not int or most < 1):
             raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
-    told = None if agent is None else work.take_nudges(agent)
+    focus = None if agent is None else WorkFocus(work, agent)
+    told = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
         task, charter, position = reading.task(id), charter_of(reading.lens, work.id), reading.lens.position
         assert charter is not None
+        if agent is not None:
+            rights = rights_of(reading.now, agent)
         above = list(_above(reading, task))
         ids = dict.fromkeys([*_affecting(reading, [task, *above]), *_by_words(reading, task)])
         known: dict[Any, list[Any]] = {
             kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
         }
-        if told is None:
-            who = task.assigned_to
-            rows = waiting(reading, who, charter.leader == who, "turn") if who else []
-            told = [thing(Nudge, row["id"], row) for row in rows]
+        if agent is None and (who := task.assigned_to):
+            rows = waiting(reading, who, charter.leader == who, "turn")
+            told = [thing(Nudge, row["id"], row) for row in rows if may_see_nudge(reading, rights, row)]
         covering = overlaps_of(work, reading, rights, task)[:DUPLICATES]
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     newest = {one.path: one for one in known[Artifact]}
-    memory = _remembered(work, task, charter, at)
+    asker = work._asker if agent is None else work._asker._speaking_for(agent)
+    memory = _remembered(asker, task, charter, at)
     lines = list(
         _lines(
             charter, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory
         )
     )
     taken, left_out = _packed(lines, max_chars, max_tokens, work._ledger.count_tokens or estimated)
+
+    if focus is not None:
+        shown_whole = [one.id for one in taken if one.section == "Nudges"]
+        delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
+        taken = [one for one in taken if one.section != "Nudges" or one.id in delivered]
+        asker._relies_on([one.id for one in taken if one.section == "Memory"])
 
     def of(section: str) -> tuple[Any, ...]:
         return tuple(one.about for one in taken if one.section == section)
@@ -157,14 +170,14 @@ def _by_words(reading: Reading, task: Task) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(work: Work, task: Task, charter: Charter, at: At) -> list[Any]:
+def _remembered(asker: Recalling, task: Task, charter: Charter, at: At) -> list[Any]:
     """What memory has on the task: in the cores of the work, if it names some."""
-    with work._ledger.snapshot(at) as then:
+    with asker._ledger.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
             return []
     query = f"{task.title} {task.description}".strip()[:400]
     cores = list(charter.cores) or None
-    answer = work._asker.search(query, tiers=["long_term"], cores=cores, max_results=MEMORIES, at=at)
+    answer = asker.search(query, tiers=["long_term"], cores=cores, max_results=MEMORIES, at=at)
     return [one for one in answer.results if one.id != task.id]
 
 
@@ -213,7 +226,8 @@ def _lines(
 def _packed(
     lines: list[Line], max_chars: int | None, max_tokens: int | None, count: Any
 ) -> tuple[list[Line], list[tuple[str, str]]]:
-    """As many lines as fit, in their order; the last one that does not may be cut."""
+    """As many lines as fit, in their order; the last one that does not may be cut, unless it is a nudge, which waits
+    on until it is told whole."""
     taken, left_out = list[Line](), list[tuple[str, str]]()
 
     def over(more: Line) -> str:
@@ -226,7 +240,9 @@ def _packed(
 
     for line in lines:
         why = over(line)
-        if why:
+        if why and line.section == "Nudges":
+            left_out.append((line.id, f"{why}: it waits"))
+        elif why:
             shortest, longest = LEAST, len(line.text) - 1
             while shortest < longest and not over(_cut(line, shortest)):
                 middle = (shortest + longest + 1) // 2

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
-from ..access.rights import OWNER, Rights, rights_of
+from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..commit import Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
@@ -106,6 +106,11 @@ def no_work(id: str) -> str:
     return f"there is no work {id!r} in this book: book.works() lists them, and book.work(name=…) begins one"
 
 
+def no_thing(id: str, kinds: Sequence[str]) -> str:
+    what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
+    return f"nothing {what} under {id!r} is known in this work"
+
+
 def may_know(rights: Rights, charter: Charter) -> bool:
     """Whether an actor may know of a work."""
     if rights.owner or not charter.members or rights.actor in (charter.by, *charter.members):
@@ -118,11 +123,17 @@ def lease_name(task: Task) -> str:
     return f"task/{task.work}/{task.number}/{task.token}"
 
 
-class Reading:
-    """A work's tasks through a lens."""
+def may_see_thing(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
+    """Whether an actor may see something that was recorded about a work, with the labels it has been given since."""
+    labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
+    return may_see_of(rights, row["by"], row["kind"], labels)
 
-    def __init__(self, lens: Lens, work: str) -> None:
-        self.lens, self.work = lens, work
+
+class Reading:
+    """A work's tasks through a lens; `now` says what may be seen of what was then."""
+
+    def __init__(self, lens: Lens, work: str, now: Lens | None = None) -> None:
+        self.lens, self.work, self.now = lens, work, lens if now is None else now
 
     def find(self, id: str) -> Task | None:
         where = self.lens.get("work.ids", id)
@@ -178,8 +189,7 @@ class Reading:
         """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
         row = self.lens.get("work.things", self.work, id)
         if row is None or (kinds and row["kind"] not in kinds):
-            what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
-            raise NotFound(f"nothing {what} under {id!r} is known in this work")
+            raise NotFound(no_thing(id, kinds))
         return dict(row)
 
     @property
@@ -197,7 +207,14 @@ class Desk(Reading):
         rights = None if act.actor == OWNER else rights_of(overlay, act.actor)
         if charter is None or (rights is not None and not may_know(rights, charter)):
             raise NotFound(no_work(act.work))
-        self.charter = charter
+        self.charter, self._rights = charter, rights
+
+    def thing(self, id: str, *kinds: str) -> dict[str, Any]:
+        """What whoever acts may not see is NotFound like what is not there."""
+        row = super().thing(id, *kinds)
+        if self._rights is not None and not may_see_thing(self._rights, row, self.lens.get("labels", id)):
+            raise NotFound(no_thing(id, kinds))
+        return row
 
     # who may
 

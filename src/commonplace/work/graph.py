@@ -124,9 +124,10 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
             f"this work has {total:,} tasks, and its limit is {most:,}: begin another work, or raise max_tasks"
         )
     for new, old in zip(tasks, known, strict=True):
-        taken = old is not None or desk.overlay.get("work.ids", new.id) is not None
-        if taken:
+        if old is not None:
             raise Conflict(f"there is a task {new.id!r} already: choose another id, or none")
+        if desk.overlay.get("work.ids", new.id) is not None:  # in another work, which need not be known here
+            raise Conflict(f"the id {new.id!r} cannot be used here: choose another one, or none")
     numbers = {one.id: total + place for place, one in enumerate(tasks)}
     if len(numbers) < len(tasks):
         raise BadInput("two tasks of the batch have the same id: give each its own, or none")

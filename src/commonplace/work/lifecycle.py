@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need
-from ..access.rights import OWNER
+from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..errors import Conflict, NotFound
 from ..events import draft
 from ..memory.cores import no_core
-from .desk import CREATED, WORK_MOVES, Act, Charter, Desk, charter_of, command
+from .desk import CREATED, WORK_MOVES, Act, Charter, Desk, charter_of, command, may_know
 from .graph import NewTask, add
 from .tasks import FINAL, STATUSES
 
@@ -32,6 +32,8 @@ def decide_create(overlay: Overlay, act: Act) -> Any:
     plan: Plan = act.given["plan"]
     known = charter_of(overlay, act.work)
     if known is not None:
+        if act.actor != OWNER and not may_know(rights_of(overlay, act.actor), known):
+            raise Conflict(f"the id {act.work!r} cannot be used here: choose another one, or none")
         if (known.name, known.goal) != (plan.charter.name, plan.charter.goal):
             raise Conflict(
                 f"there is a work {act.work!r} already, with another name or goal: choose another id"

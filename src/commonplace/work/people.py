@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..access.rights import Rights
 from ..errors import BadInput, Conflict, shown
 from ..events import new_id
 from .claims import COMPLETED, FAILED, Made, escalate, held, produce
@@ -90,6 +91,14 @@ def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str
     return in_order(found)
 
 
+def may_see_nudge(reading: Reading, rights: Rights, row: Mapping[str, Any]) -> bool:
+    """A nudge is between whoever says it and whom it is for."""
+    if rights.owner or row["by"] == rights.actor or row["target"] in (rights.actor, ALL):
+        return True
+    charter = charter_of(reading.now, reading.work) if row["target"] == ORCHESTRATOR else None
+    return charter is not None and charter.leader == rights.actor
+
+
 def in_order(nudges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The most urgent first, then the oldest."""
     return sorted(nudges, key=lambda one: (-PRIORITIES.index(one["priority"]), one["position"]))
@@ -130,7 +139,7 @@ def _premises(desk: Desk, agent: str) -> None:
         if event is None or event.erased or desk.overlay.record_of(nudge) is not None:
             continue
         told = event.payload
-        line = f", line {told['line']}: {told['text']}" if told["text"] else ""
+        line = f", line {told['line']}: {told['text']}" if told["text"] else f": {told['item']}"
         text = f"something you were told has changed ({told['why']}){line}"
         if told["by"]:
             text += f". What holds now is {told['by']}"

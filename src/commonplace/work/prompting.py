@@ -22,10 +22,10 @@ DONE = ("completed", "cancelled")
 
 
 class WorkFocus:
-    """One work as the prompts of one actor show it."""
+    """One work as the prompts of one actor show it: whoever asks, or an agent that the owner speaks for."""
 
-    def __init__(self, work: Work) -> None:
-        self._work, self._actor = work, work._actor
+    def __init__(self, work: Work, agent: str | None = None) -> None:
+        self._work, self._actor = work, agent or work._actor
 
     def lines(self) -> list[tuple[str, str]]:
         with self._work._reading(None) as (reading, rights):
@@ -74,6 +74,13 @@ class WorkFocus:
     # nudges
 
     def waiting(self, changes: bool) -> list[tuple[str, str]]:
+        return [
+            (one.id, f"- [{one.priority}] {as_data(one.text)} (from {as_name(one.by)})")
+            for one in self.nudges(changes)
+        ]
+
+    def nudges(self, changes: bool) -> list[Nudge]:
+        """What this actor is to be told now; it waits on until it is delivered."""
         if self._actor == OWNER:
             return []  # the owner itself does no tasks
         if changes:
@@ -88,10 +95,7 @@ class WorkFocus:
             tasks = self._held(reading)
             fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")
             rows = in_order([*fresh, *carried(reading, tasks, self._actor, fresh, None)])
-        nudges = [thing(Nudge, row["id"], row) for row in rows if changes or "premise" not in row]
-        return [
-            (one.id, f"- [{one.priority}] {as_data(one.text)} (from {as_name(one.by)})") for one in nudges
-        ]
+        return [thing(Nudge, row["id"], row) for row in rows if changes or "premise" not in row]
 
     def deliver(self, ids: Sequence[str]) -> list[str]:
         """Whoever only looks is shown them, and they wait on."""
@@ -101,7 +105,12 @@ class WorkFocus:
         with self._work._reading(None) as (reading, _):
             tasks = self._held(reading)
         told: Sequence[dict[str, object]] = self._work._do(
-            "take", agent=self._actor, tasks=tuple(tasks), when="turn" if tasks else "idle", only=ids
+            "take",
+            self._actor,
+            agent=self._actor,
+            tasks=tuple(tasks),
+            when="turn" if tasks else "idle",
+            only=ids,
         )
         return told
 

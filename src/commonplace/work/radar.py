@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ..access.rights import Rights, rights_of
 from .alike import Verdict, Words, answered, compared
 from .desk import Reading
 from .graph import ADDED
@@ -17,7 +18,6 @@ from .things import Discovery
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ..access.rights import Rights
     from .verbs import Work
 
 RECENT = 64
@@ -38,9 +38,11 @@ class Overlap(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def overlaps(work: Work, id: str) -> list[Overlap]:
-    """The most alike first."""
+def overlaps(work: Work, id: str, agent: str | None = None) -> list[Overlap]:
+    """The most alike first, for whoever asks or for an agent's eyes."""
     with work._reading(None) as (reading, rights):
+        if agent is not None:
+            rights = rights_of(reading.now, agent)
         return overlaps_of(work, reading, rights, reading.task(id))
 
 

@@ -18,7 +18,18 @@ from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
-from .desk import WORK_MOVES, Act, Charter, Limits, Reading, charter_of, lease_name, may_know, no_work
+from .desk import (
+    WORK_MOVES,
+    Act,
+    Charter,
+    Limits,
+    Reading,
+    charter_of,
+    lease_name,
+    may_know,
+    may_see_thing,
+    no_work,
+)
 from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
 from .lifecycle import Plan
 from .people import (
@@ -29,6 +40,7 @@ from .people import (
     ORCHESTRATOR,
     PRIORITIES,
     checked,
+    may_see_nudge,
     waiting,
 )
 from .tasks import (
@@ -653,11 +665,16 @@ class Work:
         return data
 
     def contributions(self, *, at: At = None) -> list[Contribution]:
-        """What each agent has done."""
-        with self._reading(at) as (reading, _):
+        """What each agent has done, as far as whoever asks may see it."""
+        with self._reading(at) as (reading, rights):
             found = dict[str, dict[str, list[str]]]()
             spans = dict[str, list[int]]()
-            for (_, agent, kind, position), id in reading.lens.scan("work.by", self.id):
+            rows = reading.lens.scan("work.by", self.id)
+            for type in (Decision, Discovery, Artifact):
+                made = [id for (_, _, kind, _), id in rows if kind == KINDS[type]]
+                seen = {one.id for one in self._seen(type, reading, rights, made, erased=True)}
+                rows = [row for row in rows if row[0][2] != KINDS[type] or row[1] in seen]
+            for (_, agent, kind, position), id in rows:
                 found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
                 spans.setdefault(str(agent), []).append(int(position))
             roles = {agent: rights_of(reading.lens, agent).role for agent in found}
@@ -732,9 +749,7 @@ class Work:
                 charter = charter_of(reading.lens, self.id)
                 leading = charter is not None and charter.leader == who
                 return [thing(Nudge, row["id"], row) for row in waiting(reading, who, leading, "idle")]
-        mine = {self._actor, ALL, ORCHESTRATOR}
-        found = self._all(Nudge, at)
-        return [one for one in found if self._actor == OWNER or one.by == self._actor or one.target in mine]
+        return self._all(Nudge, at)
 
     def request_approval(
         self,
@@ -932,10 +947,10 @@ class Work:
             if at is None:
                 yield Reading(now, self.id), rights
                 return
-        with self._ledger.snapshot(at) as then:
-            if charter_of(then, self.id) is None:
-                raise NotFound(f"{no_work(self.id)} (as of then)")
-            yield Reading(then, self.id), rights
+            with self._ledger.snapshot(at) as then:
+                if charter_of(then, self.id) is None:
+                    raise NotFound(f"{no_work(self.id)} (as of then)")
+                yield Reading(then, self.id, now), rights
 
     def _one(self, type: type[T], id: str, erased: bool = False) -> T:
         with self._reading(None) as (reading, rights):
@@ -960,8 +975,8 @@ class Work:
     def _seen(
         self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str], erased: bool = False
     ) -> list[T]:
-        """Those of these ids that are of a type and that the reader may see; what was erased is left out, or stands
-        there without its words."""
+        """Those of these ids that are of a type and that the reader may see, by the labels of then and of now; what was
+        erased is left out, or stands there without its words."""
         found = []
         rows = reading.lens.get_all(decode, "work.things", [(self.id, id) for id in ids])
         told = [
@@ -969,13 +984,12 @@ class Work:
             for id, row in zip(ids, rows, strict=True)
             if row is not None and row["kind"] == KINDS[type] and (row["said"] or erased)
         ]
-        since = reading.lens.get_all(decode, "labels", [(id,) for id, _ in told])
-        for (id, row), decided in zip(told, since, strict=True):
-            labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
-            theirs = type is Nudge and row["target"] in (rights.actor, ALL, ORCHESTRATOR)
-            if type is Nudge and not theirs and not rights.owner and row["by"] != rights.actor:
+        lenses = [reading.lens] if reading.now is reading.lens else [reading.lens, reading.now]
+        since = [lens.get_all(decode, "labels", [(id,) for id, _ in told]) for lens in lenses]
+        for (id, row), *decided in zip(told, *since, strict=True):
+            if type is Nudge and not may_see_nudge(reading, rights, row):
                 continue
-            if may_see_of(rights, row["by"], row["kind"], labels):
+            if all(may_see_thing(rights, row, labels) for labels in decided):
                 found.append(thing(type, id, row, self._words_of_others(reading, row)))
         return found
 
@@ -1099,7 +1113,9 @@ class Claim:
 
     def radar(self) -> list[Overlap]:
         """What may make the task needless."""
-        return self.work.radar(self.task)
+        from .radar import overlaps
+
+        return overlaps(self.work, self.task.id, self.agent)
 
     def decide(self, **fields: Any) -> Decision:
         """As `Work.decide`, about this task."""
