@@ -627,7 +627,7 @@ def test_what_repeats_words_goes_with_them(book: Book, kind: str) -> None:
 
 @pytest.mark.spec("5.10", "L5")
 def test_a_work_among_members_shows_itself_to_nobody_else(book: Book, tmp_path: Path) -> None:
-    work = book.work(name="plover", goal="plover", members=["dev-1", "dev-2"], id="hidden")
+    work = book.work(name="plover", goal="plover", members=["dev-1", "dev-2", "qa"], id="hidden")
     story(work, "plover")
     member = book.as_actor("dev-1", role="developer")
     assert [one.id for one in member.works()] == ["hidden"]

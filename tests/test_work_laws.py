@@ -469,6 +469,10 @@ class Story(RuleBasedStateMachine):
         cut = data.draw(st.integers(0, len(ids)))
         options = {"left": ids[:cut], "right": ids[cut:]}
         act: Callable[[], Any] = lambda: self.work.branch("which?", options)
+        if not all(options.values()):
+            with self.refused(commonplace.BadInput):
+                act()
+            return
         if self.closed(act):
             return
         tasks = [self.model.tasks[id] for id in ids]
