@@ -8,7 +8,7 @@
     when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
     isq      it is a question itself                     phrase   it has what the query puts in quotes
     parts    how well its parts match those of the query kept     it was kept, not only said in a conversation
-    parts_pc how much better with the two before it      parts_pq the question that it follows; parts_n: what is next
+    parts_pc how much better with the two before it      parts_pq the question that it follows
 
 All documents are weighed by what needs no vectors, the best of these and the nearest by vector again by all. Signals
 are computed in single steps on 64 bits, and what each gives is rounded to whole numbers before anything is summed up.
@@ -42,7 +42,7 @@ SECOND = {
 }  # fmt: skip
 """What each weighs among the candidates."""
 BY_PARTS = {
-    "parts": 15.0, "parts_pc": 10.0, "parts_pq": 3.25, "parts_n": 2.17, "cos": 3.85, "talk": 4.03, "bm_s": 4.7,
+    "parts": 15.0, "parts_pc": 10.0, "parts_pq": 3.25, "cos": 3.85, "talk": 4.03, "bm_s": 4.7,
     "date": 3.66, "spk": 1.26, "when": 2.68, "isq": -0.73, "phrase": 4.0,
 }  # fmt: skip
 """What each weighs among them where texts have vectors of their parts."""
@@ -175,13 +175,13 @@ class Signals:
 
     def parts(self, matching: Matching, docs: Ints) -> dict[str, Floats]:
         """How well the parts of documents match those of the query, each of these by the best that there is: in the
-        document, with the two that come before it, in the question that it follows, and in what comes next."""
+        document, with the two that come before it, and in the question that it follows."""
         talks = self._view.talks
         if talks is None or not len(docs):
             return {"parts": matching.weighed(matching.of(docs))}
-        before, after = _step(talks.before, docs), _step(talks.after, docs)
+        before = _step(talks.before, docs)
         earlier = _step(talks.before, before)
-        every = np.unique(np.concatenate([docs, before, earlier, after]))
+        every = np.unique(np.concatenate([docs, before, earlier]))
         every = every[every >= 0]
         matches = matching.of(every)
         usual = matching.weighed(matches.sum(axis=1, keepdims=True) // len(every))
@@ -197,7 +197,6 @@ class Signals:
             "parts": alone,
             "parts_pc": matching.weighed(np.maximum(np.maximum(own, said_before), of(earlier))) - alone,
             "parts_pq": np.where(asked, matching.weighed(said_before) - usual, 0.0),
-            "parts_n": np.where(after >= 0, matching.weighed(of(after)) - usual, 0.0),
         }
 
     def about(self, alike: Alike, docs: Ints) -> dict[str, Floats]:

@@ -38,7 +38,7 @@ BUFFER = 1 << 16
 MOST = 255
 """How often a word counts in one document at most: an entry has one byte for it."""
 
-FINGERPRINT = f"{VERSION}, BM25 0.9 0.4, fusion 4, layout {LAYOUT}"
+FINGERPRINT = f"{VERSION}, BM25 0.9 0.4, fusion 5, layout {LAYOUT}"
 """All that an answer depends on besides the ledger, the question and the embedder. Files with another one are built
 again, so processes that run different versions should not share a file: put it into the file's name."""
 
