@@ -91,6 +91,10 @@ class Model:
     def done(self, id: str) -> bool:
         return self.tasks[id].status == "completed" or self.tasks[id].waived
 
+    def never(self, ids: list[str]) -> bool:
+        """Whether one of these will never be done."""
+        return any(self.tasks[id].status == "cancelled" and not self.tasks[id].waived for id in ids)
+
     def waits(self, task: Task) -> set[str]:
         return {id for id in task.deps if not self.done(id)} | task.gates
 
@@ -162,6 +166,7 @@ class Model:
     def cancel(self, task: Task, way: str) -> None:
         self.step(task, "cancelled")
         task.later, task.waived = False, way == "free"
+        self.asked = {id: about for id, about in self.asked.items() if about[0] != task.id}
         for one in self.below(task.id) if way != "free" else ():
             if way == "cancel" and one.status not in FINAL:
                 self.cancel(one, way)
@@ -312,6 +317,10 @@ class Story(RuleBasedStateMachine):
         )  # fmt: skip
         if self.closed(act):
             return
+        if self.model.never(deps):
+            with self.refused(Conflict):
+                act()
+            return
         task = act()
         one = self.added(id, task, priority, deps, review, policy)
         if agent is not None:
@@ -342,6 +351,10 @@ class Story(RuleBasedStateMachine):
             ends = (ids[-1], ids[0]) if backwards else (ids[0], ids[-1])
             self.fields_of(fields, ends[0])["depends_on"] = [*deps[ends[0]], ends[1]]
             with self.refused(Cycle):
+                act()
+            return
+        if self.model.never([id for each in deps.values() for id in each if id not in ids]):
+            with self.refused(Conflict):
                 act()
             return
         trial = {id: Task(id, first + n, 0, deps[id], False, None) for n, id in enumerate(ids)}
@@ -379,7 +392,7 @@ class Story(RuleBasedStateMachine):
         if self.closed(act):
             return
         new = [id for id in on if id not in task.deps]
-        if task.status in (*FINAL, "in_progress", "review"):
+        if task.status in (*FINAL, "in_progress", "review") or self.model.never(new):
             with self.refused(Conflict):
                 act()
         elif any(self.model.upwards(id, task.id) for id in new):
@@ -411,6 +424,7 @@ class Story(RuleBasedStateMachine):
         act: Callable[[], Any] = lambda: self.work.assign(task.id, agent)
         if self.moves(task, ("pending", "assigned") if task.status == "assigned" else ("assigned",), act):
             task.who = agent
+            task.avoid.discard(agent)
             self.model.agents.add(agent)
 
     @rule(data=st.data(), verb=st.sampled_from(["unassign", "unblock", "retry"]))
@@ -423,8 +437,10 @@ class Story(RuleBasedStateMachine):
                 act()
         elif self.moves(task, ("pending",), act):
             task.who, task.why = None, False
+            if verb == "unblock":
+                task.deps = [id for id in task.deps if not self.model.never([id])]
             if verb == "retry":
-                task.token = None
+                task.token, task.failures = None, 0
                 task.avoid = set()
 
     @rule(data=st.data(), priority=st.integers(-1, 2), review=st.booleans())
@@ -586,7 +602,8 @@ class Story(RuleBasedStateMachine):
         if self.closed(act):
             return
         if self.model.work == "paused":
-            assert act() is None
+            with self.refused(Conflict):
+                act()
             return
         queue = self.model.queue(task)
         if task.lost:
@@ -666,6 +683,10 @@ class Story(RuleBasedStateMachine):
         act: Callable[[], Any] = lambda: claim.block(reason, on=on)
         new = [id for id in on if id not in task.deps]
         if self.model.open and self.in_force(claim):
+            if self.model.never(new):
+                with self.refused(Conflict):
+                    act()
+                return
             if any(self.model.upwards(id, task.id) for id in new):
                 with self.refused(Cycle):
                     act()
