@@ -395,7 +395,7 @@ def judged(book: Book, work: Work, roots: int, result: Result, kind: str) -> lis
         for one in steps
         if course.handled[one] != 1
     ]
-    made = Counter(event.payload["path"] for event in book.events(kinds=["work.produced"]))
+    made = Counter(event.payload["said"]["path"] for event in book.events(kinds=["work.produced"]))
     wrong += [f"out/{id} was made {made[f'out/{id}']} times" for id in expected if made[f"out/{id}"] != 1]
     if not book.verify().ok:
         wrong.append("the chain does not hold")
