@@ -99,20 +99,12 @@ class WorkFocus:
 
     def deliver(self, ids: Sequence[str]) -> list[str]:
         """Whoever only looks is shown them, and they wait on."""
-        return list(ids) if self._work._looks else [str(row["id"]) for row in self._take(tuple(ids))]
+        return list(ids) if self._work._looks else [one.id for one in self._take(tuple(ids))]
 
-    def _take(self, ids: tuple[str, ...]) -> Sequence[dict[str, object]]:
+    def _take(self, ids: tuple[str, ...]) -> list[Nudge]:
         with self._work._reading(None) as (reading, _):
             tasks = self._held(reading)
-        told: Sequence[dict[str, object]] = self._work._do(
-            "take",
-            self._actor,
-            agent=self._actor,
-            tasks=tuple(tasks),
-            when="turn" if tasks else "idle",
-            only=ids,
-        )
-        return told
+        return self._work._told(self._actor, tuple(tasks), "turn" if tasks else "idle", ids)
 
     def _held(self, reading: Reading) -> list[str]:
         return [one.id for one in reading.listed("in_progress") if one.assigned_to == self._actor]

@@ -865,10 +865,10 @@ class Work:
             return []
         with self._reading(None) as (reading, rights):
             labels = {**event.labels, **(reading.lens.get("labels", event.id) or {})}
-        if event.kind in BETWEEN:
-            whom = {event.actor, event.payload.get("target"), event.payload.get("to")}
-            if not rights.owner and not whom & {rights.actor, ALL}:
-                return []
+            if event.kind in BETWEEN:
+                whom = event.payload.get("target") or event.payload.get("to")
+                if not may_see_nudge(reading, rights, {"by": event.actor, "target": whom}):
+                    return []
         seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
         return [event] if seen else []
 
