@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from hypothesis.stateful import (
 import commonplace
 from commonplace import BadMove, Claim, Conflict, Cycle, Denied, Fenced
 from commonplace.work.leading import Lead
-from commonplace.work.sets import VIEW, Sets
+from commonplace.work.sets import VIEW, Sets, fold, keys
 
 TABLE = {
     "pending": {"assigned", "blocked", "cancelled"},
@@ -986,11 +987,14 @@ class Rows:
         return [self.get(view, *key) for key in keys]
 
     def keep(self, work: str, sets: Sets) -> None:
-        for *node, told in sets.changes():
-            key = (work, *node)
-            self.rows.pop(key, None)
-            if told not in ("0", {}):
-                self.rows[key] = told
+        self.fold({"work": work, **sets.changes()})
+
+    def fold(self, payload: dict[str, Any]) -> None:
+        event: Any = SimpleNamespace(payload=payload)
+        for key in keys(event):
+            after = fold(key, self.rows.pop(key, None), event)
+            if after is not None:
+                self.rows[key] = after
 
 
 numbers = st.integers(0, 2**20) | st.sampled_from([0, 1, 255, 256, 257, 65_535, 65_536, 65_537, 2**20])
@@ -1027,6 +1031,26 @@ def test_sets_hold_what_was_put_into_them(batches: list[Any], starts: list[int],
             assert again.has(name) == bool(members)
             for start in starts:
                 assert list(again.walk(name, start)) == sorted(one for one in members if one[1] >= start)
-            assert bool(members) == any(key[1] == name for key in lens.rows)
+            assert bool(members) == (("w", 0, name) in lens.rows)
     if empty:
         assert lens.rows == {}
+
+
+@pytest.mark.spec("5.2", "1.1")
+def test_sets_that_the_first_works_told_are_read_as_well() -> None:
+    """They told leaves one set at a time, then a branch above each leaf that had become full or empty, and a top."""
+    lens = Rows()
+    told = [
+        [["ready:", 0, -5, 1, "5"], ["ready:", 1, -5, 0, "2"], ["ready:", 2, 0, 0, {"-5": "1"}]],
+        [["ready:", 0, -5, 1, "4"], ["in_progress", 0, -5, 1, "1"], ["in_progress", 1, -5, 0, "2"],
+         ["in_progress", 2, 0, 0, {"-5": "1"}]],
+        [["ready:", 0, -5, 1, "0"], ["ready:", 1, -5, 0, "0"], ["ready:", 2, 0, 0, {}]],
+    ]  # fmt: skip
+    found = []
+    for one in told:
+        lens.fold({"work": "w", "sets": one})
+        sets = Sets(lens, "w")  # type: ignore[arg-type]
+        found.append((list(sets.walk("ready:")), list(sets.walk("in_progress"))))
+    assert found == [
+        ([(-5, 256), (-5, 258)], []), ([(-5, 258)], [(-5, 256)]), ([], [(-5, 256)])
+    ]  # fmt: skip

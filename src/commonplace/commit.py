@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from .engines.contract import Lease, Moved, Reads, Record, Row, Store, Tx, WriteSet
-from .errors import BeforeHorizon, Busy, CommonplaceError, Conflict, Erased, OutcomeUnknown, OwnedKind
+from .errors import (
+    BadInput,
+    BeforeHorizon,
+    Busy,
+    CommonplaceError,
+    Conflict,
+    Erased,
+    OutcomeUnknown,
+    OwnedKind,
+)
 from .events import ERASED, Draft, Event, erased_by, event_of, read_header, same_content, seal, unseal
 from .keys import Key, below, pack, unpack
 from .labels import Labels, flow
@@ -51,6 +60,8 @@ class Lens(ABC):
     registry: Registry
     meta: Meta
     position: int
+    past = False
+    """Whether it shows an earlier position than the last one."""
 
     @abstractmethod
     def _row(self, space: str, key: bytes) -> Row | None: ...
@@ -64,20 +75,26 @@ class Lens(ABC):
     def at(self, position: int) -> Lens:
         """The same as of an earlier position. Raises BeforeHorizon."""
 
+    def _space(self, name: str) -> str:
+        view = self.registry.view(name)
+        if self.past and view.present:
+            raise BadInput(f"the view {name!r} keeps no past: read it as of now")
+        return self.meta.space(view)
+
     def get(self, view: str, *key: str | int) -> Any:
         """The value of one row, or None."""
-        row = self._row(self.meta.space(self.registry.view(view)), pack(key))
+        row = self._row(self._space(view), pack(key))
         return None if row is None else read_row(row)
 
     def get_as(self, read: Callable[[bytes], T], view: str, *key: str | int) -> T | None:
         """The value of one row, read from its bytes by a function that may remember them."""
-        row = self._row(self.meta.space(self.registry.view(view)), pack(key))
+        row = self._row(self._space(view), pack(key))
         return None if row is None or row.value is None else read(checked(row))
 
     def get_all(self, read: Callable[[bytes], T], view: str, keys: Sequence[Key]) -> list[T | None]:
         """The values of many rows of one view, each read from its bytes, in one trip to the engine."""
         packed = [pack(key) for key in keys]
-        rows = self._some(self.meta.space(self.registry.view(view)), packed)
+        rows = self._some(self._space(view), packed)
         return [None if row is None or row.value is None else read(checked(row)) for row in rows]
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
@@ -104,7 +121,7 @@ class Lens(ABC):
     def _scanned(
         self, view: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool
     ) -> list[tuple[Key, Any]]:
-        rows = self._rows(self.meta.space(self.registry.view(view)), start, end, limit, reverse)
+        rows = self._rows(self._space(view), start, end, limit, reverse)
         values = [read_row(row) for row in rows]  # first: a damaged key could not be unpacked
         return [(unpack(row.key), value) for row, value in zip(rows, values, strict=True)]
 
@@ -116,8 +133,9 @@ class Snapshot(Lens):
         self.reads = reads
         self.registry = registry
         self.meta = meta
+        self.past = at is not None and at < reads.head.position
+        self._at = at if self.past else None
         self.position = reads.head.position if at is None else at
-        self._at = at
 
     def at(self, position: int) -> Snapshot:
         check_horizon(self.meta, position)
@@ -335,7 +353,8 @@ class Overlay(Lens):
                 before = None if row is None or view.told else read_row(row)
                 after = view.fold(key, before, seen)
                 if not view.header_only or after != before:
-                    self.put(write_row(where, packed, event.position, after))
+                    position = 0 if view.present else event.position
+                    self.put(write_row(where, packed, position, after))
 
     def put(self, row: Row) -> None:
         """Write a version of a row, or replace the one with the same position."""
@@ -402,6 +421,8 @@ class Overlay(Lens):
 
 class _Past(Lens):
     """What an overlay held as of a position that its own batch has written or changed."""
+
+    past = True
 
     def __init__(self, overlay: Overlay, position: int) -> None:
         self._overlay = overlay
@@ -487,12 +508,14 @@ class Residues:
     """What erased events left behind, as the erasure events in the ledger tell.
 
     An erasure stands after the event it erased, so whoever folds the ledger from the start has to look
-    ahead. It does so once, when the first erased event is met, and remembers.
+    ahead. It does so once, when the first erased event is met, and remembers. Who takes in another ledger brings
+    that one's erasures first.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, dict[str, Any]] = {}
+        self._kept: dict[int, dict[str, Any] | None] = {}
         self._read = 0
+        self._ahead: Sequence[Event] | None = None
 
     def stand_in(self, overlay: Overlay, event: Event) -> Event | None:
         """The event with what its kind kept of the payload; None when nothing was kept."""
@@ -507,8 +530,17 @@ class Residues:
 
     def remember(self, erasure: Event) -> None:
         for gone in erased_by(erasure):
-            if gone.residue is not None:
-                self._kept[gone.position] = gone.residue
+            self._kept[gone.position] = gone.residue
+
+    def ahead(self, erasures: Sequence[Event]) -> None:
+        """Remember erasures that are about to be recorded."""
+        if erasures is not self._ahead:
+            self._ahead = erasures
+            for erasure in erasures:
+                self.remember(erasure)
+
+    def knows(self, position: int) -> bool:
+        return position in self._kept
 
 
 class _Ticket:

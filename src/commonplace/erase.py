@@ -103,7 +103,7 @@ def erase_payloads(overlay: Overlay, erasure: Event) -> None:
         blobs.update(event.blobs)
         for trailing in (False, True):
             for view in overlay.registry.folding(event.kind, trailing):
-                if not view.header_only:
+                if not view.header_only and not view.present:
                     for key in view.keys(event):
                         place = (overlay.meta.space(view), pack(key))
                         rows.setdefault(place, (view, key, set()))[2].add(event.position)

@@ -391,23 +391,24 @@ def import_file(ledger: Ledger, path: Path, progress: Progress | None = None) ->
 
 
 def copy_book(source: Ledger, target: Ledger, progress: Progress | None = None) -> Imported:
-    """Copy up to the source's head. If something was erased there meanwhile, go on to the tombstone."""
-    before = of_ledger(source)
-    done = take_in(target, before, progress)
-    while done.exact and of_ledger(source).head > done.head and not target.verify().ok:
-        more = take_in(target, of_ledger(source), progress)
-        done = Imported(done.events + more.events, done.already, True, (), more.head)
-    return done
+    """Copy up to the source's head. If something is erased there meanwhile, go on to the tombstone."""
+    while True:
+        try:
+            return take_in(target, of_ledger(source), progress)
+        except _ErasedMeanwhile:
+            continue  # its tombstone is in the source by now
 
 
 def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) -> Imported:
     """Check the whole source, then take it in, exactly where that is possible."""
-    exact = _check(ledger, source)
+    exact, tombstones = _check(ledger, source)
     taken = already = 0
     left_out: list[tuple[str, str]] = []
     for batch in _batches(source.parcels()):
-        decide = _append_exactly if exact else _record_anew
-        result = ledger.run(decide, (source.book, batch))
+        if exact:
+            result = ledger.run(_append_exactly, (tombstones, batch))
+        else:
+            result = ledger.run(_record_anew, (source.book, batch))
         taken += result.events
         already += result.already
         left_out += result.left_out
@@ -417,14 +418,14 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
         return Imported(taken, already, exact, tuple(left_out), reads.head.position)
 
 
-def _check(ledger: Ledger, source: Source) -> bool:
+def _check(ledger: Ledger, source: Source) -> tuple[bool, list[Event]]:
     """Read the source to its end without writing: its chain must hold. Answers whether this book's own chain
-    is a beginning of it, or it is a beginning of this book's."""
+    is a beginning of it, or it is a beginning of this book's; and the source's erasures."""
     with ledger.store.read() as reads:
         head = reads.head
     position, previous, exact = 0, GENESIS.hex(), head.position == 0
     blank: set[int] = set()
-    tombstones: set[int] = set()
+    tombstones: dict[int, Event] = {}
     created_at, ids = 0, set()
     for parcel in source.parcels():
         header = read_header(parcel.record)
@@ -440,10 +441,10 @@ def _check(ledger: Ledger, source: Source) -> bool:
             blank.add(header.position)
         elif header.kind == ERASED:
             gone = {one.position for one in _erased_by(parcel.record)}
-            if gone & tombstones:
+            if gone & tombstones.keys():
                 raise BadInput(f"the source is not whole: event {header.position} erases an erasure")
             blank -= gone
-            tombstones.add(header.position)
+            tombstones[header.position] = unseal(parcel.record)
         if header.position != position + 1 or header.previous != previous:
             raise BadInput(
                 f"the source is not whole: event {header.position} does not follow from event {position}. "
@@ -459,7 +460,7 @@ def _check(ledger: Ledger, source: Source) -> bool:
             exact = reads.records(position - 1, position, 1)[0].hash.hex() == previous
     # A payload that is missing without an erasure that says why would never verify here: such a source ends
     # before the erasure, or is forged.
-    return (exact and not blank) or position == 0
+    return (exact and not blank) or position == 0, list(tombstones.values())
 
 
 def _erased_by(record: Record) -> list[Gone]:
@@ -489,8 +490,15 @@ class _Taken:
     left_out: list[tuple[str, str]]
 
 
-def _append_exactly(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
-    _, batch = request
+class _ErasedMeanwhile(Busy):
+    """What the check of the source has still seen is gone from it."""
+
+
+def _append_exactly(overlay: Overlay, request: tuple[list[Event], list[Parcel]]) -> _Taken:
+    """Append records as they are. What was erased from one of them later is folded as its tombstone left it, which
+    stands further on: so all tombstones are known before."""
+    tombstones, batch = request
+    overlay.residues.ahead(tombstones)
     fresh = [parcel for parcel in batch if parcel.record.position > overlay.position]
     taken = _Taken(0, len(batch) - len(fresh), [])
     clash = overlay.tx.by_id([parcel.record.id for parcel in fresh])
@@ -501,6 +509,8 @@ def _append_exactly(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Tak
             raise Busy("somebody else wrote to this book while the source was taken in; start again")
         if record.id in clash or overlay.knows(record.id):
             raise Corrupt(f"the source holds the id {record.id!r} twice", record.position)
+        if record.body is None and not overlay.residues.knows(record.position):
+            raise _ErasedMeanwhile(f"event {record.id!r} was erased while it was being copied; start again")
         overlay.write.blobs.update(parcel.blobs)
         try:
             overlay.append(record, overlay.registry.current(unseal(record)))

@@ -15,7 +15,9 @@ say) without touching the others, and the rows of a rebuilt view are the same by
 *Inline* views commit with their events. *Trailing* views keep a checkpoint, catch up when somebody reads or
 follows them, and say as of where they speak. A view with `header_only` reads no payload, so erasing one
 changes nothing in it, and a fold that changes nothing writes nothing; any other view forgets an erased event,
-or sees what the kind's `residue` kept of it, and has a version for every event that touched a row.
+or sees what the kind's `residue` kept of it, and has a version for every event that touched a row. A *present*
+view has no versions: it says what holds now, at the cost of one row in place of many, and what it said in the past
+follows from other views. It takes from an event only what the residue of its kind keeps.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ class View:
     """Each event's keys are its own (they hold its position), so there is never a value before."""
     told: bool = False
     """Each event tells the whole of what its rows become, so that `fold` is given None for the value before."""
+    present: bool = False
+    """Only what holds now is kept; erasing an event changes nothing in it."""
 
 
 @dataclass(frozen=True, slots=True)

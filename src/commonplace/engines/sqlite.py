@@ -502,6 +502,9 @@ class SqliteStore(LocalStore):
 def prepare(connection: apsw.Connection, synchronous: str) -> None:
     """Set what durability and erasure rest on, each by itself, and read it back."""
     connection.set_busy_timeout(5_000)
+    connection.config(
+        apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1
+    )  # else a new value for a parameter plans the query anew
     wanted = {"synchronous": synchronous, "secure_delete": 1, "foreign_keys": 0}
     for name, value in wanted.items():
         connection.pragma(name, value)

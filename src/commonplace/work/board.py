@@ -46,8 +46,7 @@ class Board(msgspec.Struct, frozen=True):
 
 
 def board_of(work: Work, limit: int, at: At) -> Board:
-    moment = work._asker._position() if at is None else at
-    with work._reading(moment) as (reading, rights):
+    with work._reading(at) as (reading, rights):
         charter, counts = charter_of(reading.lens, work.id), reading.counts
         assert charter is not None
         agents = (str(key[1]) for key, _ in reading.lens.scan("work.agents", work.id))
@@ -69,6 +68,9 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         done = _completed(reading) if 0 < counts.get("tasks", 0) <= ALL_READ else ()
         recent = reading.lens.scan("work.log", work.id, KINDS[Decision], limit=LOOKED_AT, reverse=True)
         decisions = work._seen(Decision, reading, rights, [id for _, id in recent])
+        approvals = work._waiting(Approval, "approval", reading, rights)
+        branches = work._waiting(Branch, "branch", reading, rights)
+        escalations = work._waiting(Escalation, "escalation", reading, rights)
         position = reading.lens.position
     total = counts.get("tasks", 0)
     return Board(
@@ -79,9 +81,9 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         {**{name: len(numbers) for name, numbers in groups.items()}, "completed": counts.get("completed", 0)},
         waits_for,
         _leases(work, tasks.get("in_progress", ())) if at is None else {},
-        tuple(work._pending(Approval, "approval", moment)),
-        tuple(work._pending(Branch, "branch", moment)),
-        tuple(work._pending(Escalation, "escalation", moment)),
+        tuple(approvals),
+        tuple(branches),
+        tuple(escalations),
         tuple([one for one in decisions if one.reversed_by is None][:LATEST]),
         position,
     )
@@ -97,8 +99,7 @@ def _waits_for(reading: Reading, task: Task) -> tuple[str, ...]:
 
 
 def _completed(reading: Reading) -> tuple[Task, ...]:
-    rows = (msgspec.convert(row, Task) for _, row in reading.lens.scan("work.tasks", reading.work))
-    done = sorted((one for one in rows if one.status == "completed"), key=lambda one: one.position)
+    done = sorted((one for one in reading.all if one.status == "completed"), key=lambda one: one.position)
     return tuple(done[-LATEST:][::-1])
 
 

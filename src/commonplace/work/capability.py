@@ -80,7 +80,7 @@ def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
     more |= {"agents": 1} if payload.get("joins") else {}
     for name, delta in more.items():
         counts[name] = counts.get(name, 0) + delta
-    return counts
+    return {name: count for name, count in counts.items() if count}
 
 
 def _counted(event: Event) -> list[Key]:
@@ -244,8 +244,8 @@ WORK = Capability(
             lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0]],
             kinds=frozenset({graph.ADDED}),
         ),
-        View(sets.VIEW, 1, sets.keys, sets.fold, kinds=TASK_KINDS, told=True),
-        View("work.counts", 1, _counted, _fold_counts, kinds=TASK_KINDS | NOTES),
+        View(sets.VIEW, 2, sets.keys, sets.fold, kinds=TASK_KINDS, present=True),
+        View("work.counts", 2, _counted, _fold_counts, kinds=TASK_KINDS | NOTES, present=True),
         View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS, told=True),
         View(
             "work.agents", 1, _agents, lambda _key, before, event: before or event.position, kinds=TASK_KINDS | NOTES

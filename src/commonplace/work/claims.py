@@ -67,7 +67,7 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
 
 
 def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    sets, queues = Sets(desk.overlay, desk.work), desk.ready_queues(agent)
+    sets, queues = desk.sets(), desk.ready_queues(agent)
     sets.look_at(queues)
     found, members = list[Task](), merge(*(sets.walk(queue) for queue in queues))
     while len(found) < count:
@@ -104,7 +104,7 @@ def reclaim(desk: Desk, some: int | None) -> list[Task]:
     """The same for some of them, others each time, or for all."""
     total = desk.counts.get("tasks", 0)
     start = 0 if some is None else _mixed(desk.overlay.position) % max(1, total)
-    sets = Sets(desk.overlay, desk.work)
+    sets = desk.sets()
     sets.look_at(("in_progress", "later"))
     looked_at = [
         number for name in ("in_progress", "later") for number in _looked_at(sets, name, start, some)

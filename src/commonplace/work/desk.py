@@ -7,7 +7,9 @@ takes away while everything else stays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import islice
 from typing import Any, Literal
@@ -167,7 +169,7 @@ class Reading:
         return list(self._members(*lists))
 
     def _members(self, *lists: str) -> Iterator[int]:
-        sets, last = Sets(self.lens, self.work), -1
+        sets, last = self.sets(), -1
         sets.look_at(lists)
         for _, number in merge(*(sets.walk(name) for name in lists)):
             if number != last:  # what is in two sets comes twice, one after the other
@@ -192,9 +194,30 @@ class Reading:
             raise NotFound(no_thing(id, kinds))
         return dict(row)
 
+    def sets(self) -> Sets:
+        """The sets that its tasks are in. Those of the past are made from the tasks as they were then."""
+        return self._past_sets if self.lens.past else Sets(self.lens, self.work)
+
+    @cached_property
+    def _past_sets(self) -> Sets:
+        sets = Sets(None, self.work)
+        for task in self.all:
+            for name in task.lists:
+                sets.put(name, task.rank, task.number)
+        return sets
+
     @property
     def counts(self) -> dict[str, int]:
-        return dict(self.lens.get("work.counts", self.work) or {})
+        if not self.lens.past:
+            return dict(self.lens.get("work.counts", self.work) or {})
+        agents = len(self.lens.scan("work.agents", self.work))
+        found = Counter({"tasks": len(self.all), "agents": agents})
+        return dict(+(found + Counter(task.status for task in self.all)))
+
+    @cached_property
+    def all(self) -> list[Task]:
+        """Every task, in the order of their numbers."""
+        return [msgspec.convert(row, Task) for _, row in self.lens.scan("work.tasks", self.work)]
 
 
 class Desk(Reading):
@@ -275,7 +298,7 @@ class Desk(Reading):
         **more: Any,
     ) -> Event:
         """Record what happens to tasks; the first of them is what the event is about. Answers with the event."""
-        sets, counts, tasks = Sets(self.overlay, self.work), dict[str, int](), list[list[Any]]()
+        sets, counts, tasks = self.sets(), dict[str, int](), list[list[Any]]()
         words = dict(said or {})
         for before, after in changes:
             fields = _differences(before, after)
@@ -293,7 +316,7 @@ class Desk(Reading):
                 counts[after.status] = counts.get(after.status, 0) + 1
                 if before is not None:
                     counts[before.status] = counts.get(before.status, 0) - 1
-        told = {"tasks": tasks, "sets": sets.changes(), "counts": counts, **more}
+        told = {"tasks": tasks, **sets.changes(), "counts": counts, **more}
         payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
         return self.emit(kind, payload, parents=parents, id=id)
 

@@ -19,7 +19,6 @@ import msgspec
 from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
 from .people import lead_lease, steps_of
-from .sets import Sets
 from .tasks import Task
 from .things import Escalation, Nudge, thing
 from .verbs import Work, seconds
@@ -88,7 +87,7 @@ class Lead:
             self._handled(places[0])  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            numbers = Sets(reading.lens, self.work.id).walk("ready:")
+            numbers = reading.sets().walk("ready:")
             ready = (reading.numbered(number) for _, number in numbers)
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 

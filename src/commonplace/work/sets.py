@@ -1,10 +1,12 @@
 """Sets of tasks by their numbers: which are ready, held, blocked or in review, in the order of priority and age.
 
-A set is a tree of bit masks, three rows deep: a leaf says which of 256 tasks are in the set, a branch which of 256
-leaves are not empty, and the top, one row for the whole set, which branches are not, for each priority. So the first
-member is found in three reads however many tasks were in the set before, where a list of rows would have to be read
-past all that have left it. To add or remove a task changes its leaf, and the rows above it only when the leaf becomes
-empty or ceases to be.
+A set is a tree of bit masks, two rows deep. A leaf says of 256 tasks in which sets they are, of all sets at once,
+because a task mostly goes from one into another; the top, a row for each set, says for each priority which leaves have
+some of it. So the first member is found in two reads however many tasks were in the set before, where a list of rows
+would have to be read past all that have left it. To add or remove a task changes its leaf, and the top only when the
+leaf has the first of a set or loses the last.
+
+The rows say what holds now. What held in the past follows from the tasks as they were then.
 """
 
 from __future__ import annotations
@@ -21,93 +23,89 @@ MOST = WIDTH**3
 """How many tasks a work can number."""
 
 VIEW = "work.sets"
-LEAF, BRANCH, TOP = 0, 1, 2
+TOP, LEAF = 0, 1
+"""The two sorts of rows: of a set by its name, of a leaf by its number."""
 
-Node = tuple[str, int, int, int]
-"""A row of a set: the set's name, the level, the rank (priority turned around) and the index."""
+Slot = str
+"""A set and a priority in it: the rank (priority turned around), a colon and the set's name."""
+
+
+def _slot(name: str, rank: int) -> Slot:
+    return f"{rank}:{name}"
 
 
 class Sets:
-    """The sets of one work as a lens shows them, and the changes that are being made to them."""
+    """The sets of one work as a lens shows them, and the changes that are being made to them. Without a lens, they hold
+    what has been put into them."""
 
-    def __init__(self, lens: Lens, work: str) -> None:
+    def __init__(self, lens: Lens | None, work: str) -> None:
         self._lens, self._work = lens, work
-        self._masks: dict[Node, int] = {}
+        self._leaves: dict[int, dict[Slot, int]] = {}
         self._tops: dict[str, dict[int, int]] = {}
-        self._changed: dict[Node, None] = {}
+        self._changed: dict[tuple[Slot, int], None] = {}
+        self._tops_changed: dict[str, None] = {}
 
     def put(self, name: str, rank: int, number: int) -> None:
         """Add a task to a set."""
-        leaf, bit = divmod(number, WIDTH)
-        branch, place = divmod(leaf, WIDTH)
-        before = self._mask(name, LEAF, rank, leaf)
-        self._set((name, LEAF, rank, leaf), before | 1 << bit)
+        index, bit = divmod(number, WIDTH)
+        leaf, slot = self._leaf(index), _slot(name, rank)
+        before = leaf.get(slot, 0)
+        leaf[slot] = before | 1 << bit
+        self._changed[slot, index] = None
         if not before:
-            above = self._mask(name, BRANCH, rank, branch)
-            self._set((name, BRANCH, rank, branch), above | 1 << place)
-            if not above:
-                top = self._top(name)
-                top[rank] = top.get(rank, 0) | 1 << branch
-                self._changed[name, TOP, 0, 0] = None
+            top = self._top(name)
+            top[rank] = top.get(rank, 0) | 1 << index
+            self._tops_changed[name] = None
 
     def take(self, name: str, rank: int, number: int) -> None:
         """Remove a task from a set."""
-        leaf, bit = divmod(number, WIDTH)
-        branch, place = divmod(leaf, WIDTH)
-        before = self._mask(name, LEAF, rank, leaf)
+        index, bit = divmod(number, WIDTH)
+        leaf, slot = self._leaf(index), _slot(name, rank)
+        before = leaf.get(slot, 0)
         after = before & ~(1 << bit)
         if after == before:
             return
-        self._set((name, LEAF, rank, leaf), after)
+        leaf[slot] = after
+        self._changed[slot, index] = None
         if not after:
-            above = self._mask(name, BRANCH, rank, branch) & ~(1 << place)
-            self._set((name, BRANCH, rank, branch), above)
-            if not above:
-                top = self._top(name)
-                top[rank] &= ~(1 << branch)
-                if not top[rank]:
-                    del top[rank]
-                self._changed[name, TOP, 0, 0] = None
+            top = self._top(name)
+            top[rank] &= ~(1 << index)
+            if not top[rank]:
+                del top[rank]
+            self._tops_changed[name] = None
 
     def walk(self, name: str, start: int = 0) -> Iterator[tuple[int, int]]:
         """The members with their ranks: the highest priority first, then the lowest number, from `start` on."""
         for rank in sorted(self._top(name)):
-            for branch in _bits(self._top(name).get(rank, 0), start // WIDTH**2):
-                for place in _bits(self._mask(name, BRANCH, rank, branch)):
-                    leaf = branch * WIDTH + place
-                    if (leaf + 1) * WIDTH > start:
-                        for bit in _bits(self._mask(name, LEAF, rank, leaf)):
-                            if leaf * WIDTH + bit >= start:
-                                yield rank, leaf * WIDTH + bit
+            slot = _slot(name, rank)
+            for index in _bits(self._top(name).get(rank, 0), start // WIDTH):
+                first = index * WIDTH
+                for bit in _bits(self._leaf(index).get(slot, 0), max(0, start - first)):
+                    yield rank, first + bit
 
     def look_at(self, names: Iterable[str]) -> None:
         """Read the tops of several sets at once."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._tops]
-        rows = self._lens.get_all(decode, VIEW, [(self._work, name, TOP, 0, 0) for name in wanted])
+        rows: list[Any] = [None] * len(wanted)
+        if self._lens is not None and wanted:
+            rows = self._lens.get_all(decode, VIEW, [(self._work, TOP, name) for name in wanted])
         for name, row in zip(wanted, rows, strict=True):
             self._tops[name] = {int(rank): int(mask, 16) for rank, mask in (row or {}).items()}
 
     def has(self, name: str) -> bool:
         return bool(self._top(name))
 
-    def changes(self) -> list[list[Any]]:
-        """The rows that have changed, as an event tells them."""
-        return [
-            [*node, {str(rank): f"{mask:x}" for rank, mask in sorted(self._top(node[0]).items())}]
-            if node[1] == TOP
-            else [*node, f"{self._masks[node]:x}"]
-            for node in self._changed
-        ]
+    def changes(self) -> dict[str, Any]:
+        """What has changed, as an event tells it: the new masks, and the sets whose tops are others."""
+        masks = [[slot, index, f"{self._leaves[index][slot]:x}"] for slot, index in self._changed]
+        return {"sets": masks, **({"tops": list(self._tops_changed)} if self._tops_changed else {})}
 
-    def _set(self, node: Node, mask: int) -> None:
-        self._masks[node] = mask
-        self._changed[node] = None
-
-    def _mask(self, name: str, level: int, rank: int, index: int) -> int:
-        node = (name, level, rank, index)
-        if node not in self._masks:
-            self._masks[node] = int(self._lens.get(VIEW, self._work, *node) or "0", 16)
-        return self._masks[node]
+    def _leaf(self, index: int) -> dict[Slot, int]:
+        leaf = self._leaves.get(index)
+        if leaf is None:
+            row = None if self._lens is None else self._lens.get(VIEW, self._work, LEAF, index)
+            leaf = self._leaves[index] = {slot: int(mask, 16) for slot, mask in (row or {}).items()}
+        return leaf
 
     def _top(self, name: str) -> dict[int, int]:
         if name not in self._tops:
@@ -124,11 +122,33 @@ def _bits(mask: int, start: int = 0) -> Iterator[int]:
         mask ^= lowest
 
 
+# the rows
+
+
+def _told(event: Event) -> tuple[list[Any], list[str]]:
+    """The masks that an event tells, and the sets whose tops change by it. The first works told whole rows, of leaves
+    and of what stood above them."""
+    masks, tops = event.payload.get("sets", []), event.payload.get("tops", [])
+    if masks and len(masks[0]) == 5:
+        tops = list(dict.fromkeys(name for name, level, *_ in masks if level))
+        masks = [[_slot(name, rank), index, mask] for name, level, rank, index, mask in masks if not level]
+    return masks, tops
+
+
 def keys(event: Event) -> list[Key]:
-    work = event.payload["work"]
-    return [(work, *node[:4]) for node in event.payload.get("sets", ())]
+    work, (masks, tops) = event.payload["work"], _told(event)
+    leaves = dict.fromkeys(index for _, index, _ in masks)
+    return [*((work, LEAF, index) for index in leaves), *((work, TOP, name) for name in tops)]
 
 
-def fold(key: Key, _before: Any, event: Event) -> Any:
-    told = next(node[4] for node in event.payload["sets"] if tuple(node[:4]) == key[1:])
-    return None if told in ("0", {}) else told
+def fold(key: Key, before: Any, event: Event) -> Any:
+    """A leaf's masks by slot, or a top's masks of leaves by rank."""
+    masks, row = _told(event)[0], dict(before or {})
+    for slot, index, mask in masks:
+        rank, _, name = slot.partition(":")
+        if key[1] == LEAF and index == key[2]:
+            row[slot] = mask
+        elif key[1] == TOP and name == key[2]:
+            others = int(row.get(rank, "0"), 16) & ~(1 << index)
+            row[rank] = f"{others | (mask != '0') << index:x}"
+    return {name: mask for name, mask in row.items() if mask != "0"} or None

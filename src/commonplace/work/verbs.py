@@ -849,8 +849,11 @@ class Work:
 
     def _pending(self, type: type[T], name: str, at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
-            rows = reading.lens.scan("work.pending", self.id, name)
-            return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
+            return self._waiting(type, name, reading, rights)
+
+    def _waiting(self, type: type[T], name: str, reading: Reading, rights: Rights) -> list[T]:
+        rows = reading.lens.scan("work.pending", self.id, name)
+        return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that whoever asks may see."""
