@@ -35,7 +35,7 @@ from .errors import (
     OutcomeUnknown,
     OwnedKind,
 )
-from .events import ERASED, Draft, Event, erased_by, event_of, read_header, same_content, seal, unseal
+from .events import ERASED, Draft, Event, decode, erased_by, event_of, read_header, same_content, seal, unseal
 from .keys import Key, below, pack, unpack
 from .labels import Labels, flow
 from .views import Decider, Meta, Registry, View, checked, read_row, write_row
@@ -84,18 +84,21 @@ class Lens(ABC):
     def get(self, view: str, *key: str | int) -> Any:
         """The value of one row, or None."""
         row = self._row(self._space(view), pack(key))
-        return None if row is None else read_row(row)
+        return None if row is None or row.value is None else decode(self._bytes(row))
 
     def get_as(self, read: Callable[[bytes], T], view: str, *key: str | int) -> T | None:
         """The value of one row, read from its bytes by a function that may remember them."""
         row = self._row(self._space(view), pack(key))
-        return None if row is None or row.value is None else read(checked(row))
+        return None if row is None or row.value is None else read(self._bytes(row))
 
     def get_all(self, read: Callable[[bytes], T], view: str, keys: Sequence[Key]) -> list[T | None]:
         """The values of many rows of one view, each read from its bytes, in one trip to the engine."""
         packed = [pack(key) for key in keys]
         rows = self._some(self._space(view), packed)
-        return [None if row is None or row.value is None else read(checked(row)) for row in rows]
+        return [None if row is None or row.value is None else read(self._bytes(row)) for row in rows]
+
+    def _bytes(self, row: Row) -> bytes:
+        return checked(row)
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
         return [self._row(space, key) for key in keys]
@@ -223,16 +226,34 @@ class Overlay(Lens):
 
     def _row(self, space: str, key: bytes) -> Row | None:
         place = (space, key)
-        if place not in self._latest:
-            known = self._known.rows
-            if space not in self._known.spaces:
-                self._latest[place] = row = self.tx.get(space, (key,)).get(key)
-                return row
-            if place not in known:
-                self._fetch([place])
-            self._latest[place] = known[place]
-        row = self._latest[place]
+        try:
+            row = self._latest[place]
+        except KeyError:
+            row = self._latest[place] = self._read(place)
         return None if row is None or row.value is None else row
+
+    def _read(self, place: tuple[str, bytes]) -> Row | None:
+        """A row as the engine has it, checked once: what a process has seen sound is sound as long as it is kept."""
+        known, (space, key) = self._known, place
+        if space not in known.spaces:
+            row = self.tx.get(space, (key,)).get(key)
+        else:
+            if place not in known.rows:
+                self._fetch([place])
+            row = known.rows[place]
+            if place in known.sound:
+                return row
+            known.sound.add(place)
+        if row is not None and row.value is not None:
+            checked(row)
+        return row
+
+    def _bytes(self, row: Row) -> bytes:
+        assert row.value is not None
+        return row.value[4:]  # checked when it came
+
+    def _space(self, name: str) -> str:
+        return self._known.names[name] if self.meta is self._known.meta else super()._space(name)
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
         if space in self._known.spaces:
@@ -350,7 +371,7 @@ class Overlay(Lens):
                 if view.fresh and event is seen:
                     self._latest.setdefault((where, packed), None)
                 row = self._row(where, packed)
-                before = None if row is None or view.told else read_row(row)
+                before = None if row is None or view.told else decode(self._bytes(row))
                 after = view.fold(key, before, seen)
                 if not view.header_only or after != before:
                     position = 0 if view.present else event.position
@@ -468,24 +489,32 @@ class RowCache:
         self.again: dict[tuple[str, bytes], None] = {}
         """What was read last, the latest at the end."""
         self.rows: dict[tuple[str, bytes], Row | None] = {}
+        self.sound: set[tuple[str, bytes]] = set()
+        """Those that have been found to be as they were written."""
+        self.meta: Meta | None = None
+        self.names: dict[str, str] = {}
+        """The space of each view that the book has."""
         self.spaces: frozenset[str] = frozenset()
+        """Those of inline views."""
         self._at: tuple[int, bytes] | None = None
-        self._meta: Meta | None = None
 
     def begin(self, head: Head, meta: Meta, registry: Registry) -> None:
-        if (head.position, head.hash) != self._at or meta is not self._meta or len(self.rows) > self.MOST:
-            self.rows.clear()
-        if meta is not self._meta:
-            views = [
-                view for view in registry.views.values() if not view.trailing and view.name in meta.views
-            ]
-            self.spaces = frozenset(meta.space(view) for view in views)
-            self._meta = meta
+        if (head.position, head.hash) != self._at or meta is not self.meta or len(self.rows) > self.MOST:
+            self.clear()
+        if meta is not self.meta:
+            views = [view for view in registry.views.values() if view.name in meta.views]
+            self.names = {view.name: meta.space(view) for view in views}
+            self.spaces = frozenset(self.names[view.name] for view in views if not view.trailing)
+            self.meta = meta
         self._at = None
+
+    def clear(self) -> None:
+        self.rows.clear()
+        self.sound.clear()
 
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""
-        if overlay.meta is not self._meta:
+        if overlay.meta is not self.meta:
             return
         if overlay.tx.far:
             self._remember(place for place in overlay._latest if place in self.rows)
@@ -494,6 +523,7 @@ class RowCache:
         for place in changed:
             if place[0] in self.spaces:
                 self.rows[place] = overlay._latest[place]
+                self.sound.add(place)
         self._at = (overlay.position, overlay.hash)
 
     def _remember(self, places: Iterable[tuple[str, bytes]]) -> None:
@@ -727,6 +757,6 @@ class Committer:
     def _overlay(self, tx: Tx) -> Overlay:
         meta = self._meta(tx.head)
         if tx.folded < tx.head.position:
-            self._known.rows.clear()  # the engine has lost its rows, so what they were says nothing
+            self._known.clear()  # the engine has lost its rows, so what they were says nothing
         self._known.begin(tx.head, meta, self._registry)
         return Overlay(tx, self._registry, meta, self._residues, self._known)

@@ -52,7 +52,7 @@ CREATE TABLE rows (
 CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE leases (
     name TEXT PRIMARY KEY, holder TEXT NOT NULL, fence INTEGER NOT NULL, boot TEXT NOT NULL, until REAL NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 """
 
 # The end of the ledger: its last event, and the book's own record.
@@ -139,11 +139,20 @@ PUT_BLOB = "INSERT OR IGNORE INTO blobs VALUES (?, ?)"
 DROP_BLOB = "DELETE FROM blobs WHERE digest = ?"
 # A lease in force on this boot's clock.
 LEASE = "SELECT holder, fence, until FROM leases WHERE name = ? AND boot = ? AND until > ?"
-PUT_LEASE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)"
-DROP_LEASE = "DELETE FROM leases WHERE name = ?"
+# Take or renew a lease, or give it back, unless somebody else has it: then nothing changes.
+PUT_LEASE = """
+INSERT INTO leases VALUES (:name, :holder, :fence, :boot, :now + :seconds)
+ON CONFLICT (name) DO UPDATE SET holder = :holder, fence = :fence, boot = :boot, until = :now + :seconds
+WHERE boot <> :boot OR until <= :now OR (holder = :holder AND fence = :fence)
+"""
+DROP_LEASE = """
+DELETE FROM leases WHERE name = :name AND (boot <> :boot OR until <= :now OR (holder = :holder AND fence = :fence))
+"""
 
 LAST = 2**63 - 1
 CHUNK = 10_000
+LOG_PAGES = 4_000
+"""How long the write-ahead log grows before it is moved into the database: pages that change often are moved once."""
 
 
 def translate(error: apsw.Error, path: Path) -> CommonplaceError:
@@ -337,15 +346,10 @@ class SqliteTx(SqliteReads, Tx):
     def _grant(self, leases: list[Lease]) -> bool:
         boot, now = boot_clock()
         for lease in leases:
-            for holder, fence, _ in self._all(LEASE, (lease.name, boot, now)):
-                if (holder, fence) != (lease.holder, lease.fence):
-                    return False
-            if lease.seconds > 0:
-                self._connection.execute(
-                    PUT_LEASE, (lease.name, lease.holder, lease.fence, boot, now + lease.seconds)
-                )
-            else:
-                self._connection.execute(DROP_LEASE, (lease.name,))
+            asked = {**lease._asdict(), "boot": boot, "now": now}
+            self._connection.execute(PUT_LEASE if lease.seconds > 0 else DROP_LEASE, asked)
+            if not self._connection.changes() and self._all(LEASE, (lease.name, boot, now)):
+                return False
         return True
 
 
@@ -505,6 +509,7 @@ def prepare(connection: apsw.Connection, synchronous: str) -> None:
     connection.config(
         apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1
     )  # else a new value for a parameter plans the query anew
+    connection.wal_autocheckpoint(LOG_PAGES)
     wanted = {"synchronous": synchronous, "secure_delete": 1, "foreign_keys": 0}
     for name, value in wanted.items():
         connection.pragma(name, value)

@@ -27,7 +27,7 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
-SOME, OFTEN = 16, 4
+SOME, OFTEN = 16, 16
 """How many holders are looked after by the way, in one of so many claims."""
 MOST_AT_ONCE = 1_000
 BACK_OFF = "back-off"

@@ -136,6 +136,8 @@ class Reading:
 
     def __init__(self, lens: Lens, work: str, now: Lens | None = None) -> None:
         self.lens, self.work, self.now = lens, work, lens if now is None else now
+        self._sets: tuple[int, Sets] | None = None
+        """With the position up to which they are known."""
 
     def find(self, id: str) -> Task | None:
         where = self.lens.get("work.ids", id)
@@ -196,7 +198,11 @@ class Reading:
 
     def sets(self) -> Sets:
         """The sets that its tasks are in. Those of the past are made from the tasks as they were then."""
-        return self._past_sets if self.lens.past else Sets(self.lens, self.work)
+        if self.lens.past:
+            return self._past_sets
+        if self._sets is None or self._sets[0] != self.lens.position:
+            self._sets = self.lens.position, Sets(self.lens, self.work)
+        return self._sets[1]
 
     @cached_property
     def _past_sets(self) -> Sets:
@@ -318,7 +324,11 @@ class Desk(Reading):
                     counts[before.status] = counts.get(before.status, 0) - 1
         told = {"tasks": tasks, **sets.changes(), "counts": counts, **more}
         payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
-        return self.emit(kind, payload, parents=parents, id=id)
+        self._sets = None
+        event = self.emit(kind, payload, parents=parents, id=id)
+        if event.position == self.overlay.position:
+            self._sets = event.position, sets
+        return event
 
     def note(
         self,

@@ -96,9 +96,13 @@ class Sets:
         return bool(self._top(name))
 
     def changes(self) -> dict[str, Any]:
-        """What has changed, as an event tells it: the new masks, and the sets whose tops are others."""
+        """What has changed since this was last asked, as an event tells it: the new masks, and the sets whose tops are
+        others."""
         masks = [[slot, index, f"{self._leaves[index][slot]:x}"] for slot, index in self._changed]
-        return {"sets": masks, **({"tops": list(self._tops_changed)} if self._tops_changed else {})}
+        tops = list(self._tops_changed)
+        self._changed.clear()
+        self._tops_changed.clear()
+        return {"sets": masks, **({"tops": tops} if tops else {})}
 
     def _leaf(self, index: int) -> dict[Slot, int]:
         leaf = self._leaves.get(index)
