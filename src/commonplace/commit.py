@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from .engines.contract import Lease, Moved, Reads, Record, Row, Store, Tx, WriteSet
+from .engines.contract import Lease, Moved, Place, Reads, Record, Row, Store, Tx, WriteSet
 from .errors import (
     BadInput,
     BeforeHorizon,
@@ -173,10 +173,10 @@ class Overlay(Lens):
         self.acting = ""
         self.now = tx.now
         self.position, self.hash, self.created_at, _ = tx.head
-        self._latest: dict[tuple[str, bytes], Row | None] = {}
+        self._latest: dict[Place, Row | None] = {}
         self._touched: dict[str, set[bytes]] = {}
         """The keys of each space that this batch has written to, be it undone again."""
-        self._undo: list[tuple[tuple[str, bytes], Row | None]] = []
+        self._undo: list[tuple[Place, Row | None]] = []
         self._records: dict[str, Record] = {}
         self._blanked: set[int] = set()
 
@@ -232,7 +232,7 @@ class Overlay(Lens):
             row = self._latest[place] = self._read(place)
         return None if row is None or row.value is None else row
 
-    def _read(self, place: tuple[str, bytes]) -> Row | None:
+    def _read(self, place: Place) -> Row | None:
         """A row as the engine has it, checked once: what a process has seen sound is sound as long as it is kept."""
         known, (space, key) = self._known, place
         if space not in known.spaces:
@@ -262,14 +262,14 @@ class Overlay(Lens):
             self._fetch([one for one in places if one not in self._latest and one not in known])
         return [self._row(space, key) for key in keys]
 
-    def _fetch(self, places: Sequence[tuple[str, bytes]]) -> None:
+    def _fetch(self, places: Sequence[Place]) -> None:
         """Read rows of inline views. Where that is a trip to a server, those that the last transactions have read
         come along, if they have to be read anew: the next ones mostly look at the same."""
         if not places:
             return
         known, wanted = self._known.rows, dict.fromkeys(places)
         if self.tx.far:
-            wanted |= {one: None for one in self._known.again if one not in known}
+            wanted |= {one: None for one in self._known.often() if one not in known}
         found = self.tx.get_all(list(wanted))
         for one in wanted:
             known[one] = found.get(one)
@@ -483,13 +483,15 @@ class RowCache:
     if nobody has written since: if the next transaction begins at the head where that one ended."""
 
     MOST = 4096
-    AGAIN = 64
+    AGAIN = 128
 
     def __init__(self) -> None:
-        self.again: dict[tuple[str, bytes], None] = {}
-        """What was read last, the latest at the end."""
-        self.rows: dict[tuple[str, bytes], Row | None] = {}
-        self.sound: set[tuple[str, bytes]] = set()
+        self._read: dict[Place, int] = {}
+        """What was read last, the latest at the end, and by how many transactions."""
+        self._moved = False
+        """Whether somebody else had written when the last transaction began."""
+        self.rows: dict[Place, Row | None] = {}
+        self.sound: set[Place] = set()
         """Those that have been found to be as they were written."""
         self.meta: Meta | None = None
         self.names: dict[str, str] = {}
@@ -499,7 +501,8 @@ class RowCache:
         self._at: tuple[int, bytes] | None = None
 
     def begin(self, head: Head, meta: Meta, registry: Registry) -> None:
-        if (head.position, head.hash) != self._at or meta is not self.meta or len(self.rows) > self.MOST:
+        self._moved = (head.position, head.hash) != self._at
+        if self._moved or meta is not self.meta or len(self.rows) > self.MOST:
             self.clear()
         if meta is not self.meta:
             views = [view for view in registry.views.values() if view.name in meta.views]
@@ -526,12 +529,19 @@ class RowCache:
                 self.sound.add(place)
         self._at = (overlay.position, overlay.hash)
 
-    def _remember(self, places: Iterable[tuple[str, bytes]]) -> None:
+    def _remember(self, places: Iterable[Place]) -> None:
         for place in places:
-            self.again.pop(place, None)
-            self.again[place] = None
-        while len(self.again) > self.AGAIN:
-            del self.again[next(iter(self.again))]
+            self._read[place] = self._read.pop(place, 0) + 1
+        while len(self._read) > self.AGAIN:
+            del self._read[next(iter(self._read))]
+
+    def often(self) -> list[Place]:
+        """What more than one of the last transactions have read."""
+        return [place for place, times in self._read.items() if times > 1]
+
+    def likely(self) -> list[Place]:
+        """What the next one will have to read, if somebody else goes on writing."""
+        return self.often() if self._moved else []
 
 
 class Residues:
@@ -619,6 +629,7 @@ class Committer:
         self._leading = False
         self._residues = Residues()
         self._known = RowCache()
+        store.likely = self._known.likely
 
     def submit(self, command: str, request: Any, size: int = 1) -> Any:
         """Run one command and answer when it is durable. Safe from any thread."""
@@ -759,4 +770,6 @@ class Committer:
         if tx.folded < tx.head.position:
             self._known.clear()  # the engine has lost its rows, so what they were says nothing
         self._known.begin(tx.head, meta, self._registry)
+        for place, row in tx.brought.items():
+            self._known.rows.setdefault(place, row)
         return Overlay(tx, self._registry, meta, self._residues, self._known)

@@ -35,10 +35,11 @@ What every engine owes its callers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ..errors import Busy
@@ -70,6 +71,10 @@ class Row(NamedTuple):
     key: bytes
     position: int
     value: bytes | None
+
+
+Place = tuple[str, bytes]
+"""Where a row lies: its space and its key."""
 
 
 class Lease(NamedTuple):
@@ -170,7 +175,7 @@ class Reads(ABC):
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         """Each key's row as of `at` (None: now). Keys without a row, or whose row is gone, are left out."""
 
-    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
+    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
         """The same as `get`, of now, for keys of several spaces."""
         spaces = dict.fromkeys(space for space, _ in places)
         return {
@@ -210,6 +215,9 @@ class Tx(Reads):
     now: int
     """The engine's wall clock in microseconds since 1970, read when the transaction began."""
 
+    brought: Mapping[Place, Row | None] = MappingProxyType({})
+    """Rows that were read when it began (see `Store.likely`), None where there is no such row."""
+
     @abstractmethod
     def apply(self, write: WriteSet) -> None:
         """Make it so, whole and durably. Raises Moved (nothing happened, go again), StorageFailed,
@@ -229,6 +237,10 @@ class Store(ABC):
     def read(self, at_least: int = 0, timeout: float = 30.0) -> AbstractContextManager[Reads]:
         """A snapshot that shows at least position `at_least`; a lagging replica waits for it up to
         `timeout` seconds, then raises Busy."""
+
+    likely: Callable[[], Collection[Place]] = staticmethod(tuple)
+    """Which rows the next transaction will probably read. An engine whose answers are trips to a server may bring
+    them along when it begins one."""
 
     @abstractmethod
     def begin(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:

@@ -18,7 +18,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, LiteralString
@@ -28,7 +28,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.numeric import Int8, Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ..errors import (
@@ -55,6 +55,7 @@ from .contract import (
     Head,
     Lease,
     Moved,
+    Place,
     PurgeReport,
     Reads,
     Record,
@@ -304,16 +305,8 @@ class PostgresReads(Reads):
             key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
         }
 
-    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
-        spaces = {_b(space): space for space, _ in places}
-        asked = {
-            "book": self._store.book,
-            "spaces": [_b(space) for space, _ in places],
-            "keys": [key for _, key in places],
-        }
-        found = self._all(q.GET_ROWS_OF_SPACES, asked) if places else []
-        rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
-        return {(row.space, row.key): row for row in rows}
+    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
+        return _placed(places, self._all(*_get_all(self._store.book, places))) if places else {}
 
     def scan(
         self,
@@ -355,10 +348,28 @@ def _at(at: int | None) -> int:
     return MAX if at is None else min(at, MAX)
 
 
+def _get_all(book: int, places: Collection[Place]) -> tuple[LiteralString, dict[str, Any]]:
+    spaces, keys = [_b(space) for space, _ in places], [key for _, key in places]
+    return q.GET_ROWS_OF_SPACES, {"book": book, "spaces": spaces, "keys": keys}
+
+
+def _placed(places: Collection[Place], found: list[TupleRow]) -> dict[Place, Row]:
+    spaces = {_b(space): space for space, _ in places}
+    rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
+    return {(row.space, row.key): row for row in rows}
+
+
 class PostgresTx(PostgresReads, Tx):
-    def __init__(self, store: PostgresStore, conn: _Connection, head: Head, now: int) -> None:
+    def __init__(
+        self,
+        store: PostgresStore,
+        conn: _Connection,
+        head: Head,
+        now: int,
+        brought: Mapping[Place, Row | None],
+    ) -> None:
         super().__init__(store, conn, head)
-        self.now = now
+        self.now, self.brought = now, brought
 
     def apply(self, write: WriteSet) -> None:
         self._store.check()
@@ -391,13 +402,16 @@ class PostgresTx(PostgresReads, Tx):
         conn, book = self._conn, self._store.book
         if write.records:
             events = [
-                (book, position, _b(id), None if run is None else _b(run), *rest)
-                for position, id, run, *rest in write.records
+                (Int8(position), _b(id), None if run is None else _b(run), Int8(created_at), *rest)
+                for position, id, run, created_at, *rest in write.records
             ]
-            conn.cursor().executemany(q.ADD_EVENT, events)
+            conn.execute(q.ADD_EVENTS, (book, *map(list, zip(*events, strict=True))))
         if write.rows:
-            rows = [(book, _b(r.space), r.key, r.position, r.value) for r in write.rows]
-            conn.cursor().executemany(q.PUT_ROW, rows)
+            latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
+            rows = [
+                (_b(space), key, Int8(position), value) for (space, key, position), value in latest.items()
+            ]
+            conn.execute(q.PUT_ROWS, (book, *map(list, zip(*rows, strict=True))))
         if write.drops:
             drops = [(book, _b(space), key, position) for space, key, position in write.drops]
             conn.cursor().executemany(q.DROP_ROW, drops)
@@ -419,13 +433,26 @@ class PostgresTx(PostgresReads, Tx):
     def _take(self, leases: list[Lease]) -> None:
         """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
         transaction holds them still until it ends."""
-        conn, book = self._conn, self._store.book
-        names, holders = ([_b(getattr(one, field)) for one in leases] for field in ("name", "holder"))
-        conn.execute(q.LOCK_LEASES, (book, names))
-        conn.execute(q.CHECK_LEASES, (names, holders, [one.fence for one in leases], book))
-        for lease in {one.name: one for one in leases}.values():
-            query, values = _asking(book, lease)
-            conn.execute(q.NEED_LEASE if lease.seconds > 0 else query, values)
+        last = {one.name: one for one in leases}
+        if len(last) < len(leases):
+            self._each(q.CHECK_LEASES, leases)
+        self._each(q.NEED_LEASES, [one for one in last.values() if one.seconds > 0])
+        self._each(q.LEAVE_LEASES, [one for one in last.values() if one.seconds <= 0])
+
+    def _each(self, query: LiteralString, leases: list[Lease]) -> None:
+        if leases:
+            asked = {
+                "book": self._store.book,
+                "names": [_b(one.name) for one in leases],
+                "holders": [_b(one.holder) for one in leases],
+                "fences": [Int8(one.fence) for one in leases],
+                "seconds": [float(one.seconds) for one in leases],
+            }
+            self._conn.execute(query, asked)
+
+
+def _first(rows: list[TupleRow]) -> TupleRow | None:
+    return rows[0] if rows else None
 
 
 def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:
@@ -506,8 +533,8 @@ class PostgresStore(Store):
 
     def _opened(
         self, timeout: float, statements: Sequence[_Statement], again: bool = True
-    ) -> tuple[_Connection, TupleRow | None]:
-        """A connection on which these statements were run, in one trip, and the first row of the last one.
+    ) -> tuple[_Connection, list[list[TupleRow]]]:
+        """A connection on which these statements were run, in one trip, and the rows that each answered.
 
         A pooled connection may have died since it was last used, so the statements are tried once more on
         a fresh one; all that come here may be run twice.
@@ -515,9 +542,8 @@ class PostgresStore(Store):
         conn = self._take(timeout)
         try:
             with conn.pipeline():
-                for query, values in statements:
-                    answer = conn.execute(query, values, binary=True)
-            return conn, answer.fetchone()
+                answers = [conn.execute(query, values, binary=True) for query, values in statements]
+            return conn, [answer.fetchall() if answer.description else [] for answer in answers]
         except psycopg.Error as error:
             lost = _lost(conn, error)
             if lost:
@@ -535,18 +561,18 @@ class PostgresStore(Store):
     @contextmanager
     def _session(
         self, timeout: float, *statements: _Statement
-    ) -> Iterator[tuple[_Connection, TupleRow | None]]:
+    ) -> Iterator[tuple[_Connection, list[list[TupleRow]]]]:
         self.check()
-        conn, found = self._opened(timeout, statements)
+        conn, answers = self._opened(timeout, statements)
         try:
-            yield conn, found
+            yield conn, answers
         finally:
             self._give_back(conn)
 
     def _ask(self, query: LiteralString, values: Any) -> TupleRow | None:
         """One statement in a transaction of its own: its first row."""
-        with self._session(LOCK_TIMEOUT, (query, values)) as (_, found):
-            return found
+        with self._session(LOCK_TIMEOUT, (query, values)) as (_, answers):
+            return _first(answers[-1])
 
     def _found(self, head: TupleRow | None) -> TupleRow:
         if head is None:
@@ -558,8 +584,8 @@ class PostgresStore(Store):
         deadline = time.monotonic() + timeout
         while True:
             snapshot = ((q.BEGIN_SNAPSHOT, None), (q.READ_HEAD, (self.book,)))
-            with self._session(timeout, *snapshot) as (conn, found):
-                reads = PostgresReads(self, conn, Head(*self._found(found)))
+            with self._session(timeout, *snapshot) as (conn, answers):
+                reads = PostgresReads(self, conn, Head(*self._found(_first(answers[-1]))))
                 if reads.head.position >= at_least:
                     try:
                         yield reads
@@ -581,9 +607,14 @@ class PostgresStore(Store):
         if timeout != LOCK_TIMEOUT:
             milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
             opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
-        with self._session(timeout, *opening) as (conn, found):
-            position, hash, created_at, meta, now = self._found(found)
-            tx = PostgresTx(self, conn, Head(position, hash, created_at, meta), now)
+        places, head = self.likely(), len(opening) - 1
+        if places:
+            opening.append(_get_all(self.book, places))
+        with self._session(timeout, *opening) as (conn, answers):
+            position, hash, created_at, meta, now = self._found(_first(answers[head]))
+            found = _placed(places, answers[-1]) if places else {}
+            brought = {place: found.get(place) for place in places}
+            tx = PostgresTx(self, conn, Head(position, hash, created_at, meta), now, brought)
             try:
                 yield tx
             finally:
@@ -604,7 +635,8 @@ class PostgresStore(Store):
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
         both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, [_b(name)])))
-        with self._session(LOCK_TIMEOUT, *both) as (_, found):
+        with self._session(LOCK_TIMEOUT, *both) as (_, answers):
+            found = _first(answers[-1])
             return asked._replace(seconds=0.0) if found is None else _lease(found)
 
     def drop_spaces(self, prefix: str) -> None:

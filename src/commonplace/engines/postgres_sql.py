@@ -203,14 +203,16 @@ READ_LEASES = """
 
 # --- writing ----------------------------------------------------------------------------------------------
 
-# One event.
-ADD_EVENT = """
+# Events.
+ADD_EVENTS = """
     INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+    SELECT %s, * FROM unnest(
+        %s::bigint[], %s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[])
 """
-# One version of one row, new or in place of the same version.
-PUT_ROW = """
-    INSERT INTO commonplace.rows (book, space, key, position, value) VALUES (%s, %s, %s, %s, %s)
+# Versions of rows, each new or in place of the same version.
+PUT_ROWS = """
+    INSERT INTO commonplace.rows (book, space, key, position, value)
+    SELECT %s, * FROM unnest(%s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
 # One version less.
@@ -252,18 +254,43 @@ RELEASE_LEASE = """
         AND (until <= clock_timestamp() OR (holder = %s AND fence = %s))
     RETURNING holder
 """
-# The leases in force, held still until the transaction ends.
-LOCK_LEASES = READ_LEASES + " ORDER BY name FOR UPDATE"
 # Fails if one of these leases is in force for somebody else: dividing by zero is how a statement can say no to all
 # that comes after it.
 CHECK_LEASES = """
     SELECT 1 / (count(*) = 0)::int FROM commonplace.leases held
-    JOIN unnest(%s::bytea[], %s::bytea[], %s::bigint[]) AS asked (name, holder, fence) ON held.name = asked.name
-    WHERE held.book = %s AND held.until > clock_timestamp()
+    JOIN unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)
+        ON held.name = asked.name
+    WHERE held.book = %(book)s AND held.until > clock_timestamp()
         AND (held.holder <> asked.holder OR held.fence <> asked.fence)
 """
-# Take or renew a lease, or fail.
-NEED_LEASE = "WITH taken AS (" + TAKE_LEASE + ") SELECT 1 / count(*)::int FROM taken"  # noqa: S608  constants both
+# Take or renew leases, all of them, or fail.
+NEED_LEASES = """
+    WITH taken AS (
+        INSERT INTO commonplace.leases (book, name, holder, fence, until)
+        SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(
+            %(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[], %(seconds)s::float8[]
+        ) AS asked (name, holder, fence, seconds) ORDER BY name
+        ON CONFLICT (book, name) DO UPDATE
+        SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
+        WHERE leases.until <= clock_timestamp()
+            OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
+        RETURNING 1)
+    SELECT 1 / (count(*) = cardinality(%(names)s::bytea[]))::int FROM taken
+"""
+# Give leases back, or fail if somebody else has one of them.
+LEAVE_LEASES = """
+    WITH held AS MATERIALIZED (
+        SELECT leases.name, until > clock_timestamp() AND (leases.holder <> asked.holder OR leases.fence <> asked.fence)
+            AS elsewhere
+        FROM commonplace.leases
+        JOIN unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)
+            ON leases.name = asked.name
+        WHERE book = %(book)s ORDER BY leases.name FOR UPDATE OF leases
+    ), gone AS (
+        DELETE FROM commonplace.leases
+        WHERE book = %(book)s AND name IN (SELECT name FROM held) AND NOT (SELECT bool_or(elsewhere) FROM held))
+    SELECT 1 / (NOT coalesce(bool_or(elsewhere), false))::int FROM held
+"""
 # Leases that ran out.
 DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
 # The next piece of the spaces between two names goes; says where it ended.
