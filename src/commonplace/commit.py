@@ -50,6 +50,9 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_SECONDS = 0.05
 PAGE = 500
 
+RowName = tuple[str, Key]
+"""A row by its view and key."""
+
 CHECKPOINTS = "checkpoints/"
 """The space in which trailing views remember how far they have come."""
 
@@ -488,6 +491,8 @@ class RowCache:
     def __init__(self) -> None:
         self._read: dict[Place, int] = {}
         """What was read last, the latest at the end, and by how many transactions."""
+        self.asked: Sequence[RowName] = ()
+        """What the next transaction is known to read, by view and key."""
         self._moved = False
         """Whether somebody else had written when the last transaction began."""
         self.rows: dict[Place, Row | None] = {}
@@ -540,8 +545,15 @@ class RowCache:
         return [place for place, times in self._read.items() if times > 1]
 
     def likely(self) -> list[Place]:
-        """What the next one will have to read, if somebody else goes on writing."""
-        return self.often() if self._moved else []
+        """What the next one will have to read: what it says itself, and if somebody else goes on writing, what many
+        read."""
+        places = dict.fromkeys(self.often() if self._moved else ())
+        for view, key in self.asked:
+            if view in self.names:
+                place = (self.names[view], pack(key))
+                if self._moved or place not in self.rows:
+                    places[place] = None
+        return list(places)
 
 
 class Residues:
@@ -595,13 +607,17 @@ class _Ticket:
         "gone",
         "ids",
         "leads",
+        "reads",
         "request",
         "size",
         "wake",
     )
 
-    def __init__(self, capability: str, decide: Decider, request: Any, size: int) -> None:
+    def __init__(
+        self, capability: str, decide: Decider, request: Any, size: int, reads: Sequence[RowName]
+    ) -> None:
         self.capability = capability
+        self.reads = reads
         self.decide = decide
         self.request = request
         self.size = size
@@ -631,13 +647,15 @@ class Committer:
         self._known = RowCache()
         store.likely = self._known.likely
 
-    def submit(self, command: str, request: Any, size: int = 1) -> Any:
+    def submit(self, command: str, request: Any, size: int, reads: Sequence[RowName]) -> Any:
         """Run one command and answer when it is durable. Safe from any thread."""
-        return self.run(*self._registry.command(command), request, size)
+        return self.run(*self._registry.command(command), request, size, reads)
 
-    def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> Any:
+    def run(
+        self, capability: str, decide: Decider, request: Any, size: int = 1, reads: Sequence[RowName] = ()
+    ) -> Any:
         """The same for a decider without a public name."""
-        ticket = _Ticket(capability, decide, request, size)
+        ticket = _Ticket(capability, decide, request, size, reads)
         with self._mutex:
             if self._leading:
                 ticket.wake = threading.Lock()
@@ -705,6 +723,7 @@ class Committer:
         back to the queue."""
         deadline = time.monotonic() + self._timeout
         attempt, applying = 0, False
+        self._known.asked = [row for ticket in batch for row in ticket.reads]
         try:
             while not own.done:
                 left = deadline - time.monotonic() if attempt else self._timeout

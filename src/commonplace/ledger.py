@@ -6,7 +6,7 @@ small views. A plain event touches no row but the first of its run; events with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from .access.commands import check_emits
-from .commit import CHECKPOINTS, PAGE, Committer, Overlay, Snapshot, check_horizon
+from .commit import CHECKPOINTS, PAGE, Committer, Overlay, RowName, Snapshot, check_horizon
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
 from .errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
@@ -155,9 +155,10 @@ class Ledger:
 
     # writing
 
-    def submit(self, command: str, request: Any, size: int = 1) -> Any:
-        """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
-        answer = self._committer.submit(command, request, size)
+    def submit(self, command: str, request: Any, size: int = 1, reads: Sequence[RowName] = ()) -> Any:
+        """Run a command. A decider that answers with an error has recorded that it refused; it is raised. `reads` are
+        rows, by view and key, that it is known to look at: a server may be asked for them in good time."""
+        answer = self._committer.submit(command, request, size, reads)
         if isinstance(answer, CommonplaceError):
             raise answer
         return answer

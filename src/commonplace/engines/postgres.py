@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,10 +26,11 @@ from typing import Any, Literal, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8, Int8BinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ..errors import (
@@ -108,6 +110,50 @@ def _b(text: str) -> bytes:
 
 def _s(stored: bytes) -> str:
     return stored.decode("utf-8", "surrogatepass")
+
+
+class _Bytes(list[bytes | None]):
+    """An array of bytea."""
+
+
+class _Numbers(list[int]):
+    """An array of bigint."""
+
+
+class _Reals(list[float]):
+    """An array of double precision."""
+
+
+def _array(element: int, items: list[bytes | None]) -> bytes:
+    """A one-dimensional array as PostgreSQL sends it: how many dimensions, whether some are null, the type of its
+    elements, how many from where on, then each with its length."""
+    start = struct.pack("!5i", 1, None in items, element, len(items), 1)
+    return start + b"".join(
+        b"\xff\xff\xff\xff" if item is None else len(item).to_bytes(4) + item for item in items
+    )
+
+
+class _BytesDumper(Dumper):
+    """The driver's own would look at every element to find its type, and write the array as text."""
+
+    format, oid = Format.BINARY, 1001
+
+    def dump(self, obj: _Bytes) -> bytes:
+        return _array(17, obj)
+
+
+class _NumbersDumper(Dumper):
+    format, oid = Format.BINARY, 1016
+
+    def dump(self, obj: _Numbers) -> bytes:
+        return _array(20, [one.to_bytes(8, signed=True) for one in obj])
+
+
+class _RealsDumper(Dumper):
+    format, oid = Format.BINARY, 1022
+
+    def dump(self, obj: _Reals) -> bytes:
+        return _array(701, [struct.pack("!d", one) for one in obj])
 
 
 def _record(row: Sequence[Any]) -> Record:
@@ -294,13 +340,13 @@ class PostgresReads(Reads):
         return [_record(row) for row in rows]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        rows = self._all(q.READ_BY_ID, (self._store.book, [_b(id) for id in ids])) if ids else []
+        rows = self._all(q.READ_BY_ID, (self._store.book, _Bytes(map(_b, ids)))) if ids else []
         return {record.id: record for record in map(_record, rows)}
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         if not keys:
             return {}
-        asked = {"book": self._store.book, "space": _b(space), "keys": list(keys), "at": _at(at)}
+        asked = {"book": self._store.book, "space": _b(space), "keys": _Bytes(keys), "at": _at(at)}
         return {
             key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
         }
@@ -340,7 +386,7 @@ class PostgresReads(Reads):
         return rows[0][0] if rows else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        rows = self._all(q.READ_LEASES, (self._store.book, [_b(name) for name in names])) if names else []
+        rows = self._all(q.READ_LEASES, (self._store.book, _Bytes(map(_b, names)))) if names else []
         return {lease.name: lease for lease in map(_lease, rows)}
 
 
@@ -349,7 +395,7 @@ def _at(at: int | None) -> int:
 
 
 def _get_all(book: int, places: Collection[Place]) -> tuple[LiteralString, dict[str, Any]]:
-    spaces, keys = [_b(space) for space, _ in places], [key for _, key in places]
+    spaces, keys = _Bytes(_b(space) for space, _ in places), _Bytes(key for _, key in places)
     return q.GET_ROWS_OF_SPACES, {"book": book, "spaces": spaces, "keys": keys}
 
 
@@ -400,35 +446,50 @@ class PostgresTx(PostgresReads, Tx):
 
     def _send(self, write: WriteSet) -> None:
         conn, book = self._conn, self._store.book
-        if write.records:
-            events = [
-                (Int8(position), _b(id), None if run is None else _b(run), Int8(created_at), *rest)
-                for position, id, run, created_at, *rest in write.records
-            ]
-            conn.execute(q.ADD_EVENTS, (book, *map(list, zip(*events, strict=True))))
-        if write.rows:
-            latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
-            rows = [
-                (_b(space), key, Int8(position), value) for (space, key, position), value in latest.items()
-            ]
-            conn.execute(q.PUT_ROWS, (book, *map(list, zip(*rows, strict=True))))
+        if write.records or write.rows:
+            self._add(write)
         if write.drops:
             drops = [(book, _b(space), key, position) for space, key, position in write.drops]
             conn.cursor().executemany(q.DROP_ROW, drops)
         if write.erase:
-            conn.execute(q.ERASE_BODIES, (book, write.erase))
+            conn.execute(q.ERASE_BODIES, (book, _Numbers(write.erase)))
         if write.blobs:
             blobs = [(book, _b(digest), content) for digest, content in write.blobs.items()]
             conn.cursor().executemany(q.PUT_BLOB, blobs)
         if write.blob_drops:
-            conn.execute(q.DROP_BLOBS, (book, [_b(digest) for digest in write.blob_drops]))
-        if write.records:
-            last = write.records[-1]
-            head = {"position": last.position, "hash": last.hash, "created_at": last.created_at}
-            news = {"lock_space": LOCK_SPACE, "channel": _channel(book)}
-            conn.execute(q.MOVE_HEAD, {"book": book, "meta": write.meta, **head, **news})
-        elif write.meta is not None:
+            conn.execute(q.DROP_BLOBS, (book, _Bytes(map(_b, write.blob_drops))))
+        if write.meta is not None and not write.records:
             conn.execute(q.WRITE_META, (write.meta, book))
+
+    def _add(self, write: WriteSet) -> None:
+        book, records = self._store.book, write.records
+        latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
+        asked = {
+            "book": book,
+            "spaces": _Bytes(_b(space) for space, _, _ in latest),
+            "keys": _Bytes(key for _, key, _ in latest),
+            "versions": _Numbers(position for _, _, position in latest),
+            "values": _Bytes(latest.values()),
+        }
+        if not records:
+            self._conn.execute(q.PUT_ROWS, asked)
+            return
+        asked |= {
+            "positions": _Numbers(one.position for one in records),
+            "ids": _Bytes(_b(one.id) for one in records),
+            "runs": _Bytes(None if one.run is None else _b(one.run) for one in records),
+            "times": _Numbers(one.created_at for one in records),
+            "headers": _Bytes(one.header for one in records),
+            "hashes": _Bytes(one.hash for one in records),
+            "bodies": _Bytes(one.body for one in records),
+            "position": records[-1].position,
+            "hash": records[-1].hash,
+            "created_at": records[-1].created_at,
+            "meta": write.meta,
+            "lock_space": LOCK_SPACE,
+            "channel": _channel(book),
+        }
+        self._conn.execute(q.ADD, asked)
 
     def _take(self, leases: list[Lease]) -> None:
         """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
@@ -443,10 +504,10 @@ class PostgresTx(PostgresReads, Tx):
         if leases:
             asked = {
                 "book": self._store.book,
-                "names": [_b(one.name) for one in leases],
-                "holders": [_b(one.holder) for one in leases],
-                "fences": [Int8(one.fence) for one in leases],
-                "seconds": [float(one.seconds) for one in leases],
+                "names": _Bytes(_b(one.name) for one in leases),
+                "holders": _Bytes(_b(one.holder) for one in leases),
+                "fences": _Numbers(one.fence for one in leases),
+                "seconds": _Reals(float(one.seconds) for one in leases),
             }
             self._conn.execute(query, asked)
 
@@ -489,6 +550,9 @@ class PostgresStore(Store):
 
     def _configure(self, conn: _Connection) -> None:
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: one prepared statement each
+        conn.adapters.register_dumper(_Bytes, _BytesDumper)
+        conn.adapters.register_dumper(_Numbers, _NumbersDumper)
+        conn.adapters.register_dumper(_Reals, _RealsDumper)
         conn.execute(q.SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
 
     def _connect(self) -> _Connection:
@@ -634,7 +698,7 @@ class PostgresStore(Store):
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
-        both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, [_b(name)])))
+        both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, _Bytes([_b(name)]))))
         with self._session(LOCK_TIMEOUT, *both) as (_, answers):
             found = _first(answers[-1])
             return asked._replace(seconds=0.0) if found is None else _lease(found)

@@ -203,18 +203,28 @@ READ_LEASES = """
 
 # --- writing ----------------------------------------------------------------------------------------------
 
-# Events.
-ADD_EVENTS = """
-    INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
-    SELECT %s, * FROM unnest(
-        %s::bigint[], %s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[])
-"""
 # Versions of rows, each new or in place of the same version.
 PUT_ROWS = """
     INSERT INTO commonplace.rows (book, space, key, position, value)
-    SELECT %s, * FROM unnest(%s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[])
+    SELECT %(book)s, * FROM unnest(
+        %(spaces)s::bytea[], %(keys)s::bytea[], %(versions)s::bigint[], %(values)s::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
+# Events with such rows, and the head moves. Whoever listens holds a shared lock on the book's key, so a failed try at
+# that lock means there is somebody to notify; a listener that comes later first waits for this transaction to end.
+ADD = f"""
+    WITH events AS (
+        INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
+        SELECT %(book)s, * FROM unnest(
+            %(positions)s::bigint[], %(ids)s::bytea[], %(runs)s::bytea[], %(times)s::bigint[],
+            %(headers)s::bytea[], %(hashes)s::bytea[], %(bodies)s::bytea[])
+    ), rows AS ({PUT_ROWS})
+    UPDATE commonplace.heads
+    SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
+    WHERE book = %(book)s
+    RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
+        THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
+"""  # noqa: S608  constants both
 # One version less.
 DROP_ROW = "DELETE FROM commonplace.rows WHERE book = %s AND space = %s AND key = %s AND position = %s"
 # Bodies go.
@@ -227,15 +237,6 @@ PUT_BLOB = """
 """
 # Blobs less.
 DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
-# Move the head. Whoever listens holds a shared lock on the book's key, so a failed try at that lock means
-# there is somebody to notify; a listener that comes later first waits for this transaction to end.
-MOVE_HEAD = """
-    UPDATE commonplace.heads
-    SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
-    WHERE book = %(book)s
-    RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
-        THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
-"""
 # The book's own record changes and nothing else.
 WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
 # Take or renew a lease: no row comes back if somebody else has it.
@@ -325,7 +326,7 @@ TRIM_SPACE = """
 
 # --- news -------------------------------------------------------------------------------------------------
 
-# Be known as a listener of this book (see MOVE_HEAD).
+# Be known as a listener of this book (see ADD).
 BE_HEARD = "SELECT pg_advisory_lock_shared(%s::int, %s::int)"
 
 # --- purge ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import msgspec
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
+from ..commit import RowName
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
@@ -118,14 +119,14 @@ class Work:
     def _actor(self) -> str:
         return self._asker._memory_actor
 
-    def _do(self, command: str, by: str | None = None, **given: Any) -> Any:
+    def _do(self, command: str, by: str | None = None, reads: Sequence[RowName] = (), **given: Any) -> Any:
         if self._looks:
             self._asker._memory_acts(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
-        return self._ledger.submit(f"work.{command}", act)
+        return self._ledger.submit(f"work.{command}", act, reads=reads)
 
     def _agent(self, agent: str | None) -> str:
         """Who claims or takes something: the actor itself, or whom the owner names."""
@@ -475,8 +476,8 @@ class Work:
     def choose(self, branch: str | Branch, option: str, *, rationale: str, by: str | None = None) -> Decision:
         """Choose one of the alternatives. The tasks of the others are cancelled, with the reason, and what depends on
         them goes on without."""
-        given = {"branch": _id(branch), "option": masked(check_name("option", option))}
-        id: str = self._do("choose", by, **given, rationale=_said("rationale", rationale))
+        chosen, why = masked(check_name("option", option)), _said("rationale", rationale)
+        id: str = self._do("choose", by, branch=_id(branch), option=chosen, rationale=why)
         return self._one(Decision, id)
 
     def branches(self, *, at: At = None) -> list[Branch]:
@@ -501,13 +502,8 @@ class Work:
 
     def _claimed(self, agent: str | None, lease: float, count: int, task: str | Task | None) -> list[Claim]:
         who = self._agent(agent)
-        given = {"agent": who, "lease": seconds("lease", lease), "count": count}
-        found = self._do(
-            "claim",
-            who if self._actor == OWNER else None,
-            **given,
-            task=None if task is None else id_of(task),
-        )
+        by, which = who if self._actor == OWNER else None, None if task is None else id_of(task)
+        found = self._do("claim", by, agent=who, lease=seconds("lease", lease), count=count, task=which)
         return [Claim(self, who, one) for one in found]
 
     def held(self, task: str | Task, token: int) -> Claim:
@@ -1039,7 +1035,8 @@ class Claim:
 
     def _do(self, command: str, **given: Any) -> Task:
         by = self.agent if self.work._actor == OWNER else None
-        self.task = self.work._do(command, by, task=self.task.id, token=self.token, **given)
+        reads = (("work.ids", (self.task.id,)), ("work.tasks", (self.work.id, self.task.number)))
+        self.task = self.work._do(command, by, reads, task=self.task.id, token=self.token, **given)
         self._done = self.task.status != "in_progress"
         return self.task
 
