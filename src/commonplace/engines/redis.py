@@ -77,6 +77,7 @@ SOCKET_SECONDS = 30.0  # longer than anything below that lets the server hold ba
 FSYNC_SECONDS = 10.0  # how long a write waits for WAITAOF before its outcome is unknown
 SLICE_SECONDS = 1.0  # a wait asks again this often, in case the word to wake up cannot be sent
 TURN_SECONDS = 0.25  # how long a colliding writer waits for its turn before it tries all the same
+LONG_SECONDS = 10.0  # how long it waits at most for one that has said that it needs longer
 GRACE_SECONDS = 60.0  # how long a replaced or dropped version stays for open snapshots
 PURGE_SECONDS = 300.0
 PAGE = 256
@@ -514,13 +515,15 @@ class RedisTx(RedisReads, Tx):
         super().__init__(store, head, revision)
         self.now = now
         self.has_turn = has_turn
+        self._began = time.monotonic()
 
     def apply(self, write: WriteSet) -> None:
         ids = [record.id for record in write.records]
         args = self._arguments(write)
         self.has_turn = False  # the script passes it on, whatever comes of it
-        if self._server.run(lua.APPLY, self._keys, *args, ids=ids, fsync=self._store.fsync) == 0:
-            self._store.collided()
+        collided = self._server.run(lua.APPLY, self._keys, *args, ids=ids, fsync=self._store.fsync) == 0
+        self._store.applied(self._began, collided)
+        if collided:
             raise Moved
 
     def _arguments(self, write: WriteSet) -> list[bytes | str | int]:
@@ -580,7 +583,8 @@ class RedisStore(Store):
         self._waiting = 0
         self._wakes = 0
         self._wake_key = self.keys.head.removesuffix(b"head") + b"wake:" + secrets.token_hex(8).encode()
-        self._crowded_until = 0.0
+        self._long_key = self.keys.turn + b":long"
+        self._crowded_until = self._needs = 0.0
 
     def _head(self, reply: list[bytes | None]) -> tuple[Head, int]:
         layout, revision, position, hash, created_at, meta = reply
@@ -610,15 +614,28 @@ class RedisStore(Store):
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies
         with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; one too
-        many is lost in the collision that it causes."""
-        crowded = time.monotonic() < self._crowded_until
-        turn: list[Command] = (
-            [("BLPOP", self.keys.turn, max(0.01, min(timeout, TURN_SECONDS)))] if crowded else []
-        )
-        *token, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
+        many is lost in the collision that it causes. Who needs longer than others are ready to wait says so, once
+        it has its turn: else it would collide for ever."""
+        deadline = time.monotonic() + timeout
+        crowded, told = time.monotonic() < self._crowded_until, list[Any]()
+        while True:
+            left = deadline - time.monotonic()
+            turn: list[Command] = []
+            if crowded:
+                turn = [
+                    ("BLPOP", self.keys.turn, max(0.01, min(left, TURN_SECONDS))),
+                    ("PTTL", self._long_key),
+                ]
+            *told, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
+            if not told or told[0] or told[1] <= 0 or left <= TURN_SECONDS:
+                break
+        has_turn = bool(told and told[0])
+        if has_turn and self._needs > TURN_SECONDS / 2:
+            said = int(min(2 * self._needs, LONG_SECONDS) * 1000)
+            self.server.read(("SET", self._long_key, "", "PX", said))
         head, revision = self._head(reply)
         now = int(clock[0]) * 1_000_000 + int(clock[1])
-        tx = RedisTx(self, head, revision, now, has_turn=bool(token and token[0]))
+        tx = RedisTx(self, head, revision, now, has_turn)
         try:
             yield tx
         finally:
@@ -631,8 +648,12 @@ class RedisStore(Store):
         except (EngineUnavailable, BookClosed):
             pass  # nobody may wait for this turn any more, and those who do are not held up for long
 
-    def collided(self) -> None:
-        self._crowded_until = time.monotonic() + 1.0
+    def applied(self, began: float, collided: bool) -> None:
+        """Remember what became of the last try, and how long it took."""
+        now = time.monotonic()
+        self._needs = now - began if collided else 0.0
+        if collided:
+            self._crowded_until = now + 1.0
 
     def wait(self, after: int, timeout: float) -> int:
         self.server.check()

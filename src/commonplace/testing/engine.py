@@ -7,6 +7,7 @@ is the sentence it checks.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import multiprocessing
 import os
 import select
@@ -1095,6 +1096,35 @@ class EngineConformance:
             assert [row.value for row in reads.scan("s")] == [b"new", b"b"]
             assert reads.scan("s", at=1) == [Row("s", b"a", 1, b"1")]
             assert reads.blob(digest(b"new")) == b"new"
+
+    def test_a_slow_writer_has_its_turn_among_quick_ones(self, shelf: Shelf) -> None:
+        slow, quick = shelf.open(), [shelf.open() for _ in range(4)]
+        stop, tries = threading.Event(), list[int]()
+
+        def hurry(store: Store, name: int) -> None:
+            for count in itertools.count():
+                if stop.is_set():
+                    return
+                append(store, [f"quick-{name}-{count}"])
+
+        def plan(head: Head) -> WriteSet:
+            tries.append(head.position)
+            time.sleep(0.6)
+            return WriteSet(records=[record(head.position + 1, "slow")])
+
+        hurrying = [
+            Background(lambda store=store, name=name: hurry(store, name))  # type: ignore[misc]
+            for name, store in enumerate(quick)
+        ]
+        try:
+            Background(lambda: commit(slow, plan)).result(PATIENCE * 3)
+        finally:
+            stop.set()
+        for each in hurrying:
+            each.result(PATIENCE * 3)
+        assert len(tries) <= 4
+        with slow.read() as reads:
+            assert reads.head.position > tries[-1] + 1, "the quick ones went on"
 
     @pytest.mark.parametrize("intrusion", ["records", "rows", "drops", "erase", "meta"])
     def test_nobody_writes_between_a_transaction_s_head_and_its_apply(
