@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,8 +15,9 @@ from commonplace import Book, Capability
 from commonplace.commit import Overlay
 from commonplace.engines.contract import Row
 from commonplace.events import draft
+from commonplace.keys import pack
 from commonplace.views import write_meta
-from tests.toy import CHANGED, DIARY, JARS, TOTALS, TOY, Put
+from tests.toy import CHANGED, DIARY, JARS, PURSE, TOTALS, TOY, Put
 
 
 @pytest.fixture
@@ -171,6 +173,34 @@ def test_erasing_derives_each_row_again_and_keeps_what_the_kind_keeps(book: Book
     assert stored_rows(book) == after
 
 
+@pytest.mark.spec("L1", "L7", "L10")
+def test_a_present_view_has_one_row_for_all_that_happened_to_it(book: Book, tmp_path: Path) -> None:
+    for i in range(1, 9):
+        put(book, f"jar {i % 3}", i, note=f"note {i}", id=f"e{i}")
+    assert row(book, "purse", "all") == {"coins": 36, "last": "jar 2"}
+    assert [(one.position, one.key) for one in stored_rows(book)["purse"]] == [(0, pack(("all",)))]
+    assert row(book, "purse", "all", at=8) == {"coins": 36, "last": "jar 2"}, "now has a position, too"
+    with pytest.raises(commonplace.BadInput, match="keeps no past"):
+        row(book, "purse", "all", at=7)
+
+    book.erase(["e8", "e2"])
+    after = stored_rows(book)["purse"]
+    assert row(book, "purse", "all") == {"coins": 36, "last": "jar 2"}
+    with commonplace.open(tmp_path / "copy", capabilities=[TOY]) as copy:
+        assert book.copy(copy).exact
+        assert stored_rows(copy)["purse"] == after
+        put(book, "jar 0", 2, id="e10")
+        put(copy, "jar 0", 2, id="e10")
+    book.rebuild()
+    assert row(book, "purse", "all") == {"coins": 38, "last": "jar 0"}
+    put(book, "jar 0", -11)
+    put(book, "jar 1", -12)
+    put(book, "jar 2", -15)
+    assert row(book, "purse", "all") is None
+    put(book, "jar 2", 1)
+    assert row(book, "purse", "all") == {"coins": 1, "last": "jar 2"}
+
+
 @pytest.mark.spec("L7", "L10")
 def test_below_the_horizon_views_are_refused_not_guessed(book: Book) -> None:
     for i in range(1, 9):
@@ -229,7 +259,7 @@ def test_a_writer_notices_that_the_book_became_too_new_while_it_was_open(book_ur
     newer = dataclasses.replace(JARS, version=2)
     with commonplace.open(book_url, capabilities=[TOY]) as old:
         put(old, "tea", 1)
-        with commonplace.open(book_url, capabilities=[with_views(newer, DIARY, TOTALS)]):
+        with commonplace.open(book_url, capabilities=[with_views(newer, DIARY, TOTALS, PURSE)]):
             pass
         with pytest.raises(commonplace.BookTooNew):
             put(old, "tea", 1)

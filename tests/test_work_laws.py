@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 
 import commonplace
 from commonplace import BadMove, Claim, Conflict, Cycle, Denied, Fenced
+from commonplace.work.capability import EVERY
 from commonplace.work.leading import Lead
 from commonplace.work.sets import VIEW, Sets, fold, keys
 
@@ -940,10 +941,24 @@ class Story(RuleBasedStateMachine):
             with commonplace.open("memory:") as copy:
                 self.book.copy(copy)
                 assert rows(copy) == before
+            self.without_words(before)
         finally:
             self.book.close()
             if self.folder is not None:
                 self.folder.cleanup()
+
+    def without_words(self, before: dict[str, Any]) -> None:
+        """When what was said is erased, tasks stand where they stood, here and in a copy."""
+        said = [event.id for event in self.book.events() if event.kind in EVERY]
+        self.book.erase(said[::2])
+        after = rows(self.book)
+        for view in ("work.sets", "work.counts"):
+            assert after[view] == before[view]
+        self.book.rebuild()
+        assert rows(self.book) == after
+        with commonplace.open("memory:") as copy:
+            self.book.copy(copy)
+            assert rows(copy) == after
 
 
 class StoryOnSqlite(Story):

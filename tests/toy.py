@@ -1,5 +1,6 @@
 """A toy capability: jars of coins. Small, but it uses everything a real one does: an owned kind in its second
-schema, a decider that reads, refuses and takes a lease, an inline and a trailing view, and a residue."""
+schema, a decider that reads, refuses and takes a lease, inline views, one of them present, a trailing one, and a
+residue."""
 
 from __future__ import annotations
 
@@ -85,9 +86,19 @@ DIARY = View(
     lambda _key, _before, event: event.payload["text"],
 )
 
+
+def fold_purse(_key: Key, before: Any, event: Event) -> Any:
+    coins = (before or {"coins": 0})["coins"] + event.payload["coins"]
+    return {"coins": coins, "last": event.payload["jar"]} if coins else None
+
+
+PURSE = View(
+    "purse", 1, lambda _event: [("all",)], fold_purse, kinds=frozenset({"jar.changed"}), present=True
+)
+
 TOY = Capability(
     "jars",
     kinds=(CHANGED, Kind("jar.held")),
     commands={"put": put, "hold": hold, "crash": crash},
-    views=(JARS, TOTALS, DIARY),
+    views=(JARS, TOTALS, DIARY, PURSE),
 )

@@ -182,6 +182,8 @@ class Overlay(Lens):
         self._undo: list[tuple[Place, Row | None]] = []
         self._records: dict[str, Record] = {}
         self._blanked: set[int] = set()
+        self.expected: Sequence[RowName] = ()
+        """What a command of the same kind would probably read next, for an engine to bring along."""
 
     # reading
 
@@ -493,6 +495,8 @@ class RowCache:
         """What was read last, the latest at the end, and by how many transactions."""
         self.asked: Sequence[RowName] = ()
         """What the next transaction is known to read, by view and key."""
+        self.expected: Sequence[RowName] = ()
+        """What the last one thought that the next would read."""
         self._moved = False
         """Whether somebody else had written when the last transaction began."""
         self.rows: dict[Place, Row | None] = {}
@@ -524,6 +528,7 @@ class RowCache:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is not self.meta:
             return
+        self.expected = overlay.expected
         if overlay.tx.far:
             self._remember(place for place in overlay._latest if place in self.rows)
         changed = [(row.space, row.key) for row in overlay.write.rows]
@@ -546,9 +551,9 @@ class RowCache:
 
     def likely(self) -> list[Place]:
         """What the next one will have to read: what it says itself, and if somebody else goes on writing, what many
-        read."""
+        read and what the last one has foreseen."""
         places = dict.fromkeys(self.often() if self._moved else ())
-        for view, key in self.asked:
+        for view, key in (*self.asked, *(self.expected if self._moved else ())):
             if view in self.names:
                 place = (self.names[view], pack(key))
                 if self._moved or place not in self.rows:

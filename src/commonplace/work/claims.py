@@ -30,6 +30,8 @@ REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 SOME, OFTEN = 16, 16
 """How many holders are looked after by the way, in one of so many claims."""
 MOST_AT_ONCE = 1_000
+NEXT = 16
+"""How many tasks are looked up in advance for the next claim, where that saves a trip to a server."""
 BACK_OFF = "back-off"
 """Who holds a task that is to be tried again later."""
 
@@ -75,6 +77,8 @@ def _best(desk: Desk, agent: str, count: int) -> list[Task]:
         if not some:
             break
         found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
+    if desk.overlay.tx.far:
+        desk.overlay.expected = [("work.tasks", (desk.work, number)) for _, number in islice(members, NEXT)]
     return found
 
 
