@@ -438,7 +438,8 @@ def growth(scale: float, most: int = 1_000_000, minutes: float = 60) -> Iterator
         commonplace.open(where / "small.db", durability="process") as few,
         commonplace.open(where / "large.db", durability="process") as many,
     ):
-        works = {"small": few.work(name="small"), "large": many.work(name="large")}
+        limits = {"max_tasks": 2 * goal}
+        works = {"small": few.work(name="small"), "large": many.work(name="large", limits=limits)}
         finish(works["small"], 1_000)
         done = finish(works["large"], goal, time.perf_counter() + minutes * 60)
         times: dict[tuple[str, str], list[float]] = {(name, mode): [] for name in works for mode in MODES[:2]}
