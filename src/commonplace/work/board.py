@@ -90,7 +90,7 @@ def board_of(work: Work, limit: int, at: At) -> Board:
 
 
 def _waits_for(reading: Reading, task: Task) -> tuple[str, ...]:
-    needs = [one for id in task.depends_on[:NEEDS] if (one := reading.find(id)) and not one.satisfied]
+    needs = [one for one in reading.find_all(task.depends_on[:NEEDS]) if one and not one.satisfied]
     told = [task.reason] if task.reason else []
     told += [one.title for one in needs]
     if len(task.depends_on) <= NEEDS and task.waits > len(needs):

@@ -14,7 +14,7 @@ from ..recall.packing import CUT, LEAST, estimated
 from .desk import Charter, Reading, charter_of
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
-from .radar import Overlap, overlaps_of
+from .radar import Overlap, Sharing, overlaps_of
 from .tasks import Task
 from .things import Artifact, Decision, Discovery, Nudge, thing
 from .words import words_of
@@ -95,14 +95,15 @@ def context_of(
         if agent is not None:
             rights = rights_of(reading.now, agent)
         above = list(_above(reading, task))
-        ids = dict.fromkeys([*_affecting(reading, [task, *above]), *_by_words(reading, task)])
+        sharing = Sharing(reading)
+        ids = dict.fromkeys([*_affecting(reading, [task, *above]), *_by_words(task, sharing)])
         known: dict[Any, list[Any]] = {
             kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
         }
         if agent is None and (who := task.assigned_to):
             rows = waiting(reading, who, charter.leader == who, "turn")
             told = [thing(Nudge, row["id"], row) for row in rows if may_see_nudge(reading, rights, row)]
-        covering = overlaps_of(work, reading, rights, task)[:DUPLICATES]
+        covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     newest = {one.path: one for one in known[Artifact]}
     asker = work._asker if agent is None else work._asker._speaking_for(agent)
@@ -142,14 +143,11 @@ def _above(reading: Reading, task: Task) -> Iterator[Task]:
     """The tasks that it depends on, and those that these depend on, the nearest first."""
     seen, ahead = {task.id}, [task]
     while ahead:
-        following = list[Task]()
-        for one in ahead:
-            for id in (*one.depends_on, *((one.parent,) if one.parent else ())):
-                if id not in seen and len(seen) <= FARTHEST and (found := reading.find(id)) is not None:
-                    seen.add(id)
-                    following.append(found)
-        yield from following
-        ahead = following
+        needs = [id for one in ahead for id in (*one.depends_on, *((one.parent,) if one.parent else ()))]
+        fresh = [id for id in dict.fromkeys(needs) if id not in seen][: max(0, FARTHEST + 1 - len(seen))]
+        seen.update(fresh)
+        ahead = [found for found in reading.find_all(fresh) if found is not None]
+        yield from ahead
 
 
 def _affecting(reading: Reading, tasks: list[Task]) -> Iterator[str]:
@@ -159,14 +157,14 @@ def _affecting(reading: Reading, tasks: list[Task]) -> Iterator[str]:
             yield id
 
 
-def _by_words(reading: Reading, task: Task) -> list[str]:
+def _by_words(task: Task, sharing: Sharing) -> list[str]:
     """What shares the rarest words with the task, the best first."""
     found = dict[str, float]()
     for word in words_of(task.title, task.description):
-        rows = reading.lens.scan("work.words", reading.work, word, limit=RECENT, reverse=True)
-        for _, (kind, id) in rows:
+        known = sharing.of(word)
+        for kind, id in known:
             if kind.startswith("work."):
-                found[id] = found.get(id, 0.0) + 1 / len(rows)
+                found[id] = found.get(id, 0.0) + 1 / len(known)
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 

@@ -22,7 +22,7 @@ from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..commit import Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
-from ..events import Event, draft
+from ..events import Event, decode, draft
 from .sets import Sets
 from .tasks import OnFailure, Task, check_moves, freed, placed
 
@@ -140,8 +140,14 @@ class Reading:
         """With the position up to which they are known."""
 
     def find(self, id: str) -> Task | None:
-        where = self.lens.get("work.ids", id)
-        return None if where is None or where[0] != self.work else self.numbered(int(where[1]))
+        return self.find_all([id])[0]
+
+    def find_all(self, ids: Sequence[str]) -> list[Task | None]:
+        """The tasks with these ids, None for those that are not of this work, in two trips to the engine."""
+        places = self.lens.get_all(decode, "work.ids", [(id,) for id in ids])
+        numbers = [None if one is None or one[0] != self.work else int(one[1]) for one in places]
+        tasks = iter(self.all_numbered([number for number in numbers if number is not None]))
+        return [None if number is None else next(tasks) for number in numbers]
 
     def task(self, id: str) -> Task:
         """Raises NotFound."""

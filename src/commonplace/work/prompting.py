@@ -49,11 +49,10 @@ class WorkFocus:
 
     def _blockers(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
         """What holds up this actor's own tasks first, then those that somebody has to clear the way for."""
-        waits = (reading.find(id) for task in mine for id in task.depends_on)
+        waits = reading.find_all([id for task in mine for id in task.depends_on])
         open_ = [one for one in waits if one is not None and not one.satisfied]
         stuck = (one for one in reading.listed("blocked") if one.reason)
-        for task in dict.fromkeys(task.id for task in islice((*open_, *islice(stuck, MOST)), MOST)):
-            one = reading.task(task)
+        for one in {task.id: task for task in islice((*open_, *islice(stuck, MOST)), MOST)}.values():
             why = f": {as_data(one.reason)}" if one.reason else ""
             yield one.id, f"- Blocker: {as_data(one.title)} ({one.status}){why}"
         rows = reading.lens.scan("work.pending", reading.work, "approval", limit=MOST)

@@ -43,22 +43,19 @@ def overlaps(work: Work, id: str, agent: str | None = None) -> list[Overlap]:
     with work._reading(None) as (reading, rights):
         if agent is not None:
             rights = rights_of(reading.now, agent)
-        return overlaps_of(work, reading, rights, reading.task(id))
+        return overlaps_of(work, reading, rights, reading.task(id), Sharing(reading))
 
 
-def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task) -> list[Overlap]:
-    words, sharing = Words(task.title, task.description), _Sharing(reading)
-    rare = sharing.rarity
+def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task, sharing: Sharing) -> list[Overlap]:
+    words, rare, closest = Words(task.title, task.description), sharing.rarity, _closest(task, sharing)
     found = list[Overlap]()
-    for kind, id in _closest(task, sharing):
-        if kind == ADDED:
-            other = reading.task(id)
-            if other.status not in COVERS_NOTHING and not _linked(task, other):
-                verdict = compared(words, Words(other.title, other.description), rare)
-                found += _told("task", id, other.title, other.status, verdict)
-        elif kind == DISCOVERED:
-            for one in work._seen(Discovery, reading, rights, [id]):
-                found += _told("discovery", id, one.text, one.type, answered(words, Words(one.text), rare))
+    for other in reading.find_all([id for kind, id in closest if kind == ADDED]):
+        if other is not None and other.status not in COVERS_NOTHING and not _linked(task, other):
+            verdict = compared(words, Words(other.title, other.description), rare)
+            found += _told("task", other.id, other.title, other.status, verdict)
+    discoveries = [id for kind, id in closest if kind == DISCOVERED]
+    for one in work._seen(Discovery, reading, rights, discoveries):
+        found += _told("discovery", one.id, one.text, one.type, answered(words, Words(one.text), rare))
     return sorted(found, key=lambda one: (-one.score, one.id))
 
 
@@ -69,7 +66,7 @@ def _told(
         yield Overlap(kind, id, text, status, round(verdict.score, 3), verdict.why)
 
 
-class _Sharing:
+class Sharing:
     """What has a word, and how much the word tells: the fewer tasks and discoveries of this work have it, the more."""
 
     def __init__(self, reading: Reading) -> None:
@@ -87,7 +84,7 @@ class _Sharing:
         return log(1 + self._total / max(1, len(self.of(word)))) / log(1 + self._total)
 
 
-def _closest(task: Task, sharing: _Sharing) -> list[tuple[str, str]]:
+def _closest(task: Task, sharing: Sharing) -> list[tuple[str, str]]:
     """What shares words with a task, the closest first."""
     shared = dict[tuple[str, str], float]()
     for word in words_of(task.title, task.description):
