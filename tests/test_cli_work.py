@@ -156,7 +156,7 @@ def test_a_team_builds_something_through_the_shell(
 
 
 @pytest.mark.spec("7.2", "5.2")
-def test_tasks_are_linked_moved_and_cancelled(team: Ask) -> None:
+def test_tasks_are_linked_moved_and_cancelled(team: Ask, cli: Cli) -> None:
     ask = team
     work = ask("work", "new", "site", "--id", "w")["id"]
     for id, title in {"a": "draw", "b": "paint", "c": "frame", "d": "sell"}.items():
@@ -190,8 +190,24 @@ def test_tasks_are_linked_moved_and_cancelled(team: Ask) -> None:
     assert [one["kind"] for one in ask("radar", "e")] == ["task"]
     assert ask("task", "cancel", "b", "no paint", "--dependents", "cancel")["status"] == "cancelled"
     assert {one["id"] for one in ask("task", "list", work, "--status", "cancelled")} == {"b", "c"}
+    several = [
+        {"title": "wax", "depends_on": ["m1", "m2"]},
+        {"id": "m1", "title": "sand", "priority": 9},
+        {"id": "m2", "title": "oil", "priority": 8},
+    ]
+    added = ask("task", "add-many", work, json.dumps(several))
+    assert [(one["title"], one["waits"]) for one in added] == [("wax", 2), ("sand", 0), ("oil", 0)]
+    claims = ask("task", "claim-many", work, 2, "--agent", "dev-2", "--lease", 30)
+    assert [one["task"]["id"] for one in claims] == ["m1", "m2"]
+    held = [f"{one['task']['id']}={one['token']}" for one in claims]
+    done = ask("task", "complete-many", work, *held, "--summary", "both", "--as", "dev-2")
+    assert [(one["status"], one["result"]["summary"]) for one in done] == [("completed", "both")] * 2
+    assert cli("task", "complete-many", work, "m1").code == 2
+    assert cli("task", "complete-many", work, *held).code == 1, "they are done already"
+    assert cli("task", "add-many", work, "[").code == 2
     assert ask("work", "pause", work, "--reason", "lunch")["status"] == "paused"
     assert ask("task", "claim", work, "--agent", "dev-1")["task"] is None
+    assert ask("task", "claim-many", work, 3, "--agent", "dev-1") == []
     assert ask("work", "resume", work)["status"] == "active"
     assert ask("work", "abandon", work, "no money")["reason"] == "no money"
     assert ask("work", "archive", "--older-than", 24)["archived"] == []

@@ -13,12 +13,12 @@ import typer
 
 from ..erase import Erasure
 from ..errors import BadInput, BookNotFound, CommonplaceError
-from ..events import Event, decode
+from ..events import Event
 from ..transfer import Imported, is_export
 from . import health
 from .draw import Human, lines, log_lines, table
 from .health import public
-from .options import AtOption, as_of, moment
+from .options import AtOption, as_of, moment, typed_json
 from .shell import Answer, Shell, app, command, main
 
 __all__ = ["app", "main"]
@@ -124,7 +124,7 @@ def record(
 ) -> Answer:
     """Record one event and print its position and id."""
     fields = {
-        "payload": _payload(payload),
+        "payload": typed_json(payload, "the payload", 'an object such as \'{"text": "hello"}\''),
         "run_id": run,
         "session_id": session,
         "turn": turn,
@@ -191,18 +191,6 @@ def runs(shell: Shell, at: AtOption = None) -> Answer:
     found = shell.acting().runs(as_of(at))
     rows = ((run.id, run.first, run.status or "", run.workflow or "", run.forked_from or "") for run in found)
     return Answer(found, table(rows, "run", "first position", "status", "workflow", "forked from"))
-
-
-def _payload(typed: str) -> Any:
-    if typed == "-" and sys.stdin is None:
-        raise typer.BadParameter("there is no standard input to read the payload from")
-    raw = sys.stdin.buffer.read() if typed == "-" else typed.encode()
-    try:
-        return decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise typer.BadParameter(
-            f'the payload is not JSON ({error}): write an object such as \'{{"text": "hello"}}\''
-        ) from None
 
 
 def _labels(pairs: Iterable[str]) -> dict[str, str]:

@@ -9,14 +9,12 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 import typer
 
 from ..access.rights import OWNER
 from ..errors import BadInput, NotFound
-from ..events import decode
 from .draw import Human, clean, lines, table
-from .options import AtOption, as_of
+from .options import AtOption, as_of, typed_json
 from .shell import Answer, Shell, command
 
 if TYPE_CHECKING:
@@ -100,10 +98,7 @@ def _last_open(book: Book, workflow: str) -> str:
 
 
 def _object(typed: str) -> dict[str, Any]:
-    try:
-        found = decode(typed)
-    except msgspec.MsgspecError as error:
-        raise typer.BadParameter(f"--initial is not JSON ({error})") from None
+    found = typed_json(typed, "--initial", 'an object such as \'{"topic": "tea"}\'')
     if not isinstance(found, dict):
         raise typer.BadParameter('--initial is not an object: write {"topic": "tea"}')
     return found

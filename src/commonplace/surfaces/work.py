@@ -16,7 +16,7 @@ import typer
 from ..errors import BadInput
 from .board import followed, shown
 from .draw import Human, lines, page, table
-from .options import AtOption, as_of
+from .options import AtOption, as_of, typed_json
 from .shell import Answer, Shell, group, plain
 from .verbs import (
     A_REASON,
@@ -265,6 +265,21 @@ def task__add(
 
 
 @_task
+def task__add_many(
+    shell: Shell,
+    work: WorkArgument,
+    tasks: Annotated[str, argument("JSON", "A list of tasks; - reads it from stdin.")],
+) -> Answer:
+    """Add many tasks to a work, all or none.
+
+    Each is an object with a title and whatever else a task has, such as id, depends_on or priority. They may depend on
+    each other by the ids they give themselves, in any order.
+    """
+    found = typed_json(tasks, "the list of tasks", 'such as \'[{"id": "a", "title": "draw it"}]\'')
+    return some_tasks(shell.acting().work(work).add_tasks(found))
+
+
+@_task
 def task__list(
     shell: Shell,
     work: WorkArgument,
@@ -322,6 +337,45 @@ def task__claim(
 
     told = {"task": claim.task, "token": claim.token, "agent": claim.agent, "radar": overlaps}
     return Answer(plain(told), human())
+
+
+@_task
+def task__claim_many(
+    shell: Shell,
+    work: WorkArgument,
+    count: Annotated[int, argument("COUNT", "How many at most.")],
+    agent: AgentOption = None,
+    lease: LeaseOption = None,
+) -> Answer:
+    """Take the best tasks that an agent can do now, up to so many at once.
+
+    Answers each with the token for whatever the agent does next with it, or an empty list if there is nothing to do.
+    """
+    claims = shell.acting().work(work).claim_many(count, agent, **given(lease=lease))
+    rows = ((one.task.id, one.token, one.task.title) for one in claims)
+    told = [{"task": one.task, "token": one.token, "agent": one.agent} for one in claims]
+    return Answer(plain(told), table(rows, "task", "token", "title"))
+
+
+@_task
+def task__complete_many(
+    shell: Shell,
+    work: WorkArgument,
+    claims: Annotated[
+        list[str], argument("TASK=TOKEN", "What was claimed, with its token. Several may be given.")
+    ],
+    summary: Annotated[str, typer.Option(metavar="TEXT", help="What came of all of them.")] = "",
+) -> Answer:
+    """Say that tasks that were claimed by one agent are done, all or none."""
+    held, one = [], shell.acting().work(work)
+    for claim in claims:
+        task, _, token = claim.rpartition("=")
+        if not task or not token.isdecimal():
+            raise typer.BadParameter(
+                f"{claim!r} is not a claim: write TASK=TOKEN, as `task claim-many` tells them"
+            )
+        held.append(one.held(task, int(token)))
+    return some_tasks(one.complete_many(held, summary))
 
 
 @_task
