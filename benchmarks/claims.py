@@ -3,8 +3,9 @@
 `python -m benchmarks.claims [--quick] [PART …]` prints a table. The parts are sqlite, postgres, growth (`--tasks N`,
 `--minutes M`) and opening. What is measured is the same for all: a claim that is durable when it is answered, a claim
 with its completion, two durable steps, and ten tasks claimed and completed in as few steps as a contender has for it:
-two here and by hand, twenty where there is no way to take many. Every worker process holds one connection to each
-contender, and they take turns, so that all meet the same noise.
+two here and by hand, twenty where there is no way to take many. There is one worker, or there are eight: threads of one
+process, or processes. Each holds one connection to each contender (threads share one Book, as they would), and
+contenders take turns, so that all meet the same noise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from importlib.util import find_spec
@@ -306,32 +308,39 @@ OPEN = {
 # turns
 
 
-def _worker(places: dict[str, str], pipe: Connection) -> None:
-    """Do as the parent says: (who, mode, count), and answer the single times. None ends it."""
-    opened = {name: OPEN[name](url) for name, url in places.items()}
-    pipe.send("ready")
-    while (asked := pipe.recv()) is not None:
-        name, mode, count = asked
-        one = opened[name]
+def _worker(places: dict[str, str], pipe: Connection, threads: int) -> None:
+    """Do as the parent says: (who, mode, count for each thread), and say when it is done. None ends it."""
+    opened = {
+        name: [OPEN[name](url)] * threads if name == "ours" else [OPEN[name](url) for _ in range(threads)]
+        for name, url in places.items()
+    }
 
-        def step(_: int, one: Contender = one, mode: str = mode) -> None:
+    def work(one: Contender, mode: str, count: int) -> None:
+        for _ in range(count // TEN if mode == MODES[2] else count):
             if mode == MODES[2]:
                 one.ten(mode)
-                return
+                continue
             claimed = one.claim(mode)
             if mode != MODES[0]:
                 one.complete(claimed)
 
-        pipe.send(microseconds(step, 0, count // TEN if mode == MODES[2] else count))
-    for one in opened.values():
-        one.close()
+    with ThreadPoolExecutor(threads) as pool:
+        pipe.send("ready")
+        while (asked := pipe.recv()) is not None:
+            name, mode, count = asked
+            for done in [pool.submit(work, one, mode, count) for one in opened[name]]:
+                done.result()
+            pipe.send("done")
+    for each in opened.values():
+        for one in dict.fromkeys(each):
+            one.close()
 
 
 @contextmanager
-def pool(places: dict[str, str], processes: int) -> Iterator[list[Connection]]:
+def pool(places: dict[str, str], processes: int, threads: int) -> Iterator[list[Connection]]:
     spawn = multiprocessing.get_context("spawn")
     pipes = [spawn.Pipe() for _ in range(processes)]
-    workers = [spawn.Process(target=_worker, args=(places, there)) for _, there in pipes]
+    workers = [spawn.Process(target=_worker, args=(places, there, threads)) for _, there in pipes]
     for worker in workers:
         worker.start()
     for _, there in pipes:
@@ -349,45 +358,45 @@ def pool(places: dict[str, str], processes: int) -> Iterator[list[Connection]]:
 
 
 def turn(pipes: list[Connection], name: str, mode: str, count: int) -> float:
-    """How many tasks a second all of them did together."""
+    """How many seconds all of them took together."""
     began = time.perf_counter()
     for pipe in pipes:
         pipe.send((name, mode, count))
     for pipe in pipes:
-        pipe.recv()
-    return len(pipes) * count / (time.perf_counter() - began)
+        assert pipe.recv() == "done"
+    return time.perf_counter() - began
 
 
-def by_turns(places: dict[str, str], processes: int, each: int) -> dict[tuple[str, str], float]:
-    """The median rate of each contender in each mode."""
+def by_turns(places: dict[str, str], processes: int, threads: int, each: int) -> dict[tuple[str, str], float]:
+    """The median rate of each contender in each mode, in tasks a second."""
     rates: dict[tuple[str, str], list[float]] = {(name, mode): [] for name in places for mode in MODES}
-    with pool(places, processes) as pipes:
+    with pool(places, processes, threads) as pipes:
         for name, mode in rates:
             turn(pipes, name, mode, max(TEN, each // 10))  # warm caches and prepared statements
         for _ in range(ROUNDS):
             for name, mode in rates:
-                rates[name, mode].append(turn(pipes, name, mode, each))
+                rates[name, mode].append(processes * threads * each / turn(pipes, name, mode, each))
     return {which: median(found) for which, found in rates.items()}
 
 
-def needed(processes: int, each: int) -> int:
-    return processes * (ROUNDS * each + max(TEN, each // 10))
+def needed(workers: int, each: int) -> int:
+    return workers * (ROUNDS * each + max(TEN, each // 10))
 
 
 def compared(places: dict[str, str], engine: str, scale: float) -> Iterator[Figure]:
-    """All contenders with one process and with eight."""
-    plan = {1: max(20, int(300 * scale)), 8: max(10, int(60 * scale))}
+    """All contenders with one worker and with eight."""
+    one, eight = max(20, int(300 * scale)), max(10, int(60 * scale))
+    plan = {"1 worker": (1, 1, one), "8 threads": (1, 8, eight), "8 processes": (8, 1, eight)}
     for name, url in places.items():
-        FILL[name](url, MODES, sum(needed(processes, each) for processes, each in plan.items()))
-    for processes, each in plan.items():
-        rates = by_turns(places, processes, each)
+        FILL[name](url, MODES, sum(needed(many * threads, each) for many, threads, each in plan.values()))
+    for many, (processes, threads, each) in plan.items():
+        rates = by_turns(places, processes, threads, each)
         for mode in MODES:
             ours = rates["ours", mode]
             for name in places:
                 if name == "ours":
                     continue
                 theirs, least = rates[name, mode], 0.4 if name.startswith("raw") else 1.0
-                many = "1 process" if processes == 1 else f"{processes} processes"
                 yield Figure(
                     f"{mode}, {many}, {engine}, beside {name}", theirs, ours, "tasks/s", ours / theirs,
                     f">= {least:g} × its speed", ours / theirs >= least,
