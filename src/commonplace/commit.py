@@ -370,8 +370,9 @@ class Overlay(Lens):
             seen = event if view.header_only or not event.erased else residue
             if seen is None:
                 continue
-            where = meta.space(view)
-            for key in view.keys(seen):
+            keys = view.keys(seen)
+            where = meta.space(view) if keys else ""
+            for key in keys:
                 packed = pack(key)
                 if view.fresh and event is seen:
                     self._latest.setdefault((where, packed), None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from heapq import merge
 from itertools import islice
 from typing import Any
 
@@ -27,7 +26,7 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
-SOME, OFTEN = 16, 16
+SOME, OFTEN = 8, 16
 """How many holders are looked after by the way, in one of so many claims."""
 MOST_AT_ONCE = 1_000
 NEXT = 16
@@ -69,16 +68,14 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
 
 
 def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    sets, queues = desk.sets(), desk.ready_queues(agent)
-    sets.look_at(queues)
-    found, members = list[Task](), merge(*(sets.walk(queue) for queue in queues))
+    found, members = list[Task](), desk.sets().together(desk.ready_queues(agent))
     while len(found) < count:
-        some = [number for _, number in islice(members, count - len(found))]
+        some = list(islice(members, count - len(found)))
         if not some:
             break
         found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
     if desk.overlay.tx.far:
-        desk.overlay.expected = [("work.tasks", (desk.work, number)) for _, number in islice(members, NEXT)]
+        desk.overlay.expected = [("work.tasks", (desk.work, number)) for number in islice(members, NEXT)]
     return found
 
 

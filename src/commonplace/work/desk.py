@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from heapq import merge
 from itertools import islice
 from typing import Any, Literal
 
@@ -167,22 +166,14 @@ class Reading:
     def listed(self, *lists: str) -> Iterator[Task]:
         """The tasks of these sets, the highest priority first and then the oldest. They are read page by page, and
         pages grow: who wants a few does not pay for many."""
-        members, size = self._members(*lists), PAGE
+        members, size = self.sets().together(lists), PAGE
         while page := list(islice(members, size)):
             yield from self.all_numbered(page)
             size = min(size * 4, MOST_PAGE)
 
     def numbers(self, *lists: str) -> list[int]:
         """The numbers of the tasks of these sets, in the same order."""
-        return list(self._members(*lists))
-
-    def _members(self, *lists: str) -> Iterator[int]:
-        sets, last = self.sets(), -1
-        sets.look_at(lists)
-        for _, number in merge(*(sets.walk(name) for name in lists)):
-            if number != last:  # what is in two sets comes twice, one after the other
-                yield number
-            last = number
+        return list(self.sets().together(lists))
 
     def dependents(self, number: int) -> list[int]:
         """The numbers of the tasks that depend on this one."""
