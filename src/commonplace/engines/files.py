@@ -186,7 +186,11 @@ class FilesStore(LocalStore):
                 pass
         with self._data.lock:
             reads = FilesReads(self)
-        yield reads
+            reads.hold()
+        try:
+            yield reads
+        finally:
+            reads.let_go()
 
     @contextmanager
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -27,26 +27,52 @@ FACTS = Facts(
 )
 
 
+class _Absent:
+    """In place of a value: there was no such version."""
+
+
+_ABSENT = _Absent()
+
+
 class Rows:
-    """Versioned rows in memory: per space, the keys in order and each key's versions by position."""
+    """Versioned rows in memory: per space, the keys in order and each key's versions by position.
+
+    A version that is written again, or for an earlier position, is still what it was for whoever took a snapshot
+    before: while some are open, what stood there is kept with the number of the change that replaced it.
+    """
 
     def __init__(self) -> None:
         self._spaces: dict[str, tuple[list[bytes], dict[bytes, list[tuple[int, bytes | None]]]]] = {}
+        self.changes = 0
+        self._open: Counter[int] = Counter()
+        self._reach = -1
+        self._before: dict[tuple[str, bytes, int], list[tuple[int, bytes | _Absent | None]]] = {}
+
+    def hold(self, since: int, upto: int) -> None:
+        """From now on, keep what is to be seen after so many changes and up to this position."""
+        self._open[since] += 1
+        self._reach = max(self._reach, upto)
+
+    def let_go(self, since: int) -> None:
+        self._open[since] -= 1
+        self._open = +self._open
+        if not self._open:
+            self._reach = -1
+            self._before.clear()
 
     def put(self, row: Row) -> None:
         keys, versions = self._spaces.setdefault(row.space, ([], {}))
         history = versions.get(row.key)
         if history is None:
             insort(keys, row.key)
-            versions[row.key] = [(row.position, row.value)]
-        elif history[-1][0] < row.position:
-            history.append((row.position, row.value))
-        else:
-            i = bisect_left(history, row.position, key=lambda v: v[0])
-            if i < len(history) and history[i][0] == row.position:
-                history[i] = (row.position, row.value)
-            else:
-                history.insert(i, (row.position, row.value))
+            history = versions[row.key] = []
+        last = not history or history[-1][0] < row.position
+        i = len(history) if last else bisect_left(history, row.position, key=lambda v: v[0])
+        there = i < len(history) and history[i][0] == row.position
+        if row.position <= self._reach:
+            kept = self._before.setdefault((row.space, row.key, row.position), [])
+            kept.append((self.changes, history[i][1] if there else _ABSENT))
+        history[i : i + there] = [(row.position, row.value)]
 
     def drop(self, space: str, key: bytes, position: int) -> None:
         keys, versions = self._spaces.get(space, ([], {}))
@@ -56,24 +82,32 @@ class Rows:
             del versions[key]
             del keys[bisect_left(keys, key)]
 
-    def get(self, space: str, key: bytes, at: int | None) -> Row | None:
-        history = self._spaces.get(space, ([], {}))[1].get(key)
-        if not history:
-            return None
-        i = len(history) if at is None else bisect_right(history, at, key=lambda v: v[0])
-        if i == 0 or history[i - 1][1] is None:
-            return None
-        position, value = history[i - 1]
-        return Row(space, key, position, value)
+    def get(self, space: str, key: bytes, at: int, since: int) -> Row | None:
+        """The last version at or below a position, as it was after so many changes."""
+        history = self._spaces.get(space, ([], {}))[1].get(key, [])
+        for i in range(bisect_right(history, at, key=lambda v: v[0]) - 1, -1, -1):
+            position, value = history[i]
+            seen = self._seen(space, key, position, value, since)
+            if not isinstance(seen, _Absent):
+                return None if seen is None else Row(space, key, position, seen)
+        return None
+
+    def _seen(
+        self, space: str, key: bytes, position: int, value: bytes | None, since: int
+    ) -> bytes | _Absent | None:
+        replaced = self._before.get((space, key, position), ())
+        return next((before for change, before in replaced if change > since), value)
 
     def keys(self, space: str, start: bytes, end: bytes | None) -> list[bytes]:
         keys = self._spaces.get(space, ([], {}))[0]
         return keys[bisect_left(keys, start) : len(keys) if end is None else bisect_left(keys, end)]
 
-    def versions(self, space: str, start: bytes, end: bytes | None) -> Iterator[Row]:
+    def versions(self, space: str, start: bytes, end: bytes | None, since: int) -> Iterator[Row]:
         for key in self.keys(space, start, end):
             for position, value in list(self._spaces[space][1][key]):
-                yield Row(space, key, position, value)
+                seen = self._seen(space, key, position, value, since)
+                if not isinstance(seen, _Absent):
+                    yield Row(space, key, position, seen)
 
     def drop_spaces(self, prefix: str) -> None:
         for space in [space for space in self._spaces if space.startswith(prefix)]:
@@ -141,6 +175,7 @@ class _Data:
                 self.by_run[record.run].append(record.position)
 
     def change_rows(self, write: WriteSet) -> None:
+        self.rows.changes += 1
         for row in write.rows:
             self.rows.put(row)
             self.top = max(self.top, row.position)
@@ -162,7 +197,16 @@ class MemoryReads(Reads):
     def __init__(self, data: _Data) -> None:
         self._data = data
         self.head = data.head()
-        self._top = data.top
+        self._top, self._since = data.top, data.rows.changes
+
+    def hold(self) -> None:
+        """Go on showing what it shows now, whatever is written, until `let_go`."""
+        with self._data.lock:
+            self._data.rows.hold(self._since, self._top)
+
+    def let_go(self) -> None:
+        with self._data.lock:
+            self._data.rows.let_go(self._since)
 
     def _upto(self, at: int | None) -> int:
         return self._top if at is None else min(at, self._top)
@@ -188,7 +232,7 @@ class MemoryReads(Reads):
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         upto = self._upto(at)
         with self._data.lock:
-            found = ((key, self._data.rows.get(space, key, upto)) for key in keys)
+            found = ((key, self._data.rows.get(space, key, upto, self._since)) for key in keys)
             return {key: row for key, row in found if row is not None}
 
     def scan(
@@ -207,14 +251,14 @@ class MemoryReads(Reads):
             for key in reversed(keys) if reverse else keys:
                 if limit is not None and len(rows) >= limit:
                     break
-                row = self._data.rows.get(space, key, upto)
+                row = self._data.rows.get(space, key, upto, self._since)
                 if row is not None:
                     rows.append(row)
         return rows
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         with self._data.lock:
-            rows = list(self._data.rows.versions(space, start, end))
+            rows = list(self._data.rows.versions(space, start, end, self._since))
         return (row for row in rows if row.position <= self._top)
 
     def blob(self, digest: str) -> bytes | None:
@@ -278,7 +322,11 @@ class MemoryStore(Store):
         self.reach(at_least, timeout)
         with self._locked(timeout) as data:
             reads = MemoryReads(data)
-        yield reads
+            reads.hold()
+        try:
+            yield reads
+        finally:
+            reads.let_go()
 
     @contextmanager
     def begin(self, timeout: float = 30.0) -> Iterator[Tx]:

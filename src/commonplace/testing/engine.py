@@ -1097,6 +1097,51 @@ class EngineConformance:
             assert reads.scan("s", at=1) == [Row("s", b"a", 1, b"1")]
             assert reads.blob(digest(b"new")) == b"new"
 
+    def test_a_snapshot_does_not_see_that_a_version_is_written_again(self, shelf: Shelf) -> None:
+        store, other = shelf.open(), shelf.open()
+        old = [Row("s", b"a", 0, b"one"), Row("s", b"b", 0, None), Row("s", b"c", 0, b"stays")]
+        commit(store, lambda head: WriteSet(records=[record(1)], rows=list(old)))
+        landed = threading.Event()
+
+        def write() -> None:
+            for n in range(2, 5):
+                commit(
+                    store if store.facts.views == "memory" else other,
+                    lambda head, n=n: WriteSet(  # type: ignore[misc]
+                        records=[record(n)],
+                        rows=[
+                            Row("s", b"a", 0, b"%d" % n),
+                            Row("s", b"a", 0, b"%d again" % n),
+                            Row("s", b"b", 0, b"b"),
+                            Row("s", b"c", 0, None),
+                            Row("s", b"d", 0, b"d"),
+                        ],
+                    ),
+                )
+            landed.set()
+
+        with store.read() as reads:
+            writing = Background(write)
+            landed.wait(0.5)  # engines that let nobody write meanwhile will not set it
+            keys = [b"a", b"b", b"c", b"d"]
+            assert reads.get("s", keys) == {b"a": old[0], b"c": old[2]}
+            assert reads.scan("s") == reads.scan("s", at=0) == [old[0], old[2]]
+            assert [row for row in reads.versions("s") if row.value is not None] == [old[0], old[2]]
+        writing.result()
+        with store.read() as reads:
+            assert [row.value for row in reads.scan("s")] == [b"4 again", b"b", b"d"]
+        with store.read() as before:
+            commit(store, lambda head: WriteSet(records=[record(5)], rows=[Row("s", b"a", 0, b"five")]))
+            with store.read() as after:
+                commit(store, lambda head: WriteSet(records=[record(6)], rows=[Row("s", b"a", 0, b"six")]))
+                assert [one.scan("s", b"a", b"b")[0].value for one in (before, after)] == [
+                    b"4 again",
+                    b"five",
+                ]
+            assert before.scan("s", b"a", b"b")[0].value == b"4 again"
+        with store.read() as reads:
+            assert reads.scan("s", b"a", b"b")[0].value == b"six"
+
     def test_a_slow_writer_has_its_turn_among_quick_ones(self, shelf: Shelf) -> None:
         slow, quick = shelf.open(), [shelf.open() for _ in range(4)]
         stop, tries = threading.Event(), list[int]()
