@@ -166,8 +166,8 @@ class Course:
         return [id for id, told in self.of.items() for kind, _ in told if kind == "task.lost"]
 
 
-BATCH = {"sqlite": 250, "postgres": 250, "redis": 25}
-"""How many tasks are added at once while others write. On Redis nobody locks: a long write loses against short ones."""
+BATCH = 250
+"""How many tasks are added at once while others write."""
 
 
 def share(kind: str, count: int, part: int = 5) -> int:
@@ -199,7 +199,7 @@ def fault_12(count: int, seed: int, tmp: Path) -> Result:
             with kept_open(work):
                 work.add_tasks(tasks[: count // 2])
                 workers = [started(do_tasks, home, f"dev-{n}", effects) for n in range(PROCESSES)]
-                for batch in batches(rng, tasks[count // 2 :], BATCH[kind]):
+                for batch in batches(rng, tasks[count // 2 :], BATCH):
                     work.add_tasks(batch)
             said = [worker.rest()[-1:] for worker in workers]
             seconds = time.monotonic() - begin
