@@ -203,6 +203,7 @@ def test_tasks_are_linked_moved_and_cancelled(team: Ask, cli: Cli) -> None:
     done = ask("task", "complete-many", work, *held, "--summary", "both", "--as", "dev-2")
     assert [(one["status"], one["result"]["summary"]) for one in done] == [("completed", "both")] * 2
     assert cli("task", "complete-many", work, "m1").code == 2
+    assert cli("task", "complete-many", work, "m1=" + "9" * 5000).code == 2
     assert cli("task", "complete-many", work, *held).code == 1, "they are done already"
     assert cli("task", "add-many", work, "[").code == 2
     assert ask("work", "pause", work, "--reason", "lunch")["status"] == "paused"

@@ -370,7 +370,7 @@ def task__complete_many(
     held, one = [], shell.acting().work(work)
     for claim in claims:
         task, _, token = claim.rpartition("=")
-        if not task or not token.isdecimal():
+        if not task or not token.isdecimal() or len(token) > 19:
             raise typer.BadParameter(
                 f"{claim!r} is not a claim: write TASK=TOKEN, as `task claim-many` tells them"
             )
