@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import msgspec
 import pytest
 
 import commonplace
-from commonplace import Book, Capability
+from commonplace import Book, Capability, transfer
 from commonplace.commit import Overlay
 from commonplace.engines.contract import Row
 from commonplace.events import draft
@@ -199,6 +201,68 @@ def test_a_present_view_has_one_row_for_all_that_happened_to_it(book: Book, tmp_
     assert row(book, "purse", "all") is None
     put(book, "jar 2", 1)
     assert row(book, "purse", "all") == {"coins": 1, "last": "jar 2"}
+
+
+@pytest.mark.spec("L4", "L7")
+def test_a_copy_that_broke_off_before_a_tombstone_is_whole_once_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(done: int, _total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("commonplace.transfer.BATCH", 2)
+    source = commonplace.open("memory:", capabilities=[TOY])
+    for i in range(1, 7):
+        put(source, "tea", i, id=f"e{i}")
+    source.erase("e2")
+    for name in ("file:" + str(tmp_path / "files"), str(tmp_path / "sqlite.db")):
+        with (
+            commonplace.open(name, capabilities=[TOY]) as copy,
+            pytest.raises(KeyboardInterrupt),
+        ):
+            source.copy(copy, progress=stop)
+        with commonplace.open(name, capabilities=[TOY]) as copy:
+            copy.rebuild()
+            assert source.copy(copy).exact
+            assert copy.verify().ok
+            assert row(copy, "purse", "all") == row(source, "purse", "all") == {"coins": 21, "last": "tea"}
+
+
+@pytest.mark.spec("L4", "L7")
+def test_what_is_erased_while_a_copy_checks_its_source_arrives_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, target = (commonplace.open("memory:", capabilities=[TOY]) for _ in range(2))
+    for i in range(1, 7):
+        put(source, "tea", i, id=f"e{i}")
+    look = transfer.of_ledger
+
+    def late(ledger: Any) -> transfer.Source:
+        found = look(ledger)
+        if source.event("e2").payload:
+            source.erase("e2")
+        return found
+
+    monkeypatch.setattr(transfer, "of_ledger", late)
+    done = source.copy(target)
+    assert (done.exact, done.events, done.already) == (True, 7, 0)
+    assert [one.hash for one in target.events()] == [one.hash for one in source.events()]
+
+
+@pytest.mark.spec("L8")
+def test_a_damaged_row_is_told_every_time(tmp_path: Path) -> None:
+    path = tmp_path / "book.db"
+    with commonplace.open(path, capabilities=[TOY]) as book:
+        put(book, "tea", 3)
+    with closing(sqlite3.connect(path)) as file, file:
+        ((value,),) = file.execute("SELECT value FROM rows WHERE space LIKE 'jars/%'").fetchall()
+        damaged = value.replace(b":3", b":7")
+        file.execute("UPDATE rows SET value = ? WHERE value = ?", (damaged, value))
+    with commonplace.open(path, capabilities=[TOY]) as book:
+        for _ in range(2):
+            with pytest.raises(commonplace.Corrupt, match="'jars' is damaged"):
+                put(book, "tea", 1)
 
 
 @pytest.mark.spec("L7", "L10")

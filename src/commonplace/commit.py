@@ -248,9 +248,10 @@ class Overlay(Lens):
             row = known.rows[place]
             if place in known.sound:
                 return row
-            known.sound.add(place)
         if row is not None and row.value is not None:
             checked(row)
+        if space in known.spaces:
+            known.sound.add(place)
         return row
 
     def _bytes(self, row: Row) -> bytes:

@@ -18,7 +18,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -81,10 +81,18 @@ class Imported:
 class Source:
     """Something that can be read from its first event to its last, more than once."""
 
-    def __init__(self, book: str, head: int, parcels: Callable[[], Iterator[Parcel]]) -> None:
+    def __init__(
+        self,
+        book: str,
+        head: int,
+        parcels: Callable[[], Iterator[Parcel]],
+        erased_since: Callable[[], set[int]] = set,
+    ) -> None:
         self.book = book
         self.head = head
         self.parcels = parcels
+        self.erased_since = erased_since
+        """The positions that erasures beyond its head name."""
 
 
 # export
@@ -250,7 +258,12 @@ def _parcels(ledger: Ledger, upto: int) -> Iterator[Parcel]:
 def of_ledger(ledger: Ledger) -> Source:
     with ledger.store.read() as reads:
         head = reads.head.position
-    return Source(ledger.meta.book, head, lambda: _parcels(ledger, head))
+    return Source(
+        ledger.meta.book,
+        head,
+        lambda: _parcels(ledger, head),
+        lambda: {gone.position for one in ledger.events(head, kinds=(ERASED,)) for gone in erased_by(one)},
+    )
 
 
 # import
@@ -392,16 +405,25 @@ def import_file(ledger: Ledger, path: Path, progress: Progress | None = None) ->
 
 def copy_book(source: Ledger, target: Ledger, progress: Progress | None = None) -> Imported:
     """Copy up to the source's head. If something is erased there meanwhile, go on to the tombstone."""
+    with target.store.read() as reads:
+        start = reads.head.position
     while True:
         try:
-            return take_in(target, of_ledger(source), progress)
+            done = take_in(target, of_ledger(source), progress)
         except _ErasedMeanwhile:
             continue  # its tombstone is in the source by now
+        if not done.exact:
+            return done
+        taken = max(done.events, done.head - start)  # by all tries
+        return replace(done, events=taken, already=done.events + done.already - taken)
 
 
 def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) -> Imported:
     """Check the whole source, then take it in, exactly where that is possible."""
     exact, tombstones = _check(ledger, source)
+    if exact and _half_taken(ledger, tombstones):
+        ledger.run(_look_ahead, tombstones)
+        ledger.rebuild([view.name for view in ledger.registry.views.values() if view.present])
     taken = already = 0
     left_out: list[tuple[str, str]] = []
     for batch in _batches(source.parcels()):
@@ -458,6 +480,8 @@ def _check(ledger: Ledger, source: Source) -> tuple[bool, list[Event]]:
     if 0 < position < head.position:
         with ledger.store.read() as reads:
             exact = reads.records(position - 1, position, 1)[0].hash.hex() == previous
+    if exact and blank and blank <= source.erased_since():
+        raise _ErasedMeanwhile("something was erased from the source while it was being read; start again")
     # A payload that is missing without an erasure that says why would never verify here: such a source ends
     # before the erasure, or is forged.
     return (exact and not blank) or position == 0, list(tombstones.values())
@@ -492,6 +516,19 @@ class _Taken:
 
 class _ErasedMeanwhile(Busy):
     """What the check of the source has still seen is gone from it."""
+
+
+def _half_taken(ledger: Ledger, tombstones: list[Event]) -> bool:
+    """Whether an earlier try ended between an event that came erased and its tombstone. What was folded anew since then
+    has been without what the tombstone kept, and no row without versions is derived again when that arrives."""
+    with ledger.store.read() as reads:
+        end = reads.head.position
+        erased = (gone.position for one in tombstones if one.position > end for gone in erased_by(one))
+        return any(reads.records(one - 1, one, 1)[0].body is None for one in erased if one <= end)
+
+
+def _look_ahead(overlay: Overlay, tombstones: list[Event]) -> None:
+    overlay.residues.ahead(tombstones)
 
 
 def _append_exactly(overlay: Overlay, request: tuple[list[Event], list[Parcel]]) -> _Taken:
