@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import commonplace
-from commonplace import Blob, Book
+from commonplace import Blob, Book, transfer
 from tests.toy import TOY, Put
 
 
@@ -154,6 +154,34 @@ def test_an_erasure_travels_with_the_copy_and_an_old_export_restores_nothing(
         copy.import_(early)
         assert copy.event("id 1").erased
         assert copy.verify().ok
+
+
+@pytest.mark.spec("1.4", "L10", "5.2")
+def test_who_reads_while_a_copy_arrives_sees_it_whole_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was erased comes long before its tombstone, and another process may fold what is there meanwhile."""
+    monkeypatch.setattr(transfer, "BATCH", 3)
+    place = f"file:{tmp_path / 'copy'}"
+    with (
+        commonplace.open("memory:") as source,
+        commonplace.open(place) as target,
+        commonplace.open(place) as other,
+    ):
+        work = source.work(name="w", id="w")
+        added = [work.add_task(f"task {n}") for n in range(8)]
+        source.erase(next(event.id for event in source.events(kinds="task.added")))
+        seen = list[int]()
+
+        def look(_done: int, _total: int) -> None:
+            with other.snapshot() as there:
+                seen.append(there.position)
+
+        source.copy(target, progress=look)
+        for book in (target, other):
+            assert (book.work(id="w").counts["tasks"], len(book.work(id="w").tasks())) == (8, 8)
+        assert len(set(seen)) > 2
+        assert len(added) == 8
 
 
 Damage = Callable[[list[str]], list[str]]

@@ -783,10 +783,17 @@ class Committer:
         return batch
 
     def _catch_up(self, overlay: Overlay) -> None:
-        """Fold a page of what the engine's rows lack, for engines that keep them in memory."""
+        """Fold a page of what the engine's rows lack, for engines that keep them in memory. If something was folded
+        that had come erased and without its tombstone, as another process took it in, begin anew."""
         tx = overlay.tx
         for record in tx.records(tx.folded, tx.head.position, PAGE):
             event = self._registry.current(unseal(record))
+            if event.kind == ERASED and not event.erased:
+                unknown = [gone for gone in erased_by(event) if not self._residues.knows(gone.position)]
+                self._residues.remember(event)
+                if any(gone.position <= tx.folded for gone in unknown):
+                    tx.forget()
+                    return
             overlay.fold(event, self._registry.folding(event.kind, False), overlay.meta)
             overlay.write.folded = record.position
         tx.apply(overlay.write)

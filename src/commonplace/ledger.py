@@ -308,7 +308,10 @@ class Ledger:
             done, total = 0, 1
             while done >= 0:
                 done, total = self.run(build.page, done)
-                self.store.lease("commonplace.rebuild", holder, 60)
+                if self.store.lease("commonplace.rebuild", holder, 60).holder != holder:
+                    raise Busy(
+                        "another process took this rebuild over while this one stood still: let it end"
+                    )
                 if progress:
                     progress(total if done < 0 else done, total)
             for view in views:

@@ -102,7 +102,8 @@ class WriteSet:
     `records` follow the head without a gap. `rows` are new versions, or replace the version with the same
     space, key and position; where one place stands twice, the later entry holds. `drops` remove single
     versions, also ones that `rows` wrote. `erase` lists positions whose bodies go, also ones in `records`.
-    `leases` are granted only while free, expired or held by the same holder and fence; if one cannot be,
+    `leases` are granted only while free, expired or held by the same holder and fence, each against what was held
+    before; of several for one name the last holds. If one cannot be granted,
     `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
     `folded` is for engines whose rows live in memory: with this write they are complete up to there.
     """
@@ -148,8 +149,8 @@ class PurgeReport:
 class Reads(ABC):
     """One consistent snapshot: every answer speaks of the same moment, the one `head` names.
 
-    Records and row versions that are added later do not show in it. What is erased, replaced or dropped
-    later may: forgetting does not wait for readers.
+    Records and row versions that are added later do not show in it, nor what becomes of rows at position 0, which have
+    no other version. What else is erased, replaced or dropped later may: forgetting does not wait for readers.
     """
 
     head: Head
@@ -217,6 +218,10 @@ class Tx(Reads):
 
     brought: Mapping[Place, Row | None] = MappingProxyType({})
     """Rows that were read when it began (see `Store.likely`), None where there is no such row."""
+
+    def forget(self) -> None:
+        """Drop all rows, to be folded anew: where `facts.views` is "memory"."""
+        raise NotImplementedError("only an engine that keeps its rows in memory forgets them")
 
     @abstractmethod
     def apply(self, write: WriteSet) -> None:

@@ -145,6 +145,9 @@ class FilesTx(FilesReads, Tx):
         super().__init__(store)
         self.now = time.time_ns() // 1000
 
+    def forget(self) -> None:
+        self._store.forget_rows()
+
     def apply(self, write: WriteSet) -> None:
         self._store.commit(write)
 
@@ -337,15 +340,17 @@ class FilesStore(LocalStore):
         finally:
             os.close(fd)
 
+    def forget_rows(self) -> None:
+        self._data.rows.drop_spaces("")
+        self._folded = 0
+
     def _read_book(self) -> None:
         seen = _identity(self._book)
         if seen == self._seen_book:
             return
         meta = b64decode(read_book(self._book)["meta"])
         if self._data.meta and meta != self._data.meta:
-            # Another process has switched generations: fold what is here into those it names.
-            self._data.rows.drop_spaces("")
-            self._folded = 0
+            self.forget_rows()  # another process has switched generations: fold what is here into those it names
         self._data.meta, self._seen_book = meta, seen
 
     # committing

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -27,37 +27,26 @@ FACTS = Facts(
 )
 
 
-class _Absent:
-    """In place of a value: there was no such version."""
-
-
-_ABSENT = _Absent()
-
-
 class Rows:
     """Versioned rows in memory: per space, the keys in order and each key's versions by position.
 
-    A version that is written again, or for an earlier position, is still what it was for whoever took a snapshot
-    before: while some are open, what stood there is kept with the number of the change that replaced it.
+    A row at position 0 has no other version. When it is written again it is still what it was for whoever took a
+    snapshot before: while some are open, what stood there is kept with the number of the change that replaced it.
     """
 
     def __init__(self) -> None:
         self._spaces: dict[str, tuple[list[bytes], dict[bytes, list[tuple[int, bytes | None]]]]] = {}
         self.changes = 0
-        self._open: Counter[int] = Counter()
-        self._reach = -1
-        self._before: dict[tuple[str, bytes, int], list[tuple[int, bytes | _Absent | None]]] = {}
+        self._open = 0
+        self._before: dict[tuple[str, bytes], list[tuple[int, bytes | None]]] = {}
 
-    def hold(self, since: int, upto: int) -> None:
-        """From now on, keep what is to be seen after so many changes and up to this position."""
-        self._open[since] += 1
-        self._reach = max(self._reach, upto)
+    def hold(self) -> None:
+        """From now on, keep what is to be seen now."""
+        self._open += 1
 
-    def let_go(self, since: int) -> None:
-        self._open[since] -= 1
-        self._open = +self._open
+    def let_go(self) -> None:
+        self._open -= 1
         if not self._open:
-            self._reach = -1
             self._before.clear()
 
     def put(self, row: Row) -> None:
@@ -69,9 +58,9 @@ class Rows:
         last = not history or history[-1][0] < row.position
         i = len(history) if last else bisect_left(history, row.position, key=lambda v: v[0])
         there = i < len(history) and history[i][0] == row.position
-        if row.position <= self._reach:
-            kept = self._before.setdefault((row.space, row.key, row.position), [])
-            kept.append((self.changes, history[i][1] if there else _ABSENT))
+        if self._open and not row.position:
+            kept = self._before.setdefault((row.space, row.key), [])
+            kept.append((self.changes, history[i][1] if there else None))
         history[i : i + there] = [(row.position, row.value)]
 
     def drop(self, space: str, key: bytes, position: int) -> None:
@@ -83,19 +72,17 @@ class Rows:
             del keys[bisect_left(keys, key)]
 
     def get(self, space: str, key: bytes, at: int, since: int) -> Row | None:
-        """The last version at or below a position, as it was after so many changes."""
+        """The last version at or below a position; if it is at 0, as it was after so many changes."""
         history = self._spaces.get(space, ([], {}))[1].get(key, [])
-        for i in range(bisect_right(history, at, key=lambda v: v[0]) - 1, -1, -1):
-            position, value = history[i]
-            seen = self._seen(space, key, position, value, since)
-            if not isinstance(seen, _Absent):
-                return None if seen is None else Row(space, key, position, seen)
-        return None
+        i = bisect_right(history, at, key=lambda v: v[0])
+        if not i:
+            return None
+        position, value = history[i - 1]
+        seen = value if position else self._seen(space, key, value, since)
+        return None if seen is None else Row(space, key, position, seen)
 
-    def _seen(
-        self, space: str, key: bytes, position: int, value: bytes | None, since: int
-    ) -> bytes | _Absent | None:
-        replaced = self._before.get((space, key, position), ())
+    def _seen(self, space: str, key: bytes, value: bytes | None, since: int) -> bytes | None:
+        replaced = self._before.get((space, key), ())
         return next((before for change, before in replaced if change > since), value)
 
     def keys(self, space: str, start: bytes, end: bytes | None) -> list[bytes]:
@@ -105,9 +92,8 @@ class Rows:
     def versions(self, space: str, start: bytes, end: bytes | None, since: int) -> Iterator[Row]:
         for key in self.keys(space, start, end):
             for position, value in list(self._spaces[space][1][key]):
-                seen = self._seen(space, key, position, value, since)
-                if not isinstance(seen, _Absent):
-                    yield Row(space, key, position, seen)
+                seen = value if position else self._seen(space, key, value, since)
+                yield Row(space, key, position, seen)
 
     def drop_spaces(self, prefix: str) -> None:
         for space in [space for space in self._spaces if space.startswith(prefix)]:
@@ -202,11 +188,11 @@ class MemoryReads(Reads):
     def hold(self) -> None:
         """Go on showing what it shows now, whatever is written, until `let_go`."""
         with self._data.lock:
-            self._data.rows.hold(self._since, self._top)
+            self._data.rows.hold()
 
     def let_go(self) -> None:
         with self._data.lock:
-            self._data.rows.let_go(self._since)
+            self._data.rows.let_go()
 
     def _upto(self, at: int | None) -> int:
         return self._top if at is None else min(at, self._top)

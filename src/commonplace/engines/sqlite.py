@@ -345,7 +345,13 @@ class SqliteTx(SqliteReads, Tx):
 
     def _grant(self, leases: list[Lease]) -> bool:
         boot, now = boot_clock()
-        for lease in leases:
+        last = {lease.name: lease for lease in leases}
+        if len(last) < len(leases):  # each of them is asked for against what was held before
+            held = self.leases(list(last))
+            known = {name: (one.holder, one.fence) for name, one in held.items()}
+            if any(known.get(one.name, one[1:3]) != (one.holder, one.fence) for one in leases):
+                return False
+        for lease in last.values():
             asked = {**lease._asdict(), "boot": boot, "now": now}
             self._connection.execute(PUT_LEASE if lease.seconds > 0 else DROP_LEASE, asked)
             if not self._connection.changes() and self._all(LEASE, (lease.name, boot, now)):

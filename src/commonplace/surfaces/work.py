@@ -275,7 +275,7 @@ def task__add_many(
     Each is an object with a title and whatever else a task has, such as id, depends_on or priority. They may depend on
     each other by the ids they give themselves, in any order.
     """
-    found = typed_json(tasks, "the list of tasks", 'such as \'[{"id": "a", "title": "draw it"}]\'')
+    found = typed_json(tasks, "the list of tasks", 'one such as \'[{"id": "a", "title": "draw it"}]\'')
     return some_tasks(shell.acting().work(work).add_tasks(found))
 
 

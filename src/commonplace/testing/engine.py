@@ -1142,6 +1142,32 @@ class EngineConformance:
         with store.read() as reads:
             assert reads.scan("s", b"a", b"b")[0].value == b"six"
 
+    def test_leases_of_one_name_are_each_asked_for_against_what_was_held_before(self, shelf: Shelf) -> None:
+        store = shelf.open()
+
+        def apply(*asked: Lease) -> bool:
+            try:
+                with store.begin() as tx:
+                    tx.apply(WriteSet(leases=list(asked)))
+            except Moved:
+                return False
+            return True
+
+        def holder(name: str) -> str | None:
+            with store.read() as reads:
+                return next((one.holder for one in reads.leases([name]).values()), None)
+
+        assert apply(Lease("a", "one", 1, 30.0), Lease("a", "two", 2, 30.0))
+        assert holder("a") == "two"
+        assert not apply(Lease("a", "two", 2, 0.0), Lease("a", "one", 1, 30.0))
+        assert holder("a") == "two"
+        assert not apply(Lease("b", "one", 1, 30.0), Lease("a", "one", 1, 0.0))
+        assert (holder("a"), holder("b")) == ("two", None)
+        assert apply(Lease("a", "two", 2, 30.0), Lease("a", "two", 2, 0.0))
+        assert holder("a") is None
+        assert apply(Lease("c", "one", 1, 30.0), Lease("c", "two", 2, 0.0))
+        assert holder("c") is None
+
     def test_a_slow_writer_has_its_turn_among_quick_ones(self, shelf: Shelf) -> None:
         slow, quick = shelf.open(), [shelf.open() for _ in range(4)]
         stop, tries = threading.Event(), list[int]()
