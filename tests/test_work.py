@@ -533,6 +533,18 @@ def test_artifacts_are_references_with_versions_and_small_ones_are_stored(work: 
 
 
 @pytest.mark.spec("5.4")
+def test_who_names_a_reviewer_has_not_reviewed(work: Work) -> None:
+    task = work.add_task("it", needs_review=True)
+    taken(work).complete()
+    work.assign_review(task, "qa", by="chief")
+    assert work.contributions() == []
+    work.review(task, "approved", by="qa")
+    assert [(one.agent, one.tasks, one.reviews) for one in work.contributions()] == [
+        ("dev-1", (task.id,), ()), ("qa", (), (task.id,)),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("5.4")
 def test_contributions_say_who_did_what(book: Book, work: Work) -> None:
     book.as_actor("dev-1", role="developer")
     task = work.add_task("it", needs_review=True)

@@ -169,6 +169,8 @@ def _steps(event: Event) -> list[Key]:
 
 
 def _by(event: Event) -> list[Key]:
+    if event.payload.get("assigned"):  # a reviewer was named, and nothing reviewed yet
+        return []
     agent = event.payload.get("doer") or event.actor
     return [(event.payload["work"], agent, event.kind, event.position)]
 

@@ -386,5 +386,7 @@ def decide_assign_review(desk: Desk, task: str, reviewer: str) -> Task:
     if before.status != "review":
         raise Conflict(f"task {task!r} is {before.status}: only what is in review has a reviewer")
     desk.need_member(reviewer)
-    desk.tell(REVIEWED, (before, replace(before, reviewer=reviewer)), **desk.joined(reviewer))
+    desk.tell(
+        REVIEWED, (before, replace(before, reviewer=reviewer)), assigned=reviewer, **desk.joined(reviewer)
+    )
     return desk.task(task)
