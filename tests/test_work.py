@@ -635,6 +635,40 @@ def test_a_nudge_is_told_again_to_a_tasks_next_holder_unless_it_was_acknowledged
 
 
 @pytest.mark.spec("5.6")
+def test_who_sends_a_nudge_is_told_it_only_if_it_names_itself(work: Work) -> None:
+    work.nudge("look at the tests again", target="chief", by="chief")
+    work.nudge("keep the tests green", by="chief")
+    assert [one.text for one in work.nudges("chief")] == ["look at the tests again"]
+    assert [one.text for one in work.take_nudges("chief")] == ["look at the tests again"]
+    assert work.take_nudges("chief") == []
+
+
+@pytest.mark.spec("5.6")
+def test_what_comes_with_a_task_is_not_told_to_whoever_said_it(work: Work) -> None:
+    work.add_task("it")
+    work.nudge("use HS256", target="dev-1", by="chief")
+    first = taken(work, "dev-1")
+    assert len(first.nudges()) == 1
+    first.release()
+    second = taken(work, "chief")
+    assert second.nudges() == []
+    second.release()
+    assert [one.text for one in taken(work, "dev-2").nudges()] == ["use HS256"]
+
+
+@pytest.mark.spec("5.6")
+def test_what_comes_with_two_tasks_is_told_once(work: Work) -> None:
+    work.add_tasks([{"title": "one"}, {"title": "two"}])
+    work.nudge("use HS256", target="dev-1", by="eve")
+    first = work.claim_many(2, "dev-1")
+    assert len(work.take_nudges("dev-1")) == 1
+    for one in first:
+        one.release()
+    work.claim_many(2, "dev-2")
+    assert [one.text for one in work.take_nudges("dev-2")] == ["use HS256"]
+
+
+@pytest.mark.spec("5.6")
 def test_when_a_nudge_is_told(work: Work) -> None:
     work.add_task("it")
     claim = taken(work)

@@ -84,7 +84,7 @@ def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str
             row = reading.lens.get("work.things", reading.work, id)
             if row is None or not row["said"] or row["delivery"] not in deliveries:
                 continue
-            its_own = row["by"] == agent and "premise" not in row
+            its_own = row["by"] == agent and target == ALL
             past = "premise" in row and reading.lens.get("recall.news", agent, row["premise"]) is None
             if not its_own and not past and reading.lens.get("work.told", reading.work, agent, id) is None:
                 found.append({**row, "id": id})
@@ -113,8 +113,8 @@ def carried(
 ) -> list[dict[str, Any]]:
     """What another holder of these tasks was told and did not acknowledge, beside what is fresh."""
     known = {one["id"] for one in fresh}
-    every = [one for id in tasks for one in _carried(reading, reading.task(id), agent)]
-    return [one for one in every if one["id"] not in known and (only is None or one["id"] in only)]
+    every = {one["id"]: one for id in tasks for one in _carried(reading, reading.task(id), agent)}
+    return [one for id, one in every.items() if id not in known and (only is None or id in only)]
 
 
 def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
         if (
             row is not None
             and row["said"]
-            and to != agent
+            and agent not in (to, row["by"])
             and not reading.lens.get("work.told", reading.work, agent, id)
         ):
             found.append({**row, "id": id})
