@@ -18,6 +18,8 @@ from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
 from tests.shells import Cli, Ran
 
+pytest.register_assert_rewrite("tests.work_rules")
+
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="commonplace-cache-")
 """Indexes of books on servers lie in the user's cache; tests have one of their own."""
 
