@@ -791,6 +791,34 @@ class Story(RuleBasedStateMachine):
             if verdict:
                 self.look()
 
+    @precondition(lambda self: self.model.work == "active" and not self.model.left() and self.looks_at_all())
+    @rule(
+        agents=st.permutations(AGENTS), by=st.sampled_from(["eve", *AGENTS]), to_all=st.booleans(),
+        count=st.integers(1, 2), heard=st.booleans(), leads=st.booleans(),
+    )  # fmt: skip
+    def hand_over(
+        self, agents: list[str], by: str, to_all: bool, count: int, heard: bool, leads: bool
+    ) -> None:
+        """One is told something and gives its tasks back, and another takes them. Whoever leads is told something, too."""
+        first, second, _ = agents
+        nudge = self.work.nudge("hurry", target="all" if to_all else first, by=by)
+        self.model.nudges.append(Nudge(nudge.id, by, nudge.target, "normal", "next_turn"))
+        for agent in (first, second):
+            before = len(self.claims)
+            self.claim_some(agent, count)
+            told = self.listens(agent, False)
+            if heard and nudge.id in told:
+                self.acknowledges(nudge.id, agent)
+            for claim in self.claims[before:]:
+                claim.release()
+                self.model.step(self.model.tasks[claim.task.id], "pending")
+                self.model.tasks[claim.task.id].who = self.model.tasks[claim.task.id].token = None
+        if leads and self.leads:
+            nudge = self.work.nudge("hurry", target="orchestrator", by="eve")
+            self.model.nudges.append(Nudge(nudge.id, "eve", "orchestrator", "normal", "next_turn"))
+            self.model.happened.append(("nudge", nudge.id))
+            self.deals_with(len(self.model.steps()))
+
     # reviews
 
     @rule(
