@@ -799,7 +799,7 @@ class Story(RuleBasedStateMachine):
     def hand_over(
         self, agents: list[str], by: str, to_all: bool, count: int, heard: bool, leads: bool
     ) -> None:
-        """One is told something and gives its tasks back, and another takes them. Whoever leads is told something, too."""
+        """One is told something and gives its tasks back, and another takes them. Whoever leads is told something."""
         first, second, _ = agents
         nudge = self.work.nudge("hurry", target="all" if to_all else first, by=by)
         self.model.nudges.append(Nudge(nudge.id, by, nudge.target, "normal", "next_turn"))
