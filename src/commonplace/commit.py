@@ -254,6 +254,21 @@ class Overlay(Lens):
             known.sound.add(place)
         return row
 
+    def bring(self, now: Sequence[RowName], later: Sequence[RowName]) -> None:
+        """Read rows of inline views in one trip to the engine: if some of those that are wanted now are not known
+        yet, with those that will be wanted later."""
+        missing, more = (
+            [
+                place
+                for view, key in rows
+                if (place := (self._space(view), pack(key))) not in self._latest
+                and place not in self._known.rows
+            ]
+            for rows in (now, later)
+        )
+        if missing:
+            self._fetch([*missing, *more])
+
     def _bytes(self, row: Row) -> bytes:
         assert row.value is not None
         return row.value[4:]  # checked when it came

@@ -7,9 +7,9 @@ when somebody comes by: nobody has to watch. A holder that comes back after that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -73,10 +73,19 @@ def _best(desk: Desk, agent: str, count: int) -> list[Task]:
         some = list(islice(members, count - len(found)))
         if not some:
             break
+        if desk.overlay.tx.far:
+            members = _look_ahead(desk, some, members)
         found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
-    if desk.overlay.tx.far:
-        desk.overlay.expected = [("work.tasks", (desk.work, number)) for number in islice(members, NEXT)]
     return found
+
+
+def _look_ahead(desk: Desk, some: Sequence[int], members: Iterator[int]) -> Iterator[int]:
+    """Where reading is a trip to a server, tasks that will be claimed next come with those that are needed now."""
+    ahead = list(islice(members, NEXT))
+    now, later = ([("work.tasks", (desk.work, number)) for number in each] for each in (some, ahead))
+    desk.overlay.bring(now, later)
+    desk.overlay.expected = later
+    return chain(ahead, members)
 
 
 def _that(desk: Desk, agent: str, id: str) -> Task:

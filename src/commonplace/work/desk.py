@@ -177,6 +177,8 @@ class Reading:
 
     def dependents(self, number: int) -> list[int]:
         """The numbers of the tasks that depend on this one."""
+        if not self.lens.past and not self.sets().needed(number):
+            return []
         few = self.lens.scan(
             "work.edges", self.work, number, limit=FEW
         )  # most have none, and to see that is quick
@@ -323,7 +325,7 @@ class Desk(Reading):
         payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
         self._sets = None
         event = self.emit(kind, payload, parents=parents, id=id)
-        if event.position == self.overlay.position:
+        if event.position == self.overlay.position and not more.get("edges"):
             self._sets = event.position, sets
         return event
 

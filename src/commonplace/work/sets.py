@@ -6,6 +6,8 @@ some of it. So the first member is found in two reads however many tasks were in
 would have to be read past all that have left it. To add or remove a task changes its leaf, and the top only when the
 leaf has the first of a set or loses the last.
 
+A leaf also says which of its tasks others were made to wait for, so that for most there is no need to look.
+
 The rows say what holds now. What held in the past follows from the tasks as they were then.
 """
 
@@ -29,6 +31,10 @@ TOP, LEAF = 0, 1
 
 Slot = str
 """A set and a priority in it: the rank (priority turned around), a colon and the set's name."""
+
+
+NEEDED: Slot = "needed"
+"""In a leaf, the tasks that something depends on, or did."""
 
 
 def _slot(name: str, rank: int) -> Slot:
@@ -105,6 +111,11 @@ class Sets:
     def has(self, name: str) -> bool:
         return bool(self._top(name))
 
+    def needed(self, number: int) -> bool:
+        """Whether anything may depend on a task."""
+        index, bit = divmod(number, WIDTH)
+        return bool(self._leaf(index).get(NEEDED, 0) >> bit & 1)
+
     def changes(self) -> dict[str, Any]:
         """What has changed since this was last asked, as an event tells it: the new masks, and the sets whose tops are
         others."""
@@ -152,12 +163,16 @@ def _told(event: Event) -> tuple[list[Any], list[str]]:
 def keys(event: Event) -> list[Key]:
     work, (masks, tops) = event.payload["work"], _told(event)
     leaves = dict.fromkeys(index for _, index, _ in masks)
+    leaves |= dict.fromkeys(needed // WIDTH for needed, _ in event.payload.get("edges", ()))
     return [*((work, LEAF, index) for index in leaves), *((work, TOP, name) for name in tops)]
 
 
 def fold(key: Key, before: Any, event: Event) -> Any:
     """A leaf's masks by slot, or a top's masks of leaves by rank."""
     masks, row = _told(event)[0], dict(before or {})
+    for needed, _ in event.payload.get("edges", ()) if key[1] == LEAF else ():
+        if needed // WIDTH == key[2]:
+            row[NEEDED] = f"{int(row.get(NEEDED, '0'), 16) | 1 << needed % WIDTH:x}"
     for slot, index, mask in masks:
         rank, _, name = slot.partition(":")
         if key[1] == LEAF and index == key[2]:

@@ -529,6 +529,7 @@ class Work:
             return []
         done: list[Task] = self._do(
             "complete_many", agents.pop() if self._actor == OWNER else None,
+            [row for one in claims for row in one._rows],
             claims=tuple((one.task.id, one.token) for one in claims),
             result=Result(masked(check_text("summary", summary))),
         )  # fmt: skip
@@ -1035,10 +1036,14 @@ class Claim:
 
     def _do(self, command: str, **given: Any) -> Task:
         by = self.agent if self.work._actor == OWNER else None
-        reads = (("work.ids", (self.task.id,)), ("work.tasks", (self.work.id, self.task.number)))
-        self.task = self.work._do(command, by, reads, task=self.task.id, token=self.token, **given)
+        self.task = self.work._do(command, by, self._rows, task=self.task.id, token=self.token, **given)
         self._done = self.task.status != "in_progress"
         return self.task
+
+    @property
+    def _rows(self) -> list[RowName]:
+        """What has to be read for whatever the holder does."""
+        return [("work.ids", (self.task.id,)), ("work.tasks", (self.work.id, self.task.number))]
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
