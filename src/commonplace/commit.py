@@ -734,7 +734,7 @@ class Committer:
             self._leading = False
 
     def _take(self, batch: list[_Ticket]) -> None:
-        size = batch[0].size
+        size = sum(ticket.size for ticket in batch)
         with self._mutex:
             while self._queue and len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
                 batch.append(self._queue.popleft())
@@ -793,8 +793,13 @@ class Committer:
             except Exception as error:  # noqa: BLE001  it belongs to this command alone and is raised there
                 ticket.error = error
             ticket.ids = [record.id for record in records[before:]]
-            if count < len(batch) and time.monotonic() > until:
-                return batch[:count]
+            if count < len(batch) or self._queue:
+                if time.monotonic() > until:
+                    return batch[:count]
+                if count == len(batch):  # who has come meanwhile comes along
+                    self._take(batch)
+                    if overlay.tx.far:
+                        overlay.bring([row for late in batch[count:] for row in late.reads], ())
         return batch
 
     def _catch_up(self, overlay: Overlay) -> None:
