@@ -241,7 +241,7 @@ class TestBrokenOnPurpose:
     def test_imports_notice_a_source_that_is_not_checked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.transfer._check", lambda ledger, source: False)
+        monkeypatch.setattr("commonplace.transfer._check", lambda ledger, source: (False, []))
         monkeypatch.setattr("commonplace.transfer.BATCH", 1)
         assert "something was taken" in found("imports", 60, tmp_path)
 

@@ -274,7 +274,8 @@ class Overlay(Lens):
         return row.value[4:]  # checked when it came
 
     def _space(self, name: str) -> str:
-        return self._known.names[name] if self.meta is self._known.meta else super()._space(name)
+        known = self._known.names.get(name) if self.meta is self._known.meta else None
+        return super()._space(name) if known is None else known
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
         if space in self._known.spaces:

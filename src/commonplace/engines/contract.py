@@ -42,7 +42,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from ..errors import Busy
+from ..errors import Busy, EngineUnavailable
 
 GENESIS = bytes(32)
 """The hash before the first event."""
@@ -221,7 +221,9 @@ class Tx(Reads):
 
     def forget(self) -> None:
         """Drop all rows, to be folded anew: where `facts.views` is "memory"."""
-        raise NotImplementedError("only an engine that keeps its rows in memory forgets them")
+        raise EngineUnavailable(
+            "this engine stores its rows; only one that has them in memory folds them anew"
+        )
 
     @abstractmethod
     def apply(self, write: WriteSet) -> None:

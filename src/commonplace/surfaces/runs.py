@@ -63,7 +63,7 @@ def run(
         typer.Option("--run", metavar="RUN", help="An id for the run; one that is there is gone on with."),
     ] = None,
     initial: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Values to start with; they win over the file's.")
+        str | None, typer.Option(metavar="JSON", help="Values to start with, over the file's; - reads them.")
     ] = None,
 ) -> Answer:
     """Run a workflow to its end, with its progress shown live.
