@@ -332,6 +332,22 @@ def test_heartbeats_keep_a_task(work: Work) -> None:
 
 
 @pytest.mark.spec("5.3")
+def test_what_a_dead_worker_left_comes_before_what_is_less_urgent(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.add_tasks(
+        [{"title": "urgent", "priority": 5}, {"title": "one"}, {"title": "two"}, {"title": "three"}]
+    )
+    assert taken(work, lease=0.05).task.title == "urgent"
+    time.sleep(0.1)
+    monkeypatch.setattr("commonplace.work.claims.EVERY", 10**12)
+    assert taken(work, agent="dev-2").task.title == "one", "this process has just looked after the holders"
+    monkeypatch.setattr("commonplace.work.claims.EVERY", 0)
+    assert taken(work, agent="dev-2").task.title == "urgent"
+    assert taken(work, agent="dev-2").task.title == "two"
+
+
+@pytest.mark.spec("5.3")
 def test_many_are_claimed_at_once_and_a_repeated_completion_answers_as_the_first(work: Work) -> None:
     work.add_tasks([{"title": f"t{n}"} for n in range(5)])
     claims = work.claim_many(3, "dev-1")

@@ -219,6 +219,12 @@ class Overlay(Lens):
         row = self._row(CHECKPOINTS, pack((self.meta.space(view),)))
         return 0 if row is None else int(read_row(row))
 
+    @property
+    def memo(self) -> dict[str, int]:
+        """What this process remembers from one transaction to another, be it undone. Nothing but speed may depend on
+        it."""
+        return self._known.memo
+
     def lease(self, name: str) -> Lease | None:
         """The lease in force under this name, by the engine's clock."""
         return self.tx.leases((name,)).get(name)
@@ -520,6 +526,8 @@ class RowCache:
         self.rows: dict[Place, Row | None] = {}
         self.sound: set[Place] = set()
         """Those that have been found to be as they were written."""
+        self.memo: dict[str, int] = {}
+        """What deciders of this process remember for themselves. Nothing but speed may depend on it."""
         self.meta: Meta | None = None
         self.names: dict[str, str] = {}
         """The space of each view that the book has."""

@@ -26,8 +26,8 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
-SOME, OFTEN = 8, 16
-"""How many holders are looked after by the way, in one of so many claims."""
+SOME, EVERY = 32, 1_000_000
+"""How many holders a claim looks after by the way, if its process has not done so for so many microseconds."""
 MOST_AT_ONCE = 1_000
 NEXT = 16
 """How many tasks are looked up in advance for the next claim, where that saves a trip to a server."""
@@ -40,6 +40,14 @@ def _mixed(position: int) -> int:
     return position * 2_654_435_761 >> 7
 
 
+def _due(desk: Desk) -> bool:
+    last, now = f"{desk.work} was looked after", desk.overlay.now
+    if abs(now - desk.overlay.memo.get(last, 0)) < EVERY:
+        return False
+    desk.overlay.memo[last] = now
+    return True
+
+
 @command()
 def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | None) -> list[Task]:
     """The best tasks that this agent may do now, each its own from here on. Of a work that is paused, none."""
@@ -49,7 +57,7 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
                 f"the work {desk.charter.name!r} is paused: resume it before somebody claims task {task!r}"
             )
         return []
-    if _mixed(desk.overlay.position) % OFTEN == 0:
+    if _due(desk):
         reclaim(desk, SOME)
     found = []
     for one in _best(desk, agent, count) if task is None else [_that(desk, agent, task)]:
