@@ -331,6 +331,22 @@ def test_heartbeats_keep_a_task(work: Work) -> None:
     claim.complete()
 
 
+@pytest.mark.spec("5.5", "5.6")
+def test_who_decides_about_a_decision_has_answered_all_that_was_asked_about_it(work: Work) -> None:
+    held, other = work.add_task("delete the old table"), work.add_task("delete the new one")
+    made = work.decide(question="keep it?", choice="no", rationale="nobody reads it")
+    asked = work.request_approval("delete it", decision=made, task=held)
+    again = work.request_approval("delete that as well", decision=made, task=other)
+    apart = work.request_approval("something else")
+    work.approve(made.id, by="pat")
+    assert [one.id for one in work.approvals() if one.status == "pending"] == [apart.id]
+    assert [one.id for one in work.inbox().approvals] == [apart.id]
+    assert titles(work.ready()) == ["delete the old table", "delete the new one"]
+    assert {work.approve(one.id, by="pat").status for one in (asked, again)} == {"approved"}
+    with pytest.raises(Conflict, match="approved"):
+        work.disapprove(asked.id, by="pat")
+
+
 @pytest.mark.spec("5.3")
 def test_what_a_dead_worker_left_comes_before_what_is_less_urgent(
     work: Work, monkeypatch: pytest.MonkeyPatch

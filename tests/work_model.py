@@ -376,7 +376,8 @@ class Model:
     def answer(self, id: str, yes: bool) -> None:
         asked = self.approvals[id]
         asked.status = "approved" if yes else "rejected"
-        if asked.decision is not None and self.decision(asked.decision).status == "made":
+        answers = asked.decision is not None and self.decision(asked.decision).status == "made"
+        if asked.decision is not None and answers:
             self.decision(asked.decision).status = asked.status
         task = None if asked.task is None else self.tasks[asked.task]
         if task is not None and asked.gates and task.status not in FINAL:
@@ -385,6 +386,15 @@ class Model:
                 self.settle()
             else:
                 self.cancel(task, "block")
+        if asked.decision is not None and answers:
+            self.answer_about(asked.decision, yes)
+
+    def answer_about(self, decision: str, yes: bool) -> None:
+        """Whoever decides about a decision has answered all that was asked about it."""
+        self.decision(decision).status = "approved" if yes else "rejected"
+        for id, asked in self.approvals.items():
+            if asked.decision == decision and asked.status == "pending":
+                self.answer(id, yes)
 
     def fail(self, task: Task) -> None:
         self.step(task, "failed")

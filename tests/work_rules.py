@@ -471,11 +471,8 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data(), yes=st.booleans())
     def answer_to_a_decision(self, data: Any, yes: bool) -> None:
         one = data.draw(st.sampled_from(self.model.decisions))
-
-        def answered() -> None:
-            one.status = "approved" if yes else "rejected"
-
-        self.answered(one.id, "pending" if one.status == "made" else one.status, yes, answered)
+        known = "pending" if one.status == "made" else one.status
+        self.answered(one.id, known, yes, lambda: self.model.answer_about(one.id, yes))
 
     def answered(self, id: str, known: str, yes: bool, in_the_model: Callable[[], None]) -> None:
         """An answer is given once; the same again changes nothing, and another one is refused."""

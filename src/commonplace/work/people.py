@@ -191,8 +191,12 @@ def decide_ask(desk: Desk, action: str, risk: str, task: str | None, decision: s
 
 @command("approve", open=False)
 def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, Any]:
-    """Approve or reject what was asked for, or a decision. What waits for it goes on, or is cancelled."""
-    row = desk.thing(id, ASKED, DECIDED)
+    """Approve or reject what was asked for, or a decision, and with it all that was asked about it. What waits for it
+    goes on, or is cancelled."""
+    return _answer(desk, desk.thing(id, ASKED, DECIDED), id, approved, why)
+
+
+def _answer(desk: Desk, row: dict[str, Any], id: str, approved: bool, why: str) -> dict[str, Any]:
     known = row.get("status", "pending")
     verdict = "approved" if approved else "rejected"
     if known != "pending":
@@ -202,10 +206,9 @@ def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, An
     answer = new_id()
     fields = {"status": verdict, "answered_by": desk.act.by, "answer": answer}
     settles = [("approval", id, row["position"])] if row["kind"] == ASKED else []
-    updates = [(id, fields)]
-    if row["kind"] == ASKED and row.get("decision"):
-        decision = desk.thing(row["decision"], DECIDED)
-        updates += [(row["decision"], fields)] if decision.get("status", "pending") == "pending" else []
+    updates, decision = [(id, fields)], id if row["kind"] == DECIDED else row.get("decision")
+    if decision not in (None, id) and desk.thing(decision, DECIDED).get("status", "pending") == "pending":
+        updates.append((decision, fields))
     desk.note(ANSWERED, {"why": why}, updates=updates, settles=settles, about=id, verdict=verdict, id=answer)
     task = desk.find(row["task"]) if row.get("task") else None
     if task is not None and row.get("gates") and not task.final:
@@ -213,6 +216,11 @@ def decide_answer(desk: Desk, id: str, approved: bool, why: str) -> dict[str, An
             desk.tell(LINKED, (task, freed(task)))
         else:
             cancel(desk, task, f"rejected by {desk.act.by}", "block")
+    if any(one == decision for one, _ in updates):
+        for (_, _, _, other), _ in desk.lens.scan("work.pending", desk.work, "approval"):
+            asked = desk.lens.get("work.things", desk.work, other)
+            if asked is not None and asked.get("decision") == decision:
+                _answer(desk, asked, str(other), approved, why)
     return {**row, **fields}
 
 
