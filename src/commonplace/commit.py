@@ -421,6 +421,8 @@ class Overlay(Lens):
         self._row(space, key)
         self.write.drops.append((space, key, position))
         remaining = self.versions(space, key)
+        if remaining and remaining[-1].value is not None:
+            checked(remaining[-1])
         self._undo.append(((space, key), self._latest[space, key]))
         self._touched.setdefault(space, set()).add(key)
         self._latest[space, key] = remaining[-1] if remaining else None
