@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import commonplace
+from commonplace import Book
 from commonplace.engines.memory import MemoryEngine
 from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
@@ -108,6 +110,13 @@ def book_url(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -
         engine = make_engine()
         engine.drop(name)
         engine.close()
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    """A new book, on all five engines in turn."""
+    with commonplace.open(book_url) as opened:
+        yield opened
 
 
 @pytest.fixture

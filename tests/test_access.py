@@ -20,12 +20,6 @@ from commonplace.access.rights import PUBLIC_KINDS, ROLES, TIERS
 from commonplace.labels import FLOWING, flow, strictness
 
 
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
-
-
 def kinds(events: Iterator[commonplace.Event]) -> list[str]:
     return [event.kind for event in events]
 

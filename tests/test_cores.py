@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, Denied, NotFound
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 @pytest.mark.spec("3.4")

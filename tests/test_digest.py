@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +12,6 @@ import pytest
 import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, Denied, Erased, NotFound
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 def team(book: Book) -> dict[str, str]:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import commonplace
 from commonplace import Blob, Book
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 def say(book: Book, text: str, actor: str = "ada", **more: object) -> commonplace.Event:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from benchmarks.radar import FIT, HELD_OUT, Noticed, noticed, share
 
@@ -16,12 +14,6 @@ from commonplace.work.alike import Words, answered, compared
 def told() -> list[Noticed]:
     with commonplace.open("memory:") as book:
         return noticed(book.work(name="radar"))
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ from commonplace import Book
 from commonplace.errors import BadInput, StorageFailed
 from commonplace.index import Index
 from commonplace.recall import observing, salience
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 def told(book: Book) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,6 @@ from commonplace.index import Index
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy
 from commonplace.state.requests import Open
 from commonplace.tools import TOOLS, Tools
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 @pytest.fixture

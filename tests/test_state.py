@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,6 @@ CONTRACT = {
     "required": ["findings"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 def open_run(book: Book, id: str = "r", given: Mapping[str, Any] | None = None, **rules: Any) -> Run:

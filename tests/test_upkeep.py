@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import commonplace
 from commonplace import Book
 from commonplace.errors import Denied
 from commonplace.memory.items import Item
@@ -18,12 +16,6 @@ from commonplace.memory.upkeep import Holdings, plan
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LATER = timedelta(days=40)
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 def acts(of: object) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import commonplace
 from commonplace import (
     BadInput,
     BadMove,
@@ -26,12 +25,6 @@ from commonplace import (
     Work,
 )
 from commonplace.work.tasks import MOVES, STATUSES, Task
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 @pytest.fixture

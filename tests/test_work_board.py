@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-import commonplace
 from commonplace import Book, Claim, Conflict, Denied, Fenced, NotFound
-
-
-@pytest.fixture
-def book(book_url: str) -> Iterator[Book]:
-    with commonplace.open(book_url) as opened:
-        yield opened
 
 
 @pytest.mark.spec("5.7")
