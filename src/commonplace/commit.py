@@ -182,8 +182,6 @@ class Overlay(Lens):
         self._undo: list[tuple[Place, Row | None]] = []
         self._records: dict[str, Record] = {}
         self._blanked: set[int] = set()
-        self.expected: Sequence[RowName] = ()
-        """What a command of the same kind would probably read next, for an engine to bring along."""
 
     # reading
 
@@ -259,6 +257,10 @@ class Overlay(Lens):
         if space in known.spaces:
             known.sound.add(place)
         return row
+
+    def foresee(self, rows: Sequence[RowName]) -> None:
+        """Say what the next command of this kind will probably read, for an engine to bring along with its lock."""
+        self._known.expected = rows
 
     def bring(self, now: Sequence[RowName], later: Sequence[RowName]) -> None:
         """Read rows of inline views in one trip to the engine: if some of those that are wanted now are not known
@@ -539,6 +541,7 @@ class RowCache:
 
     def begin(self, head: Head, meta: Meta, registry: Registry) -> None:
         self._moved = (head.position, head.hash) != self._at
+        self.expected = ()
         if self._moved or meta is not self.meta or len(self.rows) > self.MOST:
             self.clear()
         if meta is not self.meta:
@@ -556,7 +559,6 @@ class RowCache:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is not self.meta:
             return
-        self.expected = overlay.expected
         if overlay.tx.far:
             self._remember(place for place in overlay._latest if place in self.rows)
         changed = [(row.space, row.key) for row in overlay.write.rows]

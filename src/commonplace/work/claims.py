@@ -92,7 +92,7 @@ def _look_ahead(desk: Desk, some: Sequence[int], members: Iterator[int]) -> Iter
     ahead = list(islice(members, NEXT))
     now, later = ([("work.tasks", (desk.work, number)) for number in each] for each in (some, ahead))
     desk.overlay.bring(now, later)
-    desk.overlay.expected = later
+    desk.overlay.foresee(later)
     return chain(ahead, members)
 
 
