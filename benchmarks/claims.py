@@ -1,11 +1,12 @@
 """Working memory: claims beside raw tables and job queues, claims after a million tasks, and opening a large work.
 
 `python -m benchmarks.claims [--quick] [PART …]` prints a table. The parts are sqlite, postgres, growth (`--tasks N`,
-`--minutes M`) and opening. What is measured is the same for all: a claim that is durable when it is answered, a claim
-with its completion, two durable steps, and ten tasks claimed and completed in as few steps as a contender has for it:
-two here and by hand, twenty where there is no way to take many. There is one worker, or there are eight: threads of one
-process, or processes. Each holds one connection to each contender (threads share one Book, as they would), and
-contenders take turns, so that all meet the same noise.
+`--minutes M`) and opening. What is measured is the same for all: a claim that is durable when it is answered; a claim
+with its completion, two durable steps; task after task, as a worker does them, where each is completed before the next
+one is there, in one durable step if a contender has that; and ten tasks claimed and completed in as few steps as it has
+for it: two here and by hand, twenty where there is no way to take many. There is one worker, or there are eight:
+threads of one process, or processes. Each holds one connection to each contender (threads share one Book, as they
+would), and contenders take turns, so that all meet the same noise.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from commonplace.work.verbs import Work
 from .__main__ import show
 from .measure import Figure, folder, median, memory_disk, microseconds
 
-MODES = ("claim", "claim and complete", "ten at a time")
+MODES = ("claim", "claim and complete", "task after task", "ten at a time")
+CLAIM, COMPLETE, AFTER, MANY = MODES
 TEN = 10
 LEASE = 3_600.0
 TITLE = "look at the page, and say what is wrong with it"
@@ -49,8 +51,8 @@ Complete = Callable[[Any], object]
 
 
 class Contender:
-    """One connection: `claim` takes the next task of a queue, `complete` finishes what a claim answered, `ten` does
-    both for ten tasks at once."""
+    """One connection: `claim` takes the next task of a queue, `complete` finishes what a claim answered, `next` does
+    that and takes another one, `ten` claims and completes ten tasks at once."""
 
     def __init__(
         self,
@@ -58,13 +60,18 @@ class Contender:
         complete: Complete,
         close: Callable[[], object],
         ten: Callable[[str], object] | None = None,
+        next: Callable[[Any, str], Any] | None = None,
     ) -> None:
         self.claim, self.complete, self.close = claim, complete, close
-        self.ten = ten or self._one_by_one
+        self.ten, self.next = ten or self._one_by_one, next or self._another
 
     def _one_by_one(self, queue: str) -> None:
         for _ in range(TEN):
             self.complete(self.claim(queue))
+
+    def _another(self, claimed: Any, queue: str) -> Any:
+        self.complete(claimed)
+        return self.claim(queue)
 
 
 # ours
@@ -90,7 +97,9 @@ def open_ours(url: str) -> Contender:
         done = works[queue].complete_many(works[queue].claim_many(TEN, agent, lease=LEASE), "done")
         assert len(done) == TEN
 
-    return Contender(claim, lambda claim: claim.complete("done"), book.close, ten)
+    return Contender(
+        claim, lambda claim: claim.complete("done"), book.close, ten, lambda claim, _: claim.next("done")
+    )
 
 
 # SQLite by hand
@@ -316,13 +325,19 @@ def _worker(places: dict[str, str], pipe: Connection, threads: int) -> None:
     }
 
     def work(one: Contender, mode: str, count: int) -> None:
-        for _ in range(count // TEN if mode == MODES[2] else count):
-            if mode == MODES[2]:
+        if mode == MANY:
+            for _ in range(count // TEN):
                 one.ten(mode)
-                continue
+        elif mode == AFTER:
             claimed = one.claim(mode)
-            if mode != MODES[0]:
-                one.complete(claimed)
+            for _ in range(count - 1):
+                claimed = one.next(claimed, mode)
+            one.complete(claimed)
+        else:
+            for _ in range(count):
+                claimed = one.claim(mode)
+                if mode == COMPLETE:
+                    one.complete(claimed)
 
     with ThreadPoolExecutor(threads) as pool:
         pipe.send("ready")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from hashlib import sha256
@@ -14,6 +16,7 @@ import pytest
 
 import commonplace
 from commonplace import Book
+from commonplace.engines import local
 from commonplace.engines.local import Gate, _Proxy
 from commonplace.events import Header, canonical, to_us
 from commonplace.testing import Server, valkey_server
@@ -127,6 +130,93 @@ def test_ctrl_c_while_waiting_for_the_gate_leaves_it_usable(
         assert one.record("agent.spoke").position == 1
         assert two.record("agent.spoke").position == 2
         assert one.record("agent.spoke").position == 3
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Iterator[list[Gate]]:
+    """One gate, as three processes have it."""
+    each = [Gate(tmp_path / "gate") for _ in range(3)]
+    yield each
+    for one in each:
+        one.close()
+
+
+def in_the_background(gate: Gate, name: str, order: list[str]) -> threading.Thread:
+    """Somebody who waits for the gate, tells its name inside, and leaves. Answers when it stands in the queue."""
+
+    def pass_through() -> None:
+        gate.enter(30)
+        order.append(name)
+        gate.leave()
+
+    thread = threading.Thread(target=pass_through)
+    thread.start()
+    while gate._queue._holding < 0 and gate._queue._proxy is None and thread.is_alive():
+        time.sleep(0.001)
+    return thread
+
+
+def test_whoever_waits_for_the_gate_gets_in_in_order(gates: list[Gate]) -> None:
+    one, two, three = gates
+    order: list[str] = []
+    one.enter(5)
+    second = in_the_background(two, "two", order)
+    third = in_the_background(three, "three", order)
+    while three._queue._proxy is None or not three._queue._proxy.asked:
+        time.sleep(0.001)
+    one.leave()
+    second.join(30)
+    third.join(30)
+    assert order == ["two", "three"]
+
+
+def test_whose_turn_it_is_comes_back_while_others_wait(
+    gates: list[Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not woken for each commit, and does not keep the gate when it has nothing more to write."""
+    monkeypatch.setattr(local, "TURN", 60.0)
+    monkeypatch.setattr(local, "NAP", 1.0)
+    one, two, _ = gates
+    order: list[str] = []
+    one.enter(5)
+    thread = in_the_background(two, "two", order)
+    for position in range(20):
+        one.poke(position)
+        one.leave()
+        one.enter(5)
+        order.append("one")
+    one.leave()
+    thread.join(30)
+    assert order == ["one"] * 20 + ["two"]
+
+
+def test_a_turn_ends_however_much_there_is_to_write(gates: list[Gate]) -> None:
+    one, two, _ = gates
+    order: list[str] = []
+    one.enter(5)
+    thread = in_the_background(two, "two", order)
+    position = 0
+    while thread.is_alive():
+        position += 1
+        one.poke(position)
+        one.leave()
+        one.enter(30)
+    one.leave()
+    assert order == ["two"]
+
+
+def test_who_was_stopped_while_it_waited_holds_nobody_up(gates: list[Gate], tmp_path: Path) -> None:
+    """As by a debugger: it stands first in the queue and does not go in."""
+    one, two, _ = gates
+    with (tmp_path / "queue").open() as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        for gate in (one, two, one, two):
+            gate.enter(30)
+            with pytest.raises(commonplace.Busy):
+                (two if gate is one else one).enter(0.01)
+            gate.leave()
+    one.enter(5)
+    one.leave()
 
 
 def test_a_gate_that_was_deleted_is_noticed_by_those_who_rest_on_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from commonplace import (
     TooLarge,
     Work,
 )
+from commonplace.engines.contract import Tx
 from commonplace.work.tasks import MOVES, STATUSES, Task
 
 
@@ -390,6 +392,54 @@ def test_many_are_completed_at_once_all_or_none(work: Work) -> None:
 
 
 @pytest.mark.spec("5.3")
+def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(
+    book: Book, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for title in ("first", "second", "third"):
+        work.add_task(title, id=title)
+    claim, begun = taken(work, lease=20), list[float]()
+    begin = book._ledger.store.begin
+
+    def counted(timeout: float = 30.0) -> AbstractContextManager[Tx]:
+        begun.append(timeout)
+        return begin(timeout)
+
+    monkeypatch.setattr(book._ledger.store, "begin", counted)
+    following = claim.next("done", learnings=["look twice"])
+    assert len(begun) == 1
+    assert claim.task.status == "completed"
+    assert following is not None
+    assert (following.task.title, following.agent, following.lease) == ("second", "dev-1", 20)
+    told = list(book.events(after=book.head - 2))
+    assert [(one.kind, one.payload["task_id"]) for one in told] == [
+        ("task.completed", "first"),
+        ("task.claimed", "second"),
+    ]
+    assert following.token == told[1].position
+
+    with pytest.raises(Fenced):  # completed with another result: nothing is written, and nothing claimed
+        claim.next("something else")
+    assert titles(work.in_progress()) == ["second"]
+    work.pause()
+    assert following.next("done") is None
+    assert work.task("second").status == "completed"
+    work.resume()
+    last = taken(work)
+    assert last.task.title == "third"
+    assert last.next() is None
+    assert work.counts["completed"] == 3
+
+
+@pytest.mark.spec("5.3")
+def test_what_is_completed_can_make_the_next_one_ready(work: Work) -> None:
+    work.add_task("one", id="one")
+    work.add_task("two", depends_on=["one"])
+    following = taken(work).next("done")
+    assert following is not None
+    assert following.task.title == "two"
+
+
+@pytest.mark.spec("5.3")
 def test_lists_come_in_order_however_long_they_are(work: Work) -> None:
     added = work.add_tasks([{"title": f"t{n}", "priority": n % 3} for n in range(90)])
     work.assign(added[0], "dev-1")
@@ -483,6 +533,26 @@ def test_a_worker_does_tasks_until_nothing_is_left_and_heartbeats_by_itself(work
     assert (worked.completed, worked.failed, worked.lost) == (4, 1, 0)
     assert work.task("t2").result.learnings == ("it works",)  # type: ignore[union-attr]
     assert work.counts["completed"] == 4
+
+
+@pytest.mark.spec("5.3")
+def test_a_worker_that_is_stopped_or_has_done_enough_holds_nothing(work: Work) -> None:
+    work.add_tasks([{"title": f"t{n}"} for n in range(6)])
+    assert work.worker("dev-1", lambda claim: None, most=2).completed == 2
+    assert work.counts.get("in_progress", 0) == 0
+    stop = threading.Event()
+
+    def stops(claim: Claim) -> None:
+        if claim.task.title == "t3":
+            stop.set()
+
+    assert work.worker("dev-1", stops, stop=stop).completed == 2
+    assert work.counts.get("in_progress", 0) == 0
+    assert titles(work.ready()) == ["t4", "t5"]
+    calm, asked = threading.Event(), iter([False, False, True])
+    calm.is_set = lambda: next(asked)  # type: ignore[method-assign]  # stopped just when the next one came along
+    assert work.worker("dev-1", lambda claim: "fine", stop=calm).completed == 1
+    assert titles(work.ready()) == ["t5"]
 
 
 @pytest.mark.spec("5.3")

@@ -518,7 +518,9 @@ class Story(RuleBasedStateMachine):
         act: Callable[[], Any] = lambda: self.work.claim_many(count, agent, lease=3600)
         if self.closed(act):
             return
-        found = act()
+        self.are_taken(act(), agent, count)
+
+    def are_taken(self, found: list[Claim], agent: str, count: int) -> None:
         if self.model.work == "paused":
             assert found == []
             return
@@ -622,6 +624,25 @@ class Story(RuleBasedStateMachine):
             assert not open
             self.model.complete(task, result)
             self.model.settle()
+
+    @precondition(lambda self: self.claims and self.looks_at_all())
+    @rule(data=st.data())
+    def complete_and_go_on(self, data: Any) -> None:
+        """The task is completed, whether there is a next one or not."""
+        claim, task = self.claimed(data)
+        if self.closed(lambda: claim.next("done")):
+            return
+        result = Result("done")
+        already = self.done_so_already(claim, result)
+        if not already and not self.in_force(claim):
+            with self.refused(Fenced):
+                claim.next("done")
+            return
+        following = claim.next("done")
+        if not already:
+            self.model.complete(task, result)
+            self.model.settle()
+        self.are_taken([] if following is None else [following], claim.agent, 1)
 
     @precondition(has_claims)
     @rule(data=st.data(), agent=st.sampled_from(AGENTS))

@@ -48,7 +48,7 @@ log = logging.getLogger("commonplace")
 
 LAYOUT = 1
 SALT = 16
-NAMES = ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn", "gate")
+NAMES = ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn", "gate", "queue")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 

@@ -21,10 +21,21 @@ from .contract import Store
 
 SLOW_CHECK = 0.5
 """How long a waiter trusts silence before it looks for itself, in seconds."""
+TURN = 0.01
+"""How long a process may come back to the gate while others wait, in seconds."""
+NAP = 0.001
+"""How often the first in the queue looks whether the one whose turn it is still comes back."""
+PATIENCE = 0.25
+"""How long the others in the queue trust that the first one is awake."""
 
 
 class Gate:
-    """A lock that processes get in the order they asked for it, and a place to leave word of a commit.
+    """A lock that processes get in the order they asked for it, each for a turn, and a place to leave word of a commit.
+
+    Whoever has entered may come back for as long as its turn lasts, however many wait: a process that goes on
+    knows what it has just written, and one that has to be woken for each commit does not. There are two locks for
+    that. The *door* is the lock itself. Those who find it taken stand in a *queue*, in which the kernel keeps
+    them in order, and only the first of them waits at the door.
 
     `only`: nothing else keeps writers apart, so whoever has entered makes sure that the file is still the one
     that others would lock, too.
@@ -34,12 +45,9 @@ class Gate:
         self.path = path
         self._only = only
         self._mutex = threading.Lock()
-        self._holding = -1
-        self._proxy: _Proxy | None = None
-        self._open()
-
-    def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        self._door = _Lock(path)
+        self._queue = _Lock(path.with_name(path.name.removesuffix("gate") + "queue"))
+        self._turn_ends = 0.0
 
     def enter(self, timeout: float) -> None:
         """Take the lock, or raise Busy after `timeout` seconds."""
@@ -47,73 +55,158 @@ class Gate:
         if not self._mutex.acquire(timeout=max(timeout, 0)):
             raise _busy(timeout)
         try:
-            if self._fd < 0:
+            if self._door.fd < 0:
                 raise BookClosed("this book is closed; open it again")
-            while not self._lock(deadline - time.monotonic()):
-                self._open()  # somebody removed the gate: lock the new one
+            while not self._entered(deadline):
+                self._door.open()  # somebody removed the gate: lock the new one
+        except TimeoutError:
+            self._mutex.release()
+            raise _busy(timeout) from None
         except BaseException:
             self._mutex.release()
             raise
 
-    def _lock(self, left: float) -> bool:
-        """Lock the file; False if it is no longer the one at our path."""
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._holding = self._fd
-        except BlockingIOError:
-            self._holding = -1
-        if self._holding < 0:
-            proxy, self._proxy = self._proxy or _Proxy(self.path), None
-            try:
-                if not proxy.enter(left):
-                    raise _busy(left)
-            except BaseException:
-                proxy.dismiss()
-                raise
-            self._proxy, self._holding = proxy, proxy.fd
-        if not self._only or _same_file(self._holding, self.path):
+    def _entered(self, deadline: float) -> bool:
+        """Lock the door; False if its file is no longer the one at our path."""
+        if time.monotonic() >= self._turn_ends or not self._door.take():
+            self._take_turns(deadline)
+        if not self._only or self._door.is_there():
             return True
-        fcntl.flock(self._holding, fcntl.LOCK_UN)
-        if self._proxy is not None:
-            self._proxy.dismiss()
-            self._proxy = None
-        os.close(self._fd)
-        self._fd = -1
+        self._door.leave()
+        self._door.close()
         return False
 
+    def _take_turns(self, deadline: float) -> None:
+        """Stand in the queue, and begin a turn. Whoever is first in it and does not move (a debugger has stopped it)
+        holds nobody up for long: the others look at the door themselves from time to time."""
+        first = self._queue.take()
+        try:
+            while not first:
+                first = self._queue.wait(deadline, PATIENCE)
+                if not first and self._door.take():
+                    return
+            if not self._door.take():
+                self._wait_at_the_door(deadline)
+            self._turn_ends = time.monotonic() + TURN
+            self._queue.write(b"%020d" % int(self._turn_ends * 1e9))
+        finally:
+            self._queue.leave()
+
+    def _wait_at_the_door(self, deadline: float) -> None:
+        """First in the queue: until the turn of the one inside is over, or it has nothing more to do."""
+        now = time.monotonic()
+        ends = min(self._queue.read() / 1e9, now + TURN, deadline)
+        word = self.last_word()
+        while now < ends:
+            time.sleep(NAP)
+            if (latest := self.last_word()) == word and self._door.take():
+                return
+            now, word = time.monotonic(), latest
+        while not self._door.wait(deadline, PATIENCE):
+            pass
+
     def leave(self) -> None:
-        fcntl.flock(self._holding, fcntl.LOCK_UN)
+        self._door.leave()
         self._mutex.release()
 
     def poke(self, position: int) -> None:
         """Leave word that this position is committed, and wake whoever watches the gate."""
-        os.pwrite(self._fd, b"%020d" % position, 0)
+        self._door.write(b"%020d" % position)
 
     def poke_again(self) -> None:
         """Wake whoever watches the gate, with nothing new to say."""
         with self._mutex:
-            if self._fd >= 0:
-                os.pwrite(self._fd, b"\n", 20)  # behind the word, which another process may be writing
+            if self._door.fd >= 0:
+                self._door.write(b"\n", 20)  # behind the word, which another process may be writing
 
     def last_word(self) -> int:
         """The position that word was last left of; 0 when nobody has left any."""
-        word = os.pread(self._fd, 20, 0)
-        return int(word) if len(word) == 20 and word.isdigit() else 0
+        return self._door.read()
 
     def close(self, last: Callable[[], None] = lambda: None) -> None:
         """Close it, once whoever of this process is inside has left. `last` is done before."""
         with self._mutex:
             last()
-            if self._proxy is not None:
-                self._proxy.dismiss()
-                self._proxy = None
-            if self._fd >= 0:
-                os.close(self._fd)
-                self._fd = -1
+            self._door.close()
+            self._queue.close()
+
+
+class _Lock:
+    """A file with a lock on it that the kernel gives to one at a time, and with a number written in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._holding = -1
+        self._proxy: _Proxy | None = None
+        self.open()
+
+    def open(self) -> None:
+        self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+
+    def take(self) -> bool:
+        """Whether it was free, and is ours."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self._holding = self.fd
+        return True
+
+    def wait(self, deadline: float, most: float) -> bool:
+        """Whether it became ours within so many seconds. Whoever asks again keeps its place among those who wait.
+        TimeoutError at the deadline."""
+        if self._proxy is None:
+            self._proxy = _Proxy(self._path)
+        proxy = self._proxy
+        try:
+            left = deadline - time.monotonic()
+            if proxy.enter(min(left, most)):
+                self._holding = proxy.fd
+                return True
+            if left <= most:
+                raise TimeoutError
+        except BaseException:
+            self._give_up()
+            raise
+        return False
+
+    def leave(self) -> None:
+        """Let go of it, and of the place among those who wait for it."""
+        if self._holding >= 0:
+            fcntl.flock(self._holding, fcntl.LOCK_UN)
+            self._holding = -1
+        elif self._proxy is not None and self._proxy.asked:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._proxy is not None:
+            self._proxy.dismiss()
+            self._proxy = None
+
+    def is_there(self) -> bool:
+        """Whether the file that we hold is the one at its path."""
+        try:
+            here, there = os.fstat(self._holding), self._path.stat()
+        except FileNotFoundError:
+            return False
+        return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
+
+    def write(self, what: bytes, offset: int = 0) -> None:
+        os.pwrite(self.fd, what, offset)
+
+    def read(self) -> int:
+        word = os.pread(self.fd, 20, 0)
+        return int(word) if len(word) == 20 and word.isdigit() else 0
+
+    def close(self) -> None:
+        self._give_up()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class _Proxy:
-    """A thread that queues for the lock in a caller's place.
+    """A thread that queues for a lock in a caller's place.
 
     The kernel serves blocked callers in turn, which polling would not, but it cannot be told to give up
     after a while. So the thread blocks, on a descriptor of its own, and the caller waits for the thread.
@@ -122,6 +215,8 @@ class _Proxy:
 
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.asked = False
+        """Whether the thread is after the lock, for a caller that has not yet heard of it."""
         self._go, self._got = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._got.acquire()
@@ -130,10 +225,12 @@ class _Proxy:
         threading.Thread(target=self._serve, daemon=True, name="commonplace-gate").start()
 
     def enter(self, timeout: float) -> bool:
-        self._go.release()
-        if self._got.acquire(timeout=max(timeout, 0)):
-            return True
-        return self._got.acquire(blocking=False)
+        """Whether the lock is there within so many seconds. If not, the thread goes on waiting for it."""
+        if not self.asked:
+            self.asked = True
+            self._go.release()
+        self.asked = not (self._got.acquire(timeout=max(timeout, 0)) or self._got.acquire(blocking=False))
+        return not self.asked
 
     def dismiss(self) -> None:
         """Let the thread end, and with it the lock that it has or is about to get."""
@@ -152,14 +249,6 @@ class _Proxy:
                     os.close(self.fd)
                     return
                 self._got.release()
-
-
-def _same_file(fd: int, path: Path) -> bool:
-    try:
-        here, there = os.fstat(fd), path.stat()
-    except FileNotFoundError:
-        return False
-    return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
 
 
 def _busy(timeout: float) -> Busy:

@@ -634,7 +634,7 @@ class SqliteEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for suffix in ("", "-wal", "-shm", "-gate"):
+        for suffix in ("", "-wal", "-shm", "-gate", "-queue"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -57,6 +57,10 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
                 f"the work {desk.charter.name!r} is paused: resume it before somebody claims task {task!r}"
             )
         return []
+    return claim(desk, agent, lease, count, task)
+
+
+def claim(desk: Desk, agent: str, lease: float, count: int, task: str | None = None) -> list[Task]:
     if _due(desk):
         reclaim(desk, SOME)
     found = []
@@ -71,7 +75,7 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
         desk.hold(claimed, agent)
         found.append(claimed)
     if not found and task is None and reclaim(desk, None):
-        return list(decide_claim(desk.overlay, desk.act))
+        return claim(desk, agent, lease, count)
     return found
 
 
@@ -184,9 +188,15 @@ def _still(desk: Desk, task: Task, token: int) -> Task:
 
 
 @command()
-def decide_complete(desk: Desk, task: str, token: int, result: Result, made: tuple[Made, ...]) -> Task:
-    """The task is done, or done and waiting for a review."""
-    return complete(desk, task, token, result, made)
+def decide_complete(
+    desk: Desk, task: str, token: int, result: Result, made: tuple[Made, ...], then: float | None
+) -> tuple[Task, Task | None]:
+    """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds."""
+    done = complete(desk, task, token, result, made)
+    if then is None or desk.charter.status == "paused":
+        return done, None
+    found = claim(desk, desk.act.by, then, 1)
+    return done, found[0] if found else None
 
 
 @command()

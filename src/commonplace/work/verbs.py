@@ -1034,11 +1034,15 @@ class Claim:
         """What heartbeats have brought that a worker made for the agent, until it looks at its nudges."""
         self._done = False
 
+    def _ask(self, command: str, **given: Any) -> Any:
+        return self.work._do(command, self._by, self._rows, task=self.task.id, token=self.token, **given)
+
     def _do(self, command: str, **given: Any) -> Task:
-        by = self.agent if self.work._actor == OWNER else None
-        self.task = self.work._do(command, by, self._rows, task=self.task.id, token=self.token, **given)
-        self._done = self.task.status != "in_progress"
-        return self.task
+        return self._becomes(self._ask(command, **given))
+
+    def _becomes(self, task: Task) -> Task:
+        self.task, self._done = task, task.status != "in_progress"
+        return task
 
     @property
     def _rows(self) -> list[RowName]:
@@ -1076,6 +1080,30 @@ class Claim:
     ) -> Task:
         """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts` are
         recorded as `artifact` does it. The same call again answers as the first time."""
+        self._complete(None, summary, next_steps, learnings, artifacts)
+        return self.task
+
+    def next(
+        self,
+        summary: str = "",
+        *,
+        next_steps: Sequence[str] = (),
+        learnings: Sequence[str] = (),
+        artifacts: Sequence[str | Path | Artifact] = (),
+    ) -> Claim | None:
+        """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
+        when nothing is ready or the work is paused; the task is completed all the same."""
+        found = self._complete(self.lease, summary, next_steps, learnings, artifacts)
+        return None if found is None else Claim(self.work, self.agent, found)
+
+    def _complete(
+        self,
+        then: float | None,
+        summary: str,
+        next_steps: Sequence[str],
+        learnings: Sequence[str],
+        artifacts: Sequence[str | Path | Artifact],
+    ) -> Task | None:
         each = listed("artifacts", artifacts)
         known = [one.id for one in each if isinstance(one, Artifact)]
         made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
@@ -1083,7 +1111,10 @@ class Claim:
             masked(check_text("summary", summary)), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(known),
         )  # fmt: skip
-        return self._do("complete", result=result, made=made)
+        following: Task | None
+        done, following = self._ask("complete", result=result, made=made, then=then)
+        self._becomes(done)
+        return following
 
     def fail(self, reason: str) -> Task:
         """The task has failed; its policy says what happens next."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("commonplace")
 
+Outcome = tuple[Any, Exception | None]
+"""What a handler has answered, or what it has raised."""
 Handler = Callable[[Claim], Any]
 """Does one task. What it returns is the result: nothing, a summary, or a mapping with the arguments of `complete`. It
 may also complete, fail, block or release the claim itself. An exception fails the task."""
@@ -65,18 +67,37 @@ def work_off(
     _check(handler, until, most)
     length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
     pause = length / 2 if poll is None else seconds("poll", poll)
-    while not stopped.is_set() and (most is None or told.tasks < most):
-        head = work._asker._position()
-        claim = claimed(work, agent, length)
-        if claim is not None:
-            with beating(claim):
-                _settle(claim, told, lambda claim=claim: handler(claim))  # type: ignore[misc]
-        elif until == "idle" or (until == "done" and over(work)):
-            break
-        else:
-            _say_what_it_waits_for(work, agent, told)
-            _wait(work, head, pause, stopped)
+    claim = None
+    with Beats(agent, length) as beats:
+        while not stopped.is_set() and (most is None or told.tasks < most):
+            head = 0
+            if claim is None:
+                head = work._asker._position()
+                claim = claimed(work, agent, length)
+            if claim is not None:
+                with beats.of(claim):
+                    outcome = _done_by(handler, claim)
+                claim = settle(claim, told, outcome, not stopped.is_set() and told.tasks + 1 != most)
+            elif until == "idle" or (until == "done" and over(work)):
+                break
+            else:
+                _say_what_it_waits_for(work, agent, told)
+                _wait(work, head, pause, stopped)
+    give_back(claim)
     return told
+
+
+def _done_by(handler: Handler, claim: Claim) -> Outcome:
+    try:
+        return handler(claim), None
+    except Exception as error:  # noqa: BLE001  it is told as the task's failure
+        return None, error
+
+
+def give_back(claim: Claim | None) -> None:
+    """What came with the end of another task, for a worker that was stopped just then."""
+    if claim is not None:
+        claim.release("its worker was stopped")
 
 
 def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
@@ -125,26 +146,26 @@ def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None
             return
 
 
-def _settle(claim: Claim, told: Worked, handle: Callable[[], Any]) -> None:
-    """Do a task and say what came of it."""
+def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | None:
+    """Say what came of a task. If there is to be `more`, answers the next one where it comes with that."""
+    answer, error = outcome
+    following = None
     try:
-        try:
-            answer = handle()
-        except Fenced:
-            raise
-        except Exception as error:
-            log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=True)
+        if isinstance(error, Fenced):
+            raise error
+        if error is not None:
+            log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=error)
             if not claim._done:
                 claim.fail(f"{type(error).__name__}: {error}"[:2_000])
             told.failed += 1
-            return
+            return None
         try:
-            finish(claim, answer)
+            following = finish(claim, answer, more)
         except Conflict:
             raise
-        except Exception as error:
+        except Exception as wrong:
             log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
-            claim.fail(f"its handler returned what is no result ({error})"[:2_000])
+            claim.fail(f"its handler returned what is no result ({wrong})"[:2_000])
         if claim.task.status in ("completed", "review"):
             told.completed += 1
         elif claim.task.status == "failed" or claim.task.failures:
@@ -154,16 +175,18 @@ def _settle(claim: Claim, told: Worked, handle: Callable[[], Any]) -> None:
     except Conflict as lost:  # somebody else has it, or the work was given up
         log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
         told.lost += 1
+    return following
 
 
-def finish(claim: Claim, answer: Any) -> None:
+def finish(claim: Claim, answer: Any, more: bool = False) -> Claim | None:
     """Complete a task with what its handler returned, unless the handler did so itself."""
     if claim._done:
-        return
-    if isinstance(answer, Mapping):
-        claim.complete(**answer)
-    else:
-        claim.complete("" if answer is None else str(answer))
+        return None
+    result = answer if isinstance(answer, Mapping) else {"summary": "" if answer is None else str(answer)}
+    if more:
+        return claim.next(**result)
+    claim.complete(**result)
+    return None
 
 
 class Held(Protocol):
@@ -175,32 +198,72 @@ class Held(Protocol):
     def heartbeat(self) -> Any: ...
 
 
+class Beats:
+    """Heartbeats from a thread of their own, three in each lease, for what an agent holds at the time. What they bring
+    for it to be told at once is kept for its next look."""
+
+    def __init__(self, agent: str, lease: float) -> None:
+        self._every = lease / 3
+        self._held: Held | None = None
+        self._since = 0.0
+        self._mutex = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True, name=f"commonplace-heartbeat-{agent}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @contextmanager
+    def of(self, held: Held) -> Iterator[None]:
+        self.begin(held)
+        try:
+            yield
+        finally:
+            self.end()
+
+    def begin(self, held: Held) -> None:
+        with self._mutex:
+            self._held, self._since = held, monotonic()
+
+    def end(self) -> None:
+        with self._mutex:  # none is under way any more
+            self._held = None
+
+    def _beat(self) -> None:
+        pause = self._every
+        while not self._ended.wait(pause):
+            with self._mutex:
+                pause = self._every
+                if self._held is None:
+                    continue
+                age = monotonic() - self._since
+                if age < self._every:
+                    pause -= age
+                else:
+                    self._heartbeat(self._held)
+
+    def _heartbeat(self, held: Held) -> None:
+        try:
+            urgent = held.heartbeat()
+            if isinstance(held, Claim):
+                held.urgent += urgent
+        except Conflict as lost:
+            log.warning("%s", lost)
+            self._held = None
+        except CommonplaceError as error:  # the store may be back before the lease ends
+            log.warning("no heartbeat of %s for %r: %s", held.agent, held, error)
+
+
 @contextmanager
 def beating(held: Held) -> Iterator[None]:
-    """Heartbeats from a thread of their own, three in each lease, until the block ends. What they bring for the agent
-    to be told at once is kept for its next look."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(held.lease / 3):
-            try:
-                urgent = held.heartbeat()
-                if isinstance(held, Claim):
-                    held.urgent += urgent
-            except Conflict as lost:
-                if not ended.is_set():
-                    log.warning("%s", lost)
-                return
-            except CommonplaceError as error:  # the store may be back before the lease ends
-                log.warning("no heartbeat of %s for %r: %s", held.agent, held, error)
-
-    thread = threading.Thread(target=beat, daemon=True, name=f"commonplace-heartbeat-{held.agent}")
-    thread.start()
-    try:
+    """Heartbeats for one thing, until the block ends."""
+    with Beats(held.agent, held.lease) as beats, beats.of(held):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 AsyncHandler = Callable[[Any], Awaitable[Any] | Any]
@@ -225,33 +288,37 @@ async def work_off_async(
     told, length = Worked(agent), seconds("lease", lease)
     _check(handler, until, most)
     pause = length / 2 if poll is None else seconds("poll", poll)
-    while (stop is None or not stop.is_set()) and (most is None or told.tasks < most):
-        head = await aio._run(work._asker._position)
-        claim = await aio._run(lambda: claimed(work, agent, length))
-        if claim is not None:
-            answer: Any = None
-            error: BaseException | None = None
-            keep = beating(claim)
-            await aio._run(keep.__enter__)
-            try:
-                answer = handler(lift(claim))
-                if inspect.isawaitable(answer):
-                    answer = await answer
-            except Exception as raised:  # noqa: BLE001  it is told as the task's failure
-                error = raised
-            finally:
-                await aio._run(lambda keep=keep: keep.__exit__(None, None, None))
-
-            def settled(error: BaseException | None = error, answer: Any = answer) -> Any:
-                if error is not None:
-                    raise error
-                return answer
-
-            await aio._run(lambda claim=claim, settled=settled: _settle(claim, told, settled))
-        elif until == "idle" or (until == "done" and await aio._run(lambda: over(work))):
-            break
-        else:
-            news = asyncio.ensure_future(aio._news.beyond(head))
-            await asyncio.wait([news], timeout=pause)
-            news.cancel()
+    stopped = stop or asyncio.Event()
+    claim: Claim | None = None
+    with Beats(agent, length) as beats:
+        while not stopped.is_set() and (most is None or told.tasks < most):
+            head = 0
+            if claim is None:
+                head = await aio._run(work._asker._position)
+                claim = await aio._run(lambda: claimed(work, agent, length))
+            if claim is not None:
+                beats.begin(claim)
+                try:
+                    outcome = await _awaited(handler, lift(claim))
+                finally:
+                    await aio._run(beats.end)
+                more = not stopped.is_set() and told.tasks + 1 != most
+                claim = await aio._run(
+                    lambda claim=claim, outcome=outcome, more=more: settle(claim, told, outcome, more)
+                )
+            elif until == "idle" or (until == "done" and await aio._run(lambda: over(work))):
+                break
+            else:
+                news = asyncio.ensure_future(aio._news.beyond(head))
+                await asyncio.wait([news], timeout=pause)
+                news.cancel()
+    await aio._run(lambda: give_back(claim))
     return told
+
+
+async def _awaited(handler: AsyncHandler, claim: Any) -> Outcome:
+    try:
+        answer = handler(claim)
+        return (await answer if inspect.isawaitable(answer) else answer), None
+    except Exception as error:  # noqa: BLE001  it is told as the task's failure
+        return None, error
