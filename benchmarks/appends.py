@@ -16,7 +16,8 @@ import apsw
 
 import commonplace
 from commonplace import Book, Capability, View
-from commonplace.engines.contract import Tx, WriteSet
+from commonplace.engines.contract import WriteSet
+from commonplace.testing.transactions import Apply, each_apply
 
 from .measure import (
     PAYLOAD,
@@ -109,26 +110,13 @@ def single(scale: float) -> Iterator[Figure]:
 def counted(book: Book) -> Iterator[list[int]]:
     """The sizes of the commits made meanwhile; each commit is one fsync."""
     sizes: list[int] = []
-    store = book._ledger.store
-    begin = store.begin
 
-    @contextmanager
-    def watched(timeout: float = 30.0) -> Iterator[Tx]:
-        with begin(timeout) as tx:
-            apply = tx.apply
+    def counting(apply: Apply, write: WriteSet) -> None:
+        apply(write)
+        sizes.append(len(write.records))
 
-            def counting(write: WriteSet) -> None:
-                apply(write)
-                sizes.append(len(write.records))
-
-            tx.apply = counting  # type: ignore[method-assign]
-            yield tx
-
-    store.begin = watched  # type: ignore[method-assign]
-    try:
+    with each_apply(book._ledger.store, counting):
         yield sizes
-    finally:
-        store.begin = begin  # type: ignore[method-assign]
 
 
 def in_threads(count: int, each: int, action: Action) -> list[float]:

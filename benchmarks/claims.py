@@ -34,6 +34,7 @@ import commonplace
 from commonplace import Book
 from commonplace.engines.contract import Tx
 from commonplace.testing import postgres_server, valkey_server
+from commonplace.testing.transactions import each_transaction
 from commonplace.work.verbs import Work
 
 from .__main__ import show
@@ -508,22 +509,15 @@ print(imported - began, opened - imported, time.process_time())
 @contextmanager
 def weeks_ago(book: Book, weeks: float, steps: int) -> Iterator[None]:
     """Meanwhile the engine's clock begins so long ago, and comes back to now with so many transactions."""
-    store, begin = book._ledger.store, book._ledger.store.begin
     left = [steps]
 
-    @contextmanager
-    def earlier(timeout: float = 30.0) -> Iterator[Tx]:
-        with begin(timeout) as tx:
-            back = timedelta(weeks=weeks) * max(0, left[0]) / steps
-            left[0] -= 1
-            tx.now -= int(back.total_seconds() * 1e6)
-            yield tx
+    def earlier(tx: Tx) -> None:
+        back = timedelta(weeks=weeks) * max(0, left[0]) / steps
+        left[0] -= 1
+        tx.now -= int(back.total_seconds() * 1e6)
 
-    store.begin = earlier  # type: ignore[method-assign]
-    try:
+    with each_transaction(book._ledger.store, earlier):
         yield
-    finally:
-        store.begin = begin  # type: ignore[method-assign]
 
 
 def build_large(book: Book, tasks: int) -> list[str]:

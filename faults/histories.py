@@ -15,8 +15,9 @@ from typing import Any
 
 import commonplace
 from commonplace import Blob, Book, CommonplaceError, Event, OutcomeUnknown, StorageFailed
-from commonplace.engines.contract import Tx, WriteSet
+from commonplace.engines.contract import WriteSet
 from commonplace.events import FIELDS
+from commonplace.testing.transactions import Apply, each_apply
 
 from . import Result, fault
 from .places import ALL, DURABLE, Place, place
@@ -68,28 +69,15 @@ def everything(book: Book) -> Any:
 @contextmanager
 def sabotage(book: Book, when: str) -> Iterator[None]:
     """The next commit fails: before anything is written, or after everything was."""
-    store = book._ledger.store
-    begin = store.begin
 
-    @contextmanager
-    def trapped(timeout: float = 30.0) -> Iterator[Tx]:
-        with begin(timeout) as tx:
-            apply = tx.apply
+    def fail(apply: Apply, write: WriteSet) -> None:
+        if when == "before":
+            raise StorageFailed("made up: nothing was written")
+        apply(write)
+        raise OutcomeUnknown([record.id for record in write.records], "made up")
 
-            def fail(write: WriteSet) -> None:
-                if when == "before":
-                    raise StorageFailed("made up: nothing was written")
-                apply(write)
-                raise OutcomeUnknown([record.id for record in write.records], "made up")
-
-            tx.apply = fail  # type: ignore[method-assign]
-            yield tx
-
-    store.begin = trapped  # type: ignore[method-assign]
-    try:
+    with each_apply(book._ledger.store, fail):
         yield
-    finally:
-        del store.begin
 
 
 def a_command(rng: random.Random, known: list[str], count: int) -> tuple[bool, Command]:

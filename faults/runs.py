@@ -6,16 +6,15 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import commonplace
 from commonplace import Book, Conflict
-from commonplace.engines.contract import WriteSet
+from commonplace.engines.contract import Tx, WriteSet
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
+from commonplace.testing.transactions import each_transaction
 from commonplace.workflow.agents import AgentFailed, Task
 from commonplace.workflow.model import Agent, Dependency, Execution, FanOut, Loop, Node, Retry, Workflow
 from commonplace.workflow.runner import Outcome, Runner
@@ -127,29 +126,26 @@ def run_and_die(say: Connection, home: Place, calls: str, mode: str, kill_at: in
     """Run it, and die at the n-th transaction: before it, or (odd) right after its commit."""
     os.environ["COMMONPLACE_FAULT_CALLS"] = calls
     with home.open() as book:
-        store, begin, count = book._ledger.store, book._ledger.store.begin, [0]
+        count = [0]
 
-        @contextmanager
-        def begin_and_die(timeout: float = 30.0) -> Iterator[Any]:
+        def begun(tx: Tx) -> None:
             count[0] += 1
-            due = kill_at is not None and count[0] == kill_at // 2 + 1
-            with begin(timeout) as tx:
-                if due and kill_at is not None and kill_at % 2 == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                apply = tx.apply
+            if kill_at is None or count[0] != kill_at // 2 + 1:
+                return
+            if kill_at % 2 == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            apply = tx.apply
 
-                def apply_and_die(write: WriteSet) -> None:
-                    apply(write)
-                    if due:
-                        os.kill(os.getpid(), signal.SIGKILL)
+            def apply_and_die(write: WriteSet) -> None:
+                apply(write)
+                os.kill(os.getpid(), signal.SIGKILL)
 
-                tx.apply = apply_and_die  # type: ignore[method-assign]
-                yield tx
+            tx.apply = apply_and_die  # type: ignore[method-assign]
 
-        store.begin = begin_and_die  # type: ignore[method-assign]
-        say.send("open")
-        run_all(book, mode)
-        say.send("done")
+        with each_transaction(book._ledger.store, begun):
+            say.send("open")
+            run_all(book, mode)
+            say.send("done")
 
 
 def final(book: Book) -> dict[str, Any]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.engines.contract import Tx, WriteSet
+from commonplace.engines.contract import WriteSet
 from commonplace.engines.memory import MemoryStore
+from commonplace.testing.transactions import Apply, each_apply
 from tests.toy import TOY, Put
 
 
@@ -25,25 +25,15 @@ class Interruptible:
         self.batches: list[int] = []
         self.before: Callable[[WriteSet], None] = lambda write: None
         self.after: Callable[[WriteSet], None] = lambda write: None
-        store = book._ledger.store
-        begin = store.begin
+        self._watching = each_apply(book._ledger.store, self._instead)
+        self._watching.__enter__()
 
-        @contextmanager
-        def watched(timeout: float = 30.0) -> Iterator[Tx]:
-            with begin(timeout) as tx:
-                apply = tx.apply
-
-                def watched_apply(write: WriteSet) -> None:
-                    self.before(write)
-                    apply(write)
-                    self.commits += 1
-                    self.batches.append(len(write.records))
-                    self.after(write)
-
-                tx.apply = watched_apply  # type: ignore[method-assign]
-                yield tx
-
-        store.begin = watched  # type: ignore[method-assign]
+    def _instead(self, apply: Apply, write: WriteSet) -> None:
+        self.before(write)
+        apply(write)
+        self.commits += 1
+        self.batches.append(len(write.records))
+        self.after(write)
 
 
 @pytest.fixture

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import commonplace
 from commonplace.engines.contract import Engine, WriteSet
-from commonplace.engines.postgres import PostgresEngine
+from commonplace.engines.postgres import PostgresEngine, PostgresReads, PostgresStore
 from commonplace.engines.redis import RedisEngine
 from commonplace.errors import EngineUnavailable, NotABook, OutcomeUnknown
 from commonplace.testing import (
@@ -89,6 +92,41 @@ def test_answers_like_the_reference(any_engine: MakeEngine, engine_name: str) ->
     check_against_reference(any_engine, book, shrink=False)
 
 
+def test_who_is_alone_with_a_book_on_a_server_commits_in_one_trip(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips = list[str]()  # besides the one that `apply` makes
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*how: Any) -> Any:
+            trips.append(call.__name__)
+            return call(*how)
+
+        return counting
+
+    monkeypatch.setattr(PostgresStore, "_opened", counted(PostgresStore._opened))
+    monkeypatch.setattr(PostgresReads, "_all", counted(PostgresReads._all))
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=alone-{uuid.uuid4().hex}"
+    with commonplace.open(url) as book, commonplace.open(url) as other:
+        work = book.work(name="w")
+        work.add_tasks([{"title": f"t{n}"} for n in range(30)])
+        claim = work.claim("dev-1")
+        for _ in range(20):
+            trips.clear()
+            assert claim is not None
+            claim = claim.next("done")
+            if not trips:
+                break
+        else:
+            pytest.fail("each of many commits took more than a trip")
+        other.record("agent.spoke")
+        trips.clear()
+        assert claim is not None
+        claim.complete("done")
+        assert trips[:1] == ["_opened"], "somebody else has written, so the lock comes first"
+        assert book.verify().ok
+
+
 ENGINES: dict[str, Callable[[str], Engine]] = {"postgres": PostgresEngine, "redis": RedisEngine}
 
 
@@ -133,6 +171,17 @@ class TestServerThatDies:
         except EngineUnavailable:
             pass  # a waiter may also say that its server went away
         assert other.wait(2, 20.0) == 3
+
+    def test_who_was_alone_with_a_server_goes_on_when_it_was_restarted(
+        self, shelf: Shelf, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.engines.postgres.FRESH", 600.0)
+        store = shelf.open()
+        for n in range(4):
+            append(store, [f"before {n}"])
+        server.kill()
+        server.start()
+        assert append(store, ["after"])[0].position == 5
 
     def test_a_write_set_that_met_a_dead_server_is_reported_as_it_is(
         self, shelf: Shelf, server: Server

@@ -6,12 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import commonplace
 from commonplace import (
     BadInput,
     BadMove,
@@ -26,6 +26,7 @@ from commonplace import (
     Work,
 )
 from commonplace.engines.contract import Tx
+from commonplace.testing.transactions import each_transaction
 from commonplace.work.tasks import MOVES, STATUSES, Task
 
 
@@ -392,20 +393,12 @@ def test_many_are_completed_at_once_all_or_none(work: Work) -> None:
 
 
 @pytest.mark.spec("5.3")
-def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(
-    book: Book, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(book: Book, work: Work) -> None:
     for title in ("first", "second", "third"):
         work.add_task(title, id=title)
-    claim, begun = taken(work, lease=20), list[float]()
-    begin = book._ledger.store.begin
-
-    def counted(timeout: float = 30.0) -> AbstractContextManager[Tx]:
-        begun.append(timeout)
-        return begin(timeout)
-
-    monkeypatch.setattr(book._ledger.store, "begin", counted)
-    following = claim.next("done", learnings=["look twice"])
+    claim, begun = taken(work, lease=20), list[Tx]()
+    with each_transaction(book._ledger.store, begun.append):
+        following = claim.next("done", learnings=["look twice"])
     assert len(begun) == 1
     assert claim.task.status == "completed"
     assert following is not None
@@ -428,6 +421,27 @@ def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(
     assert last.task.title == "third"
     assert last.next() is None
     assert work.counts["completed"] == 3
+
+
+@pytest.mark.spec("5.3", "L4")
+def test_who_was_alone_with_a_work_sees_at_once_what_others_add(book_url: str, engine_name: str) -> None:
+    if engine_name == "memory":
+        pytest.skip("a book in memory is opened once")
+    with commonplace.open(book_url) as here, commonplace.open(book_url) as there:
+        mine = here.work(name="shared")
+        theirs = there.work(id=mine.id)
+        for n in range(4):
+            for _ in range(4):
+                assert mine.claim("dev-1") is None
+            theirs.add_task(f"t{n}")
+            assert taken(mine).task.title == f"t{n}"
+            mine.pause()
+            for _ in range(4):
+                assert mine.claim("dev-1") is None
+            theirs.resume()
+            mine.add_task("more")
+            assert taken(mine).next("done") is None
+        assert mine.counts == theirs.counts
 
 
 @pytest.mark.spec("5.3")

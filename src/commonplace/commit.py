@@ -765,8 +765,9 @@ class Committer:
                 if left <= 0:
                     raise Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
                 attempt += 1
+                begin = self._store.attempt if attempt == 1 else self._store.begin
                 try:
-                    with self._store.begin(left) as tx:
+                    with begin(left) as tx:
                         overlay = self._overlay(tx)
                         if tx.folded < tx.head.position:
                             self._catch_up(overlay)
@@ -776,6 +777,8 @@ class Committer:
                             applying = True
                             overlay.write.folded = overlay.position
                             tx.apply(overlay.write)
+                        else:
+                            tx.confirm()
                         self._known.end(overlay)
                     for ticket in decided:
                         ticket.done = True

@@ -219,6 +219,10 @@ class Tx(Reads):
     brought: Mapping[Place, Row | None] = MappingProxyType({})
     """Rows that were read when it began (see `Store.likely`), None where there is no such row."""
 
+    def confirm(self) -> None:
+        """Nothing is to be written. Raises Moved if what was read may no longer hold (see `Store.attempt`)."""
+        return
+
     def forget(self) -> None:
         """Drop all rows, to be folded anew: where `facts.views` is "memory"."""
         raise EngineUnavailable(
@@ -252,6 +256,11 @@ class Store(ABC):
     @abstractmethod
     def begin(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
         """A transaction. Engines that lock raise Busy when the lock is not theirs within `timeout`."""
+
+    def attempt(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
+        """The same for whoever is ready to go again: an engine may begin it without asking its server, if nobody else
+        seems to write. What it reads then holds once `apply` or `confirm` has not raised Moved."""
+        return self.begin(timeout)
 
     @abstractmethod
     def wait(self, after: int, timeout: float) -> int:

@@ -14,18 +14,19 @@ by session, not by transaction.
 from __future__ import annotations
 
 import logging
+import select
 import selectors
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, LiteralString
+from typing import Any, Literal, LiteralString, NamedTuple, Self
 
 import psycopg
-from psycopg import sql
+from psycopg import Cursor, sql
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Format, TransactionStatus
@@ -77,6 +78,8 @@ LOCK_SPACE = 0x636F6D6D
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
 LOCK_TIMEOUT = 30.0
+FRESH = 1.0
+"""For how many seconds a store that was alone with its book trusts that it still is, and its connection, too."""
 PIECE = 500
 """Rows per statement where work is done in pieces."""
 SLOW_CHECK = 5.0
@@ -322,6 +325,12 @@ class PostgresReads(Reads):
         self.head = head
         self.ended = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended = True
+
     def _all(self, query: LiteralString, values: Sequence[Any] | dict[str, Any]) -> list[TupleRow]:
         self._store.check()
         if self.ended:
@@ -405,31 +414,63 @@ def _placed(places: Collection[Place], found: list[TupleRow]) -> dict[Place, Row
     return {(row.space, row.key): row for row in rows}
 
 
+class _Found(NamedTuple):
+    """How a transaction found the book, or left it."""
+
+    head: Head
+    state: int
+    """What is the same again only if nobody has written."""
+    clock: int
+    """What the server's clock said, in microseconds."""
+    when: float
+    """And ours, which nobody sets."""
+    alone: bool
+    """Whether the transaction of this store before that had left it just so: then nobody else seems to write."""
+
+    def now(self) -> int:
+        return self.clock + int((time.monotonic() - self.when) * 1e6)
+
+
 class PostgresTx(PostgresReads, Tx):
+    """Either it holds the lock on the head from its first trip to its last, or it was begun in the hope that the book
+    is still as this store has left it a moment ago. Then there is no first trip, and the last one looks first."""
+
     def __init__(
         self,
         store: PostgresStore,
         conn: _Connection,
-        head: Head,
-        now: int,
+        found: _Found,
+        hopes: bool,
         brought: Mapping[Place, Row | None],
     ) -> None:
-        super().__init__(store, conn, head)
-        self.now, self.brought = now, brought
+        super().__init__(store, conn, found.head)
+        self._found, self._hopes = found, hopes
+        self.now, self.brought = found.now(), brought
+
+    def confirm(self) -> None:
+        if self._hopes:
+            now = _first(self._all(q.READ_STATE, (self._store.book,)))
+            if now is None or now[0] != self._found.state:
+                raise Moved
+            self._store.left = self._found._replace(clock=now[1], when=time.monotonic())
 
     def apply(self, write: WriteSet) -> None:
         self._store.check()
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
         self.ended = True
+        self._store.left = None
         conn = self._conn
         try:
             # All of it and the COMMIT travel together: one trip. The server skips what follows an error,
             # the COMMIT included, so an error it tells us means that nothing happened.
             with conn.pipeline():
+                if self._hopes:
+                    conn.execute(q.BEGIN_WRITE)
+                    conn.execute(q.SAME_STATE, (self._store.book, self._found.state))
                 if write.leases:
                     self._take(write.leases)
-                self._send(write)
+                moved = self._send(write)
                 commit = conn.execute("COMMIT")
         except psycopg.errors.DivisionByZero:
             raise Moved from None
@@ -441,13 +482,20 @@ class PostgresTx(PostgresReads, Tx):
             raise _translated(error) from None
         if commit.statusmessage != "COMMIT":
             raise EngineUnavailable("PostgreSQL rolled the transaction back; nothing changed, go again")
-        if write.records:
-            self._store.news.tell(write.records[-1].position)
+        self._leave(write, *moved.fetchall()[0][:2])
 
-    def _send(self, write: WriteSet) -> None:
+    def _leave(self, write: WriteSet, state: int, clock: int) -> None:
+        head = self.head if write.meta is None else self.head._replace(meta=write.meta)
+        if write.records:
+            last = write.records[-1]
+            head = head._replace(position=last.position, hash=last.hash, created_at=last.created_at)
+            self._store.news.tell(last.position)
+        self._store.left = _Found(head, state, clock, time.monotonic(), self._found.alone)
+
+    def _send(self, write: WriteSet) -> Cursor[TupleRow]:
+        """Answers with what has moved the head."""
         conn, book = self._conn, self._store.book
-        if write.records or write.rows:
-            self._add(write)
+        moved = self._add(write) if write.records or write.rows else None
         if write.drops:
             drops = [(book, _b(space), key, position) for space, key, position in write.drops]
             conn.cursor().executemany(q.DROP_ROW, drops)
@@ -458,10 +506,9 @@ class PostgresTx(PostgresReads, Tx):
             conn.cursor().executemany(q.PUT_BLOB, blobs)
         if write.blob_drops:
             conn.execute(q.DROP_BLOBS, (book, _Bytes(map(_b, write.blob_drops))))
-        if write.meta is not None and not write.records:
-            conn.execute(q.WRITE_META, (write.meta, book))
+        return moved or conn.execute(q.WRITE_META, (write.meta, book), binary=True)
 
-    def _add(self, write: WriteSet) -> None:
+    def _add(self, write: WriteSet) -> Cursor[TupleRow] | None:
         book, records = self._store.book, write.records
         latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
         asked = {
@@ -473,7 +520,7 @@ class PostgresTx(PostgresReads, Tx):
         }
         if not records:
             self._conn.execute(q.PUT_ROWS, asked)
-            return
+            return None
         asked |= {
             "positions": _Numbers(one.position for one in records),
             "ids": _Bytes(_b(one.id) for one in records),
@@ -489,7 +536,7 @@ class PostgresTx(PostgresReads, Tx):
             "lock_space": LOCK_SPACE,
             "channel": _channel(book),
         }
-        self._conn.execute(q.ADD, asked)
+        return self._conn.execute(q.ADD, asked, binary=True)
 
     def _take(self, leases: list[Lease]) -> None:
         """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
@@ -510,6 +557,13 @@ class PostgresTx(PostgresReads, Tx):
                 "seconds": _Reals(float(one.seconds) for one in leases),
             }
             self._conn.execute(query, asked)
+
+
+def _silent(conn: _Connection) -> bool:
+    """Whether the server has said nothing that we have not asked for, such as that it is going down."""
+    poll = select.poll()
+    poll.register(conn.fileno(), select.POLLIN)
+    return not poll.poll(0)
 
 
 def _first(rows: list[TupleRow]) -> TupleRow | None:
@@ -542,6 +596,8 @@ class PostgresStore(Store):
             open=True,
         )
         self.news = _News(self._connect, book, replica)
+        self.left: _Found | None = None
+        """How the last transaction left the book, for as long as it is known."""
 
     def check(self) -> None:
         self._born.check()
@@ -588,7 +644,10 @@ class PostgresStore(Store):
         status = conn.info.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:
-                conn.execute("ROLLBACK")
+                if status == TransactionStatus.INTRANS:
+                    conn.execute("ROLLBACK")
+                else:  # the driver forgets what it has prepared, for it may believe so of what the server has skipped
+                    conn.rollback()
             except psycopg.Error:
                 conn.close()  # the server rolls back what a lost connection left
         elif status == TransactionStatus.ACTIVE:
@@ -610,8 +669,7 @@ class PostgresStore(Store):
             return conn, [answer.fetchall() if answer.description else [] for answer in answers]
         except psycopg.Error as error:
             lost = _lost(conn, error)
-            if lost:
-                conn.close()
+            conn.close()  # the driver may believe to be prepared what the server has skipped
             self._give_back(conn)
             if not (lost and again):
                 raise _translated(error) from None
@@ -649,24 +707,25 @@ class PostgresStore(Store):
         while True:
             snapshot = ((q.BEGIN_SNAPSHOT, None), (q.READ_HEAD, (self.book,)))
             with self._session(timeout, *snapshot) as (conn, answers):
-                reads = PostgresReads(self, conn, Head(*self._found(_first(answers[-1]))))
-                if reads.head.position >= at_least:
-                    try:
+                head = Head(*self._found(_first(answers[-1])))
+                if head.position >= at_least:
+                    with PostgresReads(self, conn, head) as reads:
                         yield reads
-                    finally:
-                        reads.ended = True
                     return
             left = deadline - time.monotonic()
             if left <= 0 or self.news.stopped:
                 raise Busy(
-                    f"this server shows position {reads.head.position}, not yet {at_least}; wait for the "
+                    f"this server shows position {head.position}, not yet {at_least}; wait for the "
                     "replica, raise the timeout, or read from the primary"
                 )
             if self.wait(at_least - 1, left) >= at_least:
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
+    def begin(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
+        return self._locked(timeout)
+
     @contextmanager
-    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+    def _locked(self, timeout: float) -> Iterator[Tx]:
         opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self.book,))]
         if timeout != LOCK_TIMEOUT:
             milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
@@ -675,14 +734,35 @@ class PostgresStore(Store):
         if places:
             opening.append(_get_all(self.book, places))
         with self._session(timeout, *opening) as (conn, answers):
-            position, hash, created_at, meta, now = self._found(_first(answers[head]))
+            *fields, state, clock = self._found(_first(answers[head]))
+            alone = self.left is not None and self.left.state == state
+            self.left = _Found(Head(*fields), state, clock, time.monotonic(), alone)
             found = _placed(places, answers[-1]) if places else {}
             brought = {place: found.get(place) for place in places}
-            tx = PostgresTx(self, conn, Head(position, hash, created_at, meta), now, brought)
-            try:
+            with PostgresTx(self, conn, self.left, False, brought) as tx:
                 yield tx
+
+    @contextmanager
+    def attempt(self, timeout: float = 30.0) -> Iterator[Tx]:
+        self.check()
+        left = self.left
+        if (
+            left is not None
+            and left.alone
+            and time.monotonic() - left.when < FRESH
+            and timeout == LOCK_TIMEOUT
+        ):
+            conn = self._take(timeout)
+            try:
+                if _silent(conn):
+                    self.left = None  # until it is known again
+                    with PostgresTx(self, conn, left, True, {}) as tx:
+                        yield tx
+                    return
             finally:
-                tx.ended = True
+                self._give_back(conn)
+        with self._locked(timeout) as tx:
+            yield tx
 
     def wait(self, after: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout

@@ -107,11 +107,23 @@ BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # The end of the ledger.
 READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
+# The server's clock, in microseconds. And what changes with every transaction that writes, also one that leaves the
+# ledger as it is: the number of the transaction that the head's row was written by.
+CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+STATE = "xmin::text::bigint"
 # The end of the ledger, ours to move; the clock is read after the lock is had.
-LOCK_HEAD = """
-    SELECT position, hash, created_at, meta, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    FROM (SELECT * FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
-"""
+LOCK_HEAD = f"""
+    SELECT position, hash, created_at, meta, state, {CLOCK}
+    FROM (SELECT *, {STATE} AS state FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
+"""  # noqa: S608  constants
+# Fails if somebody has written since that state; from here on nobody else does. Dividing by zero is how a statement
+# can say no to all that comes after it.
+SAME_STATE = f"""
+    SELECT 1 / (count(*) = 1)::int FROM (
+        SELECT FROM commonplace.heads WHERE book = %s AND {STATE} = %s FOR UPDATE) AS head
+"""  # noqa: S608  constants
+# The same without a lock, for whoever has nothing to write.
+READ_STATE = f"SELECT {STATE}, {CLOCK} FROM commonplace.heads WHERE book = %s"  # noqa: S608  constants
 # How far the ledger goes.
 READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
 # A stretch of the ledger.
@@ -222,9 +234,9 @@ ADD = f"""
     UPDATE commonplace.heads
     SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
     WHERE book = %(book)s
-    RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
+    RETURNING {STATE}, {CLOCK}, CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
         THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
-"""  # noqa: S608  constants both
+"""  # noqa: S608  constants all
 # One version less.
 DROP_ROW = "DELETE FROM commonplace.rows WHERE book = %s AND space = %s AND key = %s AND position = %s"
 # Bodies go.
@@ -237,8 +249,10 @@ PUT_BLOB = """
 """
 # Blobs less.
 DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
-# The book's own record changes and nothing else.
-WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
+# The book's own record changes, or nothing but rows did: either is a new state of the head.
+WRITE_META = f"""
+    UPDATE commonplace.heads SET meta = coalesce(%s, meta) WHERE book = %s RETURNING {STATE}, {CLOCK}
+"""  # noqa: S608  constants
 # Take or renew a lease: no row comes back if somebody else has it.
 TAKE_LEASE = """
     INSERT INTO commonplace.leases (book, name, holder, fence, until)
@@ -255,8 +269,7 @@ RELEASE_LEASE = """
         AND (until <= clock_timestamp() OR (holder = %s AND fence = %s))
     RETURNING holder
 """
-# Fails if one of these leases is in force for somebody else: dividing by zero is how a statement can say no to all
-# that comes after it.
+# Fails if one of these leases is in force for somebody else (see SAME_STATE).
 CHECK_LEASES = """
     SELECT 1 / (count(*) = 0)::int FROM commonplace.leases held
     JOIN unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)

@@ -169,12 +169,8 @@ def _give_back(desk: Desk, task: Task) -> Task:
 # what a holder does
 
 
-def held(desk: Desk, id: str, token: int) -> Task:
-    """The task of a claim that is still in force, and that whoever acts has made. Raises Fenced."""
-    return _still(desk, desk.task(id), token)
-
-
-def _still(desk: Desk, task: Task, token: int) -> Task:
+def held(desk: Desk, task: Task, token: int) -> Task:
+    """The task, if this claim of it is still in force, and whoever acts has made it. Raises Fenced."""
     if task.token != token or task.status != "in_progress":
         by = f"; it is {task.status}" + (f" with {task.assigned_to!r} now" if task.assigned_to else " now")
         raise Fenced(
@@ -189,7 +185,7 @@ def _still(desk: Desk, task: Task, token: int) -> Task:
 
 @command()
 def decide_complete(
-    desk: Desk, task: str, token: int, result: Result, made: tuple[Made, ...], then: float | None
+    desk: Desk, task: int, token: int, result: Result, made: tuple[Made, ...], then: float | None
 ) -> tuple[Task, Task | None]:
     """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds."""
     done = complete(desk, task, token, result, made)
@@ -200,20 +196,20 @@ def decide_complete(
 
 
 @command()
-def decide_complete_many(desk: Desk, claims: tuple[tuple[str, int], ...], result: Result) -> list[Task]:
+def decide_complete_many(desk: Desk, claims: tuple[tuple[int, int], ...], result: Result) -> list[Task]:
     """The same for many tasks with the same result, all or none."""
     return [complete(desk, task, token, result) for task, token in claims]
 
 
-def complete(desk: Desk, task: str, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
-    known = desk.task(task)
+def complete(desk: Desk, task: int, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
+    known = desk.numbered(task)
     if known.token == token and known.status in ("completed", "review") and known.result is not None:
         later = known.result.artifacts[len(result.artifacts) :]
         paths = [(desk.lens.get("work.things", desk.work, id) or {}).get("path_key") for id in later]
         alike = replace(result, artifacts=(*result.artifacts, *later)) == known.result
         if alike and paths == [path_key(desk.work, one.said["path"]) for one in made]:
             return known  # the same call again
-    before = _still(desk, known, token)
+    before = held(desk, known, token)
     desk.let_go(before)
     if made:
         ids = tuple(produce(desk, before, one) for one in made)
@@ -232,11 +228,11 @@ def finish(desk: Desk, task: Task, **fields: Any) -> None:
 
 
 @command()
-def decide_fail(desk: Desk, task: str, token: int, reason: str) -> Task:
-    before = held(desk, task, token)
+def decide_fail(desk: Desk, task: int, token: int, reason: str) -> Task:
+    before = held(desk, desk.numbered(task), token)
     desk.let_go(before)
     fail(desk, before, reason)
-    return desk.task(task)
+    return desk.numbered(task)
 
 
 def fail(desk: Desk, task: Task, reason: str, parents: Sequence[str] = ()) -> None:
@@ -286,28 +282,28 @@ def escalate(desk: Desk, type: str, text: str, task: Task | None, parents: Seque
 
 
 @command()
-def decide_release(desk: Desk, task: str, token: int, reason: str) -> Task:
+def decide_release(desk: Desk, task: int, token: int, reason: str) -> Task:
     """Give a task back as it was, for anybody."""
-    before = held(desk, task, token)
+    before = held(desk, desk.numbered(task), token)
     desk.let_go(before)
     desk.tell(
         RELEASED, (before, moved(before, "pending", assigned_to=None, token=None)), said={"why": reason}
     )
-    return desk.task(task)
+    return desk.numbered(task)
 
 
 @command()
 def decide_hold_up(
-    desk: Desk, task: str, token: int, reason: str, on: tuple[str, ...], subtasks: tuple[NewTask, ...]
+    desk: Desk, task: int, token: int, reason: str, on: tuple[str, ...], subtasks: tuple[NewTask, ...]
 ) -> Any:
     """The holder cannot go on: for a reason that somebody has to clear, until other tasks are done, or until new
     ones are into which it has split the task. Then it is for anybody again."""
-    before = held(desk, task, token)
+    before = held(desk, desk.numbered(task), token)
     if subtasks and not desk.may("orchestrate"):
         refused = _too_much(desk, before, subtasks)
         if refused:
             return refused
-    added = add(desk, [replace(one, parent=task) for one in subtasks])
+    added = add(desk, [replace(one, parent=before.id) for one in subtasks])
     edges, waits = new_edges(desk, before, (*on, *(one.id for one in added)))
     if not edges and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
@@ -317,7 +313,7 @@ def decide_hold_up(
         before, "blocked", reason=reason, waits=waits, depends_on=needs, assigned_to=None, token=None
     )
     desk.tell(BLOCKED, (before, after), edges=edges)
-    return desk.task(task)
+    return desk.numbered(task)
 
 
 def _too_much(desk: Desk, task: Task, subtasks: Sequence[NewTask]) -> Denied | None:

@@ -156,7 +156,11 @@ class Reading:
         return found
 
     def numbered(self, number: int) -> Task:
-        return self.all_numbered([number])[0]
+        """Raises NotFound."""
+        (found,) = self.lens.get_all(_read_task, "work.tasks", [(self.work, number)])
+        if found is None:
+            raise NotFound(f"there is no task {number} in this work: work.tasks() lists them")
+        return found
 
     def all_numbered(self, numbers: Sequence[int]) -> list[Task]:
         found = self.lens.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])

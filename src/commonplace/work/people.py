@@ -284,7 +284,7 @@ def decide_discover(
 def decide_produce(desk: Desk, made: Made, task: str | None, token: int | None) -> str:
     about = None
     if task is not None:
-        about = desk.task(task) if token is None else held(desk, task, token)
+        about = desk.task(task) if token is None else held(desk, desk.task(task), token)
     return produce(desk, about, made, **desk.joined(desk.act.by))
 
 

@@ -529,8 +529,8 @@ class Work:
             return []
         done: list[Task] = self._do(
             "complete_many", agents.pop() if self._actor == OWNER else None,
-            [row for one in claims for row in one._rows],
-            claims=tuple((one.task.id, one.token) for one in claims),
+            [one._row for one in claims],
+            claims=tuple((one.task.number, one.token) for one in claims),
             result=Result(masked(check_text("summary", summary))),
         )  # fmt: skip
         for one, task in zip(claims, done, strict=True):
@@ -1035,7 +1035,8 @@ class Claim:
         self._done = False
 
     def _ask(self, command: str, **given: Any) -> Any:
-        return self.work._do(command, self._by, self._rows, task=self.task.id, token=self.token, **given)
+        rows = [self._row]
+        return self.work._do(command, self._by, rows, task=self.task.number, token=self.token, **given)
 
     def _do(self, command: str, **given: Any) -> Task:
         return self._becomes(self._ask(command, **given))
@@ -1045,9 +1046,9 @@ class Claim:
         return task
 
     @property
-    def _rows(self) -> list[RowName]:
+    def _row(self) -> RowName:
         """What has to be read for whatever the holder does."""
-        return [("work.ids", (self.task.id,)), ("work.tasks", (self.work.id, self.task.number))]
+        return "work.tasks", (self.work.id, self.task.number)
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
