@@ -175,6 +175,23 @@ def _lost(conn: _Connection, error: psycopg.Error) -> bool:
     return conn.closed or state.startswith(("08", "57P"))
 
 
+@contextmanager
+def _together(conn: _Connection) -> Iterator[None]:
+    """What is executed inside travels in one trip. If the server refuses some of it, that is what is raised; the driver
+    would log what follows from it as well."""
+    refusal: psycopg.Error | None = None
+    try:
+        with conn.pipeline():
+            try:
+                yield
+            except psycopg.Error as error:
+                refusal = error
+    except psycopg.Error as error:
+        raise refusal or error from None
+    if refusal is not None:
+        raise refusal
+
+
 def _translated(error: psycopg.Error) -> CommonplaceError:
     """Our error for the driver's. Quotes neither SQL nor values: only what the server says about itself."""
     state = error.sqlstate or ""
@@ -464,7 +481,7 @@ class PostgresTx(PostgresReads, Tx):
         try:
             # All of it and the COMMIT travel together: one trip. The server skips what follows an error,
             # the COMMIT included, so an error it tells us means that nothing happened.
-            with conn.pipeline():
+            with _together(conn):
                 if self._hopes:
                     conn.execute(q.BEGIN_WRITE)
                     conn.execute(q.SAME_STATE, (self._store.book, self._found.state))
@@ -664,7 +681,7 @@ class PostgresStore(Store):
         """
         conn = self._take(timeout)
         try:
-            with conn.pipeline():
+            with _together(conn):
                 answers = [conn.execute(query, values, binary=True) for query, values in statements]
             return conn, [answer.fetchall() if answer.description else [] for answer in answers]
         except psycopg.Error as error:
