@@ -345,9 +345,11 @@ class TestBrokenWork:
 
 
 def without_leases() -> None:
+    from commonplace.work import claims
     from commonplace.work.desk import Desk
 
     Desk.hold = lambda *_: None  # type: ignore[method-assign]
+    claims.EVERY = 0  # so that it does not take a second until somebody notices
 
 
 def early(task: Any) -> Any:
@@ -376,7 +378,7 @@ def without_fences() -> None:
     from commonplace.work import claims, people
 
     for module in (claims, people):
-        module.held = lambda desk, id, _token: desk.task(id)  # type: ignore[attr-defined]
+        module.held = lambda _desk, task, _token: task  # type: ignore[attr-defined]
 
 
 def with_wall_clocks() -> None:
