@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -142,7 +144,19 @@ def gates(tmp_path: Path) -> Iterator[list[Gate]]:
 
 
 def in_the_background(gate: Gate, name: str, order: list[str]) -> threading.Thread:
-    """Somebody who waits for the gate, tells its name inside, and leaves. Answers when it stands in the queue."""
+    """Somebody who waits for the gate, tells its name inside, and leaves. Answers when it waits: at the door if it is
+    the first, and else in the queue."""
+    waits, at_the_door, in_the_queue = threading.Event(), gate._wait_at_the_door, gate._queue.wait
+
+    def first(deadline: float) -> None:
+        waits.set()
+        at_the_door(deadline)
+
+    def later(timeout: float) -> bool:
+        waits.set()
+        return in_the_queue(timeout)
+
+    gate._wait_at_the_door, gate._queue.wait = first, later  # type: ignore[method-assign]
 
     def pass_through() -> None:
         gate.enter(30)
@@ -151,19 +165,19 @@ def in_the_background(gate: Gate, name: str, order: list[str]) -> threading.Thre
 
     thread = threading.Thread(target=pass_through)
     thread.start()
-    while gate._queue._holding < 0 and gate._queue._proxy is None and thread.is_alive():
-        time.sleep(0.001)
+    assert waits.wait(30)
     return thread
 
 
-def test_whoever_waits_for_the_gate_gets_in_in_order(gates: list[Gate]) -> None:
+def test_whoever_waits_for_the_gate_gets_in_in_order(
+    gates: list[Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "PATIENCE", 60.0)
     one, two, three = gates
     order: list[str] = []
     one.enter(5)
     second = in_the_background(two, "two", order)
     third = in_the_background(three, "three", order)
-    while three._queue._proxy is None or not three._queue._proxy.asked:
-        time.sleep(0.001)
     one.leave()
     second.join(30)
     third.join(30)
@@ -206,17 +220,107 @@ def test_a_turn_ends_however_much_there_is_to_write(gates: list[Gate]) -> None:
 
 
 def test_who_was_stopped_while_it_waited_holds_nobody_up(gates: list[Gate], tmp_path: Path) -> None:
-    """As by a debugger: it stands first in the queue and does not go in."""
+    """As by a debugger: it stands first in the queue and does not go in. Each of the others waits once until it looks
+    for itself, and what it asked for in vain is not asked for again each time."""
     one, two, _ = gates
+    patient = list[float]()
+    for gate in (one, two):
+        wait = gate._queue.wait
+        gate._queue.wait = lambda timeout, wait=wait: patient.append(timeout) or wait(timeout)  # type: ignore
+    files = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     with (tmp_path / "queue").open() as stopped:
         fcntl.flock(stopped, fcntl.LOCK_EX)
-        for gate in (one, two, one, two):
+        for n in range(200):
+            gate = gates[n % 2]
             gate.enter(30)
-            with pytest.raises(commonplace.Busy):
-                (two if gate is one else one).enter(0.01)
+            gate._turn_ends = 0.0  # the next time is another turn
             gate.leave()
+        assert patient.count(local.PATIENCE) == 2
+        assert patient.count(local.NAP) == 198
+        one.enter(5)
+        with pytest.raises(commonplace.Busy):
+            two.enter(0.01)
+        one.leave()
+        two.enter(0.01)
+        two.leave()
+        waiting = [thread.name for thread in threading.enumerate()].count("commonplace-gate")
+        assert waiting <= 4
+        assert files == 0 or len(list(Path("/proc/self/fd").iterdir())) <= files + 5
     one.enter(5)
     one.leave()
+
+
+@pytest.mark.parametrize("where", ["door", "queue"])
+def test_ctrl_c_at_the_gate_lets_go_of_all_that_it_held(
+    gates: list[Gate], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after a lock was had, before anybody could say so."""
+    one, two, _ = gates
+    lock = one._door if where == "door" else one._queue
+    take = lock.take
+
+    def interrupted() -> bool:
+        assert take()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as at_once:
+        at_once.setattr(lock, "take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.enter(5)
+    for gate in (two, one, two):
+        gate.enter(0.1)
+        gate.leave()
+    two.enter(5)
+    enter = _Proxy.enter
+
+    def late(self: _Proxy, timeout: float) -> bool:
+        two.leave()
+        assert enter(self, timeout)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as while_waiting:
+        while_waiting.setattr(_Proxy, "enter", late)
+        with pytest.raises(KeyboardInterrupt):
+            one.enter(5)
+    for gate in (two, one, two):
+        gate.enter(0.2)
+        gate.leave()
+
+
+def test_files_that_are_removed_while_somebody_waits_are_made_anew(
+    gates: list[Gate], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = gates
+    order: list[str] = []
+    one.enter(5)
+    second = in_the_background(two, "two", order)
+    (tmp_path / "queue").unlink()
+    third = in_the_background(three, "three", order)
+    (tmp_path / "gate").unlink()
+    one.leave()
+    second.join(30)
+    third.join(30)
+    assert sorted(order) == ["three", "two"]
+
+
+def test_a_lock_that_was_given_up_is_free_though_a_child_was_forked(gates: list[Gate]) -> None:
+    one, two, _ = gates
+    one.enter(5)
+    with pytest.raises(commonplace.Busy):
+        two.enter(0.05)  # its thread still waits for the lock
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        one.leave()
+        two.close()
+        one._turn_ends = 0.0
+        one.enter(10)
+        one.leave()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_gate_that_was_deleted_is_noticed_by_those_who_rest_on_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from .contract import Store
 
 SLOW_CHECK = 0.5
 """How long a waiter trusts silence before it looks for itself, in seconds."""
-TURN = 0.01
+TURN = 0.003
 """How long a process may come back to the gate while others wait, in seconds."""
 NAP = 0.001
 """How often the first in the queue looks whether the one whose turn it is still comes back."""
@@ -51,25 +51,33 @@ class Gate:
 
     def enter(self, timeout: float) -> None:
         """Take the lock, or raise Busy after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        if not self._mutex.acquire(timeout=max(timeout, 0)):
-            raise _busy(timeout)
+        deadline, entered = time.monotonic() + timeout, False
         try:
+            entered = self._mutex.acquire(timeout=max(timeout, 0))
+            if not entered:
+                raise _busy(timeout)
             if self._door.fd < 0:
                 raise BookClosed("this book is closed; open it again")
             while not self._entered(deadline):
                 self._door.open()  # somebody removed the gate: lock the new one
-        except TimeoutError:
-            self._mutex.release()
-            raise _busy(timeout) from None
-        except BaseException:
-            self._mutex.release()
+        except BaseException as error:
+            if entered:
+                if self._door.fd >= 0:
+                    self._door.leave()
+                    self._queue.leave()
+                self._mutex.release()
+            if type(error) is TimeoutError:
+                raise _busy(timeout) from None
             raise
 
     def _entered(self, deadline: float) -> bool:
         """Lock the door; False if its file is no longer the one at our path."""
         if time.monotonic() >= self._turn_ends or not self._door.take():
-            self._take_turns(deadline)
+            try:
+                self._take_turns(deadline)
+            finally:
+                self._queue.leave()
+            self._turn_ends = time.monotonic() + TURN
         if not self._only or self._door.is_there():
             return True
         self._door.leave()
@@ -77,20 +85,20 @@ class Gate:
         return False
 
     def _take_turns(self, deadline: float) -> None:
-        """Stand in the queue, and begin a turn. Whoever is first in it and does not move (a debugger has stopped it)
-        holds nobody up for long: the others look at the door themselves from time to time."""
+        """Stand in the queue until it is our turn at the door. Whoever is first in it and does not move (a debugger has
+        stopped it) holds nobody up: the others look at the door themselves after a while, and soon from then on."""
+        patience = NAP if self._queue.awaited else PATIENCE
         first = self._queue.take()
-        try:
-            while not first:
-                first = self._queue.wait(deadline, PATIENCE)
-                if not first and self._door.take():
-                    return
-            if not self._door.take():
-                self._wait_at_the_door(deadline)
-            self._turn_ends = time.monotonic() + TURN
-            self._queue.write(b"%020d" % int(self._turn_ends * 1e9))
-        finally:
-            self._queue.leave()
+        while not first:
+            left = deadline - time.monotonic()
+            first = self._queue.wait(min(left, patience))
+            if not first and self._door.take():
+                return
+            if not first and left <= patience:
+                raise TimeoutError
+        if not self._door.take():
+            self._wait_at_the_door(deadline)
+        self._queue.write(b"%020d" % int((time.monotonic() + TURN) * 1e9))
 
     def _wait_at_the_door(self, deadline: float) -> None:
         """First in the queue: until the turn of the one inside is over, or it has nothing more to do."""
@@ -102,8 +110,8 @@ class Gate:
             if (latest := self.last_word()) == word and self._door.take():
                 return
             now, word = time.monotonic(), latest
-        while not self._door.wait(deadline, PATIENCE):
-            pass
+        if not self._door.wait(deadline - now):
+            raise TimeoutError
 
     def leave(self) -> None:
         self._door.leave()
@@ -136,12 +144,16 @@ class _Lock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._holding = -1
         self._proxy: _Proxy | None = None
         self.open()
 
     def open(self) -> None:
-        self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        self.fd = _opened(self._path)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody has waited for it in vain, and it still has not come."""
+        return self._proxy is not None and self._proxy.asked
 
     def take(self) -> bool:
         """Whether it was free, and is ours."""
@@ -149,44 +161,26 @@ class _Lock:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self._holding = self.fd
         return True
 
-    def wait(self, deadline: float, most: float) -> bool:
-        """Whether it became ours within so many seconds. Whoever asks again keeps its place among those who wait.
-        TimeoutError at the deadline."""
+    def wait(self, timeout: float) -> bool:
+        """Whether it became ours within so many seconds. Whoever asks again before it leaves keeps its place among
+        those who wait."""
         if self._proxy is None:
             self._proxy = _Proxy(self._path)
-        proxy = self._proxy
-        try:
-            left = deadline - time.monotonic()
-            if proxy.enter(min(left, most)):
-                self._holding = proxy.fd
-                return True
-            if left <= most:
-                raise TimeoutError
-        except BaseException:
-            self._give_up()
-            raise
-        return False
+        return self._proxy.enter(timeout)
 
     def leave(self) -> None:
-        """Let go of it, and of the place among those who wait for it."""
-        if self._holding >= 0:
-            fcntl.flock(self._holding, fcntl.LOCK_UN)
-            self._holding = -1
-        elif self._proxy is not None and self._proxy.asked:
-            self._give_up()
-
-    def _give_up(self) -> None:
+        """Let go of it, if it is ours, and of our place among those who wait for it."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
         if self._proxy is not None:
-            self._proxy.dismiss()
-            self._proxy = None
+            self._proxy.leave()
 
     def is_there(self) -> bool:
         """Whether the file that we hold is the one at its path."""
+        held = self.fd if self._proxy is None or not self._proxy.holding else self._proxy.fd
         try:
-            here, there = os.fstat(self._holding), self._path.stat()
+            here, there = os.fstat(held), self._path.stat()
         except FileNotFoundError:
             return False
         return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
@@ -199,7 +193,9 @@ class _Lock:
         return int(word) if len(word) == 20 and word.isdigit() else 0
 
     def close(self) -> None:
-        self._give_up()
+        if self._proxy is not None:
+            self._proxy.dismiss()
+            self._proxy = None
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -210,30 +206,43 @@ class _Proxy:
 
     The kernel serves blocked callers in turn, which polling would not, but it cannot be told to give up
     after a while. So the thread blocks, on a descriptor of its own, and the caller waits for the thread.
-    If the caller gives up, the thread lets go of the lock as soon as it gets it, and ends.
+    If the caller gives up, the thread lets go of the lock as soon as it gets it.
     """
 
     def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.fd = _opened(path)
         self.asked = False
-        """Whether the thread is after the lock, for a caller that has not yet heard of it."""
+        """Whether the thread is after the lock."""
+        self.holding = False
+        """Whether the lock is there for the caller, heard of or not."""
+        self._wanted = self._dismissed = False
+        self._state = threading.Lock()
         self._go, self._got = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._got.acquire()
-        self._state = threading.Lock()
-        self._dismissed = False
         threading.Thread(target=self._serve, daemon=True, name="commonplace-gate").start()
 
     def enter(self, timeout: float) -> bool:
         """Whether the lock is there within so many seconds. If not, the thread goes on waiting for it."""
-        if not self.asked:
-            self.asked = True
-            self._go.release()
-        self.asked = not (self._got.acquire(timeout=max(timeout, 0)) or self._got.acquire(blocking=False))
-        return not self.asked
+        with self._state:
+            self._wanted = True
+            if not self.asked:
+                self.asked = True
+                self._go.release()
+        return self._got.acquire(timeout=max(timeout, 0)) or self._got.acquire(blocking=False)
+
+    def leave(self) -> None:
+        """Let go of the lock, or of what the thread is about to get."""
+        with self._state:
+            self._wanted = False
+            if self.holding:
+                self.holding = False
+                self._got.acquire(blocking=False)  # not yet heard of
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     def dismiss(self) -> None:
-        """Let the thread end, and with it the lock that it has or is about to get."""
+        """The same, and the thread ends."""
+        self.leave()
         with self._state:
             self._dismissed = True
             if self._go.locked():
@@ -245,10 +254,19 @@ class _Proxy:
             if not self._dismissed:
                 fcntl.flock(self.fd, fcntl.LOCK_EX)
             with self._state:
+                self.asked = False
+                if self._wanted and not self._dismissed:
+                    self.holding = True
+                    self._got.release()
+                    continue
+                fcntl.flock(self.fd, fcntl.LOCK_UN)  # closing would not do if a child has been forked
                 if self._dismissed:
                     os.close(self.fd)
                     return
-                self._got.release()
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
 def _busy(timeout: float) -> Busy:
