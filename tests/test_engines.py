@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import commonplace
@@ -119,6 +120,9 @@ def test_who_is_alone_with_a_book_on_a_server_commits_in_one_trip(
                 break
         else:
             pytest.fail("each of many commits took more than a trip")
+        with psycopg.connect(postgres.url) as server:
+            (now,) = server.execute("SELECT clock_timestamp()").fetchone() or ()
+        assert abs((book.record("agent.spoke").created_at - now).total_seconds()) < 60, "the server's clock"
         other.record("agent.spoke")
         trips.clear()
         assert claim is not None

@@ -431,6 +431,11 @@ def _placed(places: Collection[Place], found: list[TupleRow]) -> dict[Place, Row
     return {(row.space, row.key): row for row in rows}
 
 
+def _clock() -> float:
+    """Seconds on a clock that nobody sets, and that goes on while the machine sleeps where there is such a one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class _Found(NamedTuple):
     """How a transaction found the book, or left it."""
 
@@ -445,7 +450,7 @@ class _Found(NamedTuple):
     """Whether the transaction of this store before that had left it just so: then nobody else seems to write."""
 
     def now(self) -> int:
-        return self.clock + int((time.monotonic() - self.when) * 1e6)
+        return self.clock + int((_clock() - self.when) * 1e6)
 
 
 class PostgresTx(PostgresReads, Tx):
@@ -469,7 +474,7 @@ class PostgresTx(PostgresReads, Tx):
             now = _first(self._all(q.READ_STATE, (self._store.book,)))
             if now is None or now[0] != self._found.state:
                 raise Moved
-            self._store.left = self._found._replace(clock=now[1], when=time.monotonic())
+            self._store.left = self._found._replace(clock=now[1], when=_clock())
 
     def apply(self, write: WriteSet) -> None:
         self._store.check()
@@ -484,7 +489,8 @@ class PostgresTx(PostgresReads, Tx):
             with _together(conn):
                 if self._hopes:
                     conn.execute(q.BEGIN_WRITE)
-                    conn.execute(q.SAME_STATE, (self._store.book, self._found.state))
+                    same = (self._store.book, self._found.state, self.head.position, self.head.hash)
+                    conn.execute(q.SAME_STATE, same)
                 if write.leases:
                     self._take(write.leases)
                 moved = self._send(write)
@@ -492,6 +498,8 @@ class PostgresTx(PostgresReads, Tx):
         except psycopg.errors.DivisionByZero:
             raise Moved from None
         except psycopg.Error as error:
+            if self._hopes and isinstance(error, psycopg.errors.LockNotAvailable):
+                raise Moved from None
             if _lost(conn, error):
                 conn.close()
                 cause = "the connection to PostgreSQL was lost"
@@ -507,7 +515,7 @@ class PostgresTx(PostgresReads, Tx):
             last = write.records[-1]
             head = head._replace(position=last.position, hash=last.hash, created_at=last.created_at)
             self._store.news.tell(last.position)
-        self._store.left = _Found(head, state, clock, time.monotonic(), self._found.alone)
+        self._store.left = _Found(head, state, clock, _clock(), self._found.alone)
 
     def _send(self, write: WriteSet) -> Cursor[TupleRow]:
         """Answers with what has moved the head."""
@@ -752,23 +760,19 @@ class PostgresStore(Store):
             opening.append(_get_all(self.book, places))
         with self._session(timeout, *opening) as (conn, answers):
             *fields, state, clock = self._found(_first(answers[head]))
-            alone = self.left is not None and self.left.state == state
-            self.left = _Found(Head(*fields), state, clock, time.monotonic(), alone)
+            left = self.left
+            alone = left is not None and left.state == state
+            self.left = left = _Found(Head(*fields), state, clock, _clock(), alone)
             found = _placed(places, answers[-1]) if places else {}
             brought = {place: found.get(place) for place in places}
-            with PostgresTx(self, conn, self.left, False, brought) as tx:
+            with PostgresTx(self, conn, left, False, brought) as tx:
                 yield tx
 
     @contextmanager
     def attempt(self, timeout: float = 30.0) -> Iterator[Tx]:
         self.check()
         left = self.left
-        if (
-            left is not None
-            and left.alone
-            and time.monotonic() - left.when < FRESH
-            and timeout == LOCK_TIMEOUT
-        ):
+        if left is not None and left.alone and _clock() - left.when < FRESH and timeout == LOCK_TIMEOUT:
             conn = self._take(timeout)
             try:
                 if _silent(conn):

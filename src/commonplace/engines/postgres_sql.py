@@ -116,11 +116,12 @@ LOCK_HEAD = f"""
     SELECT position, hash, created_at, meta, state, {CLOCK}
     FROM (SELECT *, {STATE} AS state FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
 """  # noqa: S608  constants
-# Fails if somebody has written since that state; from here on nobody else does. Dividing by zero is how a statement
-# can say no to all that comes after it.
+# Fails if somebody has written since that state, or is about to; from here on nobody else does. Dividing by zero is
+# how a statement can say no to all that comes after it.
 SAME_STATE = f"""
     SELECT 1 / (count(*) = 1)::int FROM (
-        SELECT FROM commonplace.heads WHERE book = %s AND {STATE} = %s FOR UPDATE) AS head
+        SELECT FROM commonplace.heads WHERE book = %s AND {STATE} = %s AND position = %s AND hash = %s
+        FOR UPDATE NOWAIT) AS head
 """  # noqa: S608  constants
 # The same without a lock, for whoever has nothing to write.
 READ_STATE = f"SELECT {STATE}, {CLOCK} FROM commonplace.heads WHERE book = %s"  # noqa: S608  constants
