@@ -410,6 +410,8 @@ def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(book: Book, 
     ]
     assert following.token == told[1].position
 
+    assert claim.next("done", learnings=["look twice"]) is None  # the same again: nothing more is claimed
+    assert titles(work.in_progress()) == ["second"]
     with pytest.raises(Fenced):  # completed with another result: nothing is written, and nothing claimed
         claim.next("something else")
     assert titles(work.in_progress()) == ["second"]
@@ -567,6 +569,115 @@ def test_a_worker_that_is_stopped_or_has_done_enough_holds_nothing(work: Work) -
     calm.is_set = lambda: next(asked)  # type: ignore[method-assign]  # stopped just when the next one came along
     assert work.worker("dev-1", lambda claim: "fine", stop=calm).completed == 1
     assert titles(work.ready()) == ["t5"]
+
+
+@pytest.mark.spec("5.3")
+def test_a_heartbeat_that_fails_is_not_the_last_one(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is heard of for all of its tasks, whatever came in between."""
+    work.add_tasks([{"title": f"t{n}"} for n in range(3)])
+    heard, beat = list[str](), Claim.heartbeat
+
+    def heartbeat(claim: Claim, lease: float | None = None) -> Any:
+        heard.append(claim.task.title)
+        if len(heard) == 1:
+            raise OSError("too many open files")
+        return beat(claim, lease)
+
+    monkeypatch.setattr(Claim, "heartbeat", heartbeat)
+
+    def handler(claim: Claim) -> None:
+        before = len(heard)
+        while len(heard) < before + 2:
+            time.sleep(0.01)
+
+    worked = work.worker("dev-1", handler, lease=0.3)
+    assert (worked.completed, worked.lost) == (3, 0)
+    assert set(heard) == {"t0", "t1", "t2"}
+
+
+@pytest.mark.spec("5.3")
+def test_a_worker_is_heard_of_while_it_tells_what_came_of_a_task(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.add_task("slow to tell")
+    heard, beat, complete = threading.Event(), Claim.heartbeat, Claim._complete
+
+    def heartbeat(claim: Claim, lease: float | None = None) -> Any:
+        told = beat(claim, lease)
+        heard.set()
+        return told
+
+    def telling(claim: Claim, *what: Any) -> Any:
+        heard.clear()
+        assert heard.wait(30)
+        return complete(claim, *what)
+
+    monkeypatch.setattr(Claim, "heartbeat", heartbeat)
+    monkeypatch.setattr(Claim, "_complete", telling)
+    assert work.worker("dev-1", lambda claim: "fine", lease=0.3).completed == 1
+
+
+@pytest.mark.spec("5.3", "L2")
+def test_trouble_with_the_book_is_not_blamed_on_the_handler(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.add_task("fine", id="fine")
+    complete = Claim._complete
+
+    def busy(claim: Claim, *what: Any) -> Any:
+        monkeypatch.setattr(Claim, "_complete", complete)
+        raise commonplace.Busy("made up: nothing was written")
+
+    monkeypatch.setattr(Claim, "_complete", busy)
+    with pytest.raises(commonplace.Busy):
+        work.worker("dev-1", lambda claim: "fine")
+    assert work.task("fine").status == "in_progress"
+    assert work.task("fine").failures == 0
+
+
+@pytest.mark.spec("5.3")
+def test_who_is_cancelled_while_it_tells_holds_nothing(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    telling, complete = threading.Event(), Claim._complete
+
+    def slow(claim: Claim, *what: Any) -> Any:
+        telling.set()
+        time.sleep(0.1)
+        return complete(claim, *what)
+
+    monkeypatch.setattr(Claim, "_complete", slow)
+
+    async def story() -> None:
+        work = await book.aio.work(name="async")
+        await work.add_tasks([{"title": f"t{n}"} for n in range(3)])
+
+        async def handler(claim: Any) -> str:
+            return "fine"
+
+        working = asyncio.ensure_future(work.worker("dev-1", handler))
+        while not telling.is_set():
+            await asyncio.sleep(0.001)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        assert titles(await work.tasks("completed")) == ["t0"]
+        assert titles(await work.ready()) == ["t1", "t2"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.spec("5.3")
+def test_a_worker_whose_work_ends_as_it_is_stopped_tells_what_it_did(work: Work) -> None:
+    work.add_tasks([{"title": "t0"}, {"title": "t1"}])
+    stop, asked = threading.Event(), iter([False, False, True])
+
+    def is_set() -> bool:
+        ends = next(asked)
+        if ends:
+            work.abandon("no more of this")
+        return ends
+
+    stop.is_set = is_set  # type: ignore[method-assign]
+    assert work.worker("dev-1", lambda claim: "fine", stop=stop).completed == 1
 
 
 @pytest.mark.spec("5.3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -827,3 +828,26 @@ def test_artifacts_of_what_is_no_readable_file(work: Work, tmp_path: Path) -> No
     empty = tmp_path / "empty"
     empty.touch()
     assert work.content(work.artifact(empty)) == b""
+
+
+def test_a_damaged_task_does_not_undo_the_one_before_it(tmp_path: Path) -> None:
+    """Whoever completes a task and claims the next one has completed it, also if the next one cannot be read."""
+    url = tmp_path / "b.db"
+    with commonplace.open(url) as book:
+        work = book.work(name="w", id="w")
+        work.add_tasks([{"title": "one", "id": "one"}, {"title": "two", "id": "two"}])
+    with sqlite3.connect(url) as raw:
+        hurt = "UPDATE rows SET value = CAST(replace(CAST(value AS TEXT), 'two', 'tow') AS BLOB)"
+        hurt += """ WHERE instr(CAST(value AS TEXT), '"title":"two"')"""
+        assert raw.execute(hurt).rowcount == 1
+    raw.close()
+    with commonplace.open(url) as book:
+        work = book.work(id="w")
+        claim = work.claim("dev-1", task="one")
+        assert claim is not None
+        assert claim.next("done well") is None
+        assert work.task("one").status == "completed"
+        with pytest.raises(commonplace.Corrupt):
+            work.claim("dev-1")
+        book.rebuild()
+        assert work.claim("dev-1") is not None

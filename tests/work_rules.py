@@ -638,10 +638,12 @@ class Story(RuleBasedStateMachine):
             with self.refused(Fenced):
                 claim.next("done")
             return
+        if already:
+            assert self.nothing_new(lambda: claim.next("done")) is None
+            return
         following = claim.next("done")
-        if not already:
-            self.model.complete(task, result)
-            self.model.settle()
+        self.model.complete(task, result)
+        self.model.settle()
         self.are_taken([] if following is None else [following], claim.agent, 1)
 
     @precondition(has_claims)

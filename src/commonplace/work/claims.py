@@ -7,6 +7,7 @@ when somebody comes by: nobody has to watch. A holder that comes back after that
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import chain, islice
@@ -15,12 +16,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import BadInput, Conflict, Denied, Fenced
+from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..events import Event
 from .desk import Desk, command, lease_name, moved
 from .graph import BLOCKED, ESCALATED, NewTask, add, cancel, new_edges, settle
 from .sets import Sets
 from .tasks import OnFailure, Result, Task, check_is, placed
+
+log = logging.getLogger("commonplace")
 
 CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "task.due"
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
@@ -187,11 +190,20 @@ def held(desk: Desk, task: Task, token: int) -> Task:
 def decide_complete(
     desk: Desk, task: int, token: int, result: Result, made: tuple[Made, ...], then: float | None
 ) -> tuple[Task, Task | None]:
-    """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds."""
+    """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds;
+    whatever hinders that does not undo what is done, and is told to whoever claims by itself. Who says the same again
+    claims nothing more."""
+    before = desk.overlay.position
     done = complete(desk, task, token, result, made)
-    if then is None or desk.charter.status == "paused":
+    if then is None or desk.charter.status == "paused" or desk.overlay.position == before:
         return done, None
-    found = claim(desk, desk.act.by, then, 1)
+    try:
+        found = desk.overlay.run(desk.overlay.acting, lambda *_: claim(desk, desk.act.by, then, 1), None)
+    except Corrupt as error:
+        log.warning(
+            "%s completed task %s, and the next one cannot be claimed: %s", desk.act.by, done.id, error
+        )
+        return done, None
     return done, found[0] if found else None
 
 

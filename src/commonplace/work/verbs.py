@@ -1093,7 +1093,8 @@ class Claim:
         artifacts: Sequence[str | Path | Artifact] = (),
     ) -> Claim | None:
         """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
-        when nothing is ready or the work is paused; the task is completed all the same."""
+        when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
+        same."""
         found = self._complete(self.lease, summary, next_steps, learnings, artifacts)
         return None if found is None else Claim(self.work, self.agent, found)
 

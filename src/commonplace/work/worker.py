@@ -77,7 +77,7 @@ def work_off(
             if claim is not None:
                 with beats.of(claim):
                     outcome = _done_by(handler, claim)
-                claim = settle(claim, told, outcome, not stopped.is_set() and told.tasks + 1 != most)
+                    claim = settle(claim, told, outcome, not stopped.is_set() and told.tasks + 1 != most)
             elif until == "idle" or (until == "done" and over(work)):
                 break
             else:
@@ -96,8 +96,12 @@ def _done_by(handler: Handler, claim: Claim) -> Outcome:
 
 def give_back(claim: Claim | None) -> None:
     """What came with the end of another task, for a worker that was stopped just then."""
-    if claim is not None:
+    if claim is None:
+        return
+    try:
         claim.release("its worker was stopped")
+    except Conflict as gone:  # the work ended in the same moment
+        log.info("%s had nothing to give back: %s", claim.agent, gone)
 
 
 def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
@@ -164,6 +168,8 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
         except Conflict:
             raise
         except Exception as wrong:
+            if isinstance(wrong, CommonplaceError) and wrong.status >= 500:
+                raise  # trouble with the book, of which the handler knows nothing
             log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
             claim.fail(f"its handler returned what is no result ({wrong})"[:2_000])
         if claim.task.status in ("completed", "review"):
@@ -253,10 +259,11 @@ class Beats:
             if isinstance(held, Claim):
                 held.urgent += urgent
         except Conflict as lost:
-            log.warning("%s", lost)
+            if not (isinstance(held, Claim) and held._done):
+                log.warning("%s", lost)
             self._held = None
-        except CommonplaceError as error:  # the store may be back before the lease ends
-            log.warning("no heartbeat of %s for %r: %s", held.agent, held, error)
+        except Exception as error:  # noqa: BLE001  the store may be back before the lease ends
+            log.warning("no heartbeat of %s for %r: %s: %s", held.agent, held, type(error).__name__, error)
 
 
 @contextmanager
@@ -300,12 +307,10 @@ async def work_off_async(
                 beats.begin(claim)
                 try:
                     outcome = await _awaited(handler, lift(claim))
+                    more = not stopped.is_set() and told.tasks + 1 != most
+                    claim = await _settled(aio, claim, told, outcome, more)
                 finally:
                     await aio._run(beats.end)
-                more = not stopped.is_set() and told.tasks + 1 != most
-                claim = await aio._run(
-                    lambda claim=claim, outcome=outcome, more=more: settle(claim, told, outcome, more)
-                )
             elif until == "idle" or (until == "done" and await aio._run(lambda: over(work))):
                 break
             else:
@@ -314,6 +319,20 @@ async def work_off_async(
                 news.cancel()
     await aio._run(lambda: give_back(claim))
     return told
+
+
+async def _settled(aio: Any, claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | None:
+    """As `settle`. If it is cancelled meanwhile, it is written all the same, and what came with it is given back."""
+    import asyncio
+
+    settling = asyncio.ensure_future(aio._run(lambda: settle(claim, told, outcome, more)))
+    try:
+        following: Claim | None = await asyncio.shield(settling)
+    except asyncio.CancelledError:
+        following = await settling
+        await aio._run(lambda: give_back(following))
+        raise
+    return following
 
 
 async def _awaited(handler: AsyncHandler, claim: Any) -> Outcome:
