@@ -315,7 +315,7 @@ class TestBrokenWork:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("faults.work.SPOIL", without_leases)
-        assert "was lost, though nobody died" in found("tasks", 24, tmp_path)
+        assert "was lost, though nobody died" in found("tasks", 150, tmp_path)
 
     def test_tasks_notice_what_is_claimed_too_early(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
