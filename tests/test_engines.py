@@ -110,9 +110,9 @@ def test_who_is_alone_with_a_book_on_a_server_commits_in_one_trip(
     url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=alone-{uuid.uuid4().hex}"
     with commonplace.open(url) as book, commonplace.open(url) as other:
         work = book.work(name="w")
-        work.add_tasks([{"title": f"t{n}"} for n in range(30)])
+        work.add_tasks([{"title": f"t{n}"} for n in range(40)])
         claim = work.claim("dev-1")
-        for _ in range(20):
+        for _ in range(30):
             trips.clear()
             assert claim is not None
             claim = claim.next("done")
@@ -181,11 +181,11 @@ class TestServerThatDies:
     ) -> None:
         monkeypatch.setattr("commonplace.engines.postgres.FRESH", 600.0)
         store = shelf.open()
-        for n in range(4):
+        for n in range(12):
             append(store, [f"before {n}"])
         server.kill()
         server.start()
-        assert append(store, ["after"])[0].position == 5
+        assert append(store, ["after"])[0].position == 13
 
     def test_a_write_set_that_met_a_dead_server_is_reported_as_it_is(
         self, shelf: Shelf, server: Server

@@ -433,12 +433,12 @@ def test_who_was_alone_with_a_work_sees_at_once_what_others_add(book_url: str, e
         mine = here.work(name="shared")
         theirs = there.work(id=mine.id)
         for n in range(4):
-            for _ in range(4):
+            for _ in range(12):
                 assert mine.claim("dev-1") is None
             theirs.add_task(f"t{n}")
             assert taken(mine).task.title == f"t{n}"
             mine.pause()
-            for _ in range(4):
+            for _ in range(12):
                 assert mine.claim("dev-1") is None
             theirs.resume()
             mine.add_task("more")

@@ -78,8 +78,9 @@ LOCK_SPACE = 0x636F6D6D
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
 LOCK_TIMEOUT = 30.0
-FRESH = 1.0
-"""For how many seconds a store that was alone with its book trusts that it still is, and its connection, too."""
+ALONE, FRESH = 8, 1.0
+"""After how many transactions in which nobody else wrote a store trusts that it is alone with its book, and for how
+many seconds after the last one, its connection included. To be wrong costs more than a trip."""
 PIECE = 500
 """Rows per statement where work is done in pieces."""
 SLOW_CHECK = 5.0
@@ -446,8 +447,13 @@ class _Found(NamedTuple):
     """What the server's clock said, in microseconds."""
     when: float
     """And ours, which nobody sets."""
-    alone: bool
-    """Whether the transaction of this store before that had left it just so: then nobody else seems to write."""
+    alone: int
+    """How many transactions of this store in a row have found the book as the one before had left it."""
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether nobody else seems to write."""
+        return self.alone >= ALONE and _clock() - self.when < FRESH
 
     def now(self) -> int:
         return self.clock + int((_clock() - self.when) * 1e6)
@@ -761,7 +767,7 @@ class PostgresStore(Store):
         with self._session(timeout, *opening) as (conn, answers):
             *fields, state, clock = self._found(_first(answers[head]))
             left = self.left
-            alone = left is not None and left.state == state
+            alone = left.alone + 1 if left is not None and left.state == state else 0
             self.left = left = _Found(Head(*fields), state, clock, _clock(), alone)
             found = _placed(places, answers[-1]) if places else {}
             brought = {place: found.get(place) for place in places}
@@ -772,7 +778,7 @@ class PostgresStore(Store):
     def attempt(self, timeout: float = 30.0) -> Iterator[Tx]:
         self.check()
         left = self.left
-        if left is not None and left.alone and _clock() - left.when < FRESH and timeout == LOCK_TIMEOUT:
+        if left is not None and left.hopeful and timeout == LOCK_TIMEOUT and not self.likely():
             conn = self._take(timeout)
             try:
                 if _silent(conn):

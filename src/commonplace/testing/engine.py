@@ -792,7 +792,7 @@ class EngineConformance:
             return True
 
         for ending in ("apply", "confirm", "apply", "confirm"):
-            for _ in range(3):  # alone with it
+            for _ in range(12):  # alone with it
                 commit(
                     store,
                     lambda head: WriteSet(
@@ -821,7 +821,7 @@ class EngineConformance:
     def test_an_attempt_shows_what_others_have_written_or_says_that_it_does_not(self, shelf: Shelf) -> None:
         store, other = shelf.open(), shelf.open()
         for n in range(20):
-            for _ in range(n % 4):
+            for _ in range(n % 4 * 4):
                 append(store, [f"mine {uuid.uuid4()}"])
             theirs = append(other, [f"theirs {n}"])[-1]
             with store.attempt() as tx:
