@@ -158,7 +158,7 @@ def open_raw(url: str) -> Contender:
 
 
 def _huey(url: str, queue: str) -> Any:
-    from huey import SqliteHuey  # type: ignore[import-not-found,unused-ignore]
+    from huey import SqliteHuey
 
     huey = SqliteHuey(queue, filename=url, fsync=True, timeout=60)
 
@@ -255,7 +255,7 @@ def open_pg(url: str) -> Contender:
 
 
 def _procrastinate(url: str) -> Any:
-    import procrastinate  # type: ignore[import-not-found,unused-ignore]
+    import procrastinate
 
     return procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=1))
 
@@ -276,7 +276,7 @@ def fill_procrastinate(url: str, queues: tuple[str, ...], count: int) -> None:
 
 
 def open_procrastinate(url: str) -> Contender:
-    from procrastinate.jobs import Status  # type: ignore[import-not-found,unused-ignore]
+    from procrastinate.jobs import Status
 
     app, loop = _procrastinate(url), asyncio.new_event_loop()
     loop.run_until_complete(app.open_async())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import commonplace
-from commonplace.engines.local import Gate
+from commonplace.engines.gate import Gate
 from commonplace.engines.sqlite import SqliteTx
 
 from .measure import PAYLOAD, Figure, bare_fsync, folder, median

@@ -25,6 +25,9 @@ pytest.register_assert_rewrite("tests.work_rules")
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="commonplace-cache-")
 """Indexes of books on servers lie in the user's cache; tests have one of their own."""
 
+os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="commonplace-run-")
+"""Where writers to books on servers meet."""
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Tests run side by side already; threads of one that wait for those of another only slow both down."""
 

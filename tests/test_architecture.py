@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "events": {"errors", "engines.contract", "labels"},
     "keys": {"errors"},
     "views": {"errors", "engines.contract", "events", "keys"},
-    "commit": {"errors", "engines.contract", "events", "keys", "labels", "views"},
+    "errands": {"keys", "views"},
+    "commit": {"errors", "engines.contract", "events", "keys", "labels", "views", "errands"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
     "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
@@ -50,9 +51,13 @@ ENGINE_MAY_IMPORT = {
     "events",
     "forks",
     "engines",
+    "engines.clock",
     "engines.contract",
+    "engines.gate",
     "engines.local",
+    "engines.meeting",
     "engines.memory",
+    "engines.watch",
 }
 
 

@@ -27,7 +27,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and ".mirror" not in path.parts and not path.name.startswith("team.db")
+        if path.is_file()
+        and not any(part.startswith((".mirror", "team.db")) for part in path.relative_to(folder).parts)
     }
 
 

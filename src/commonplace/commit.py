@@ -7,6 +7,7 @@ the commands before it in this batch have written), and applies the one WriteSet
     one writer      leads at once; no other thread is involved
     many threads    the first leads, the others queue; the next leader takes all that queued meanwhile
     a decider fails its part of the overlay is dropped; the others of the batch go on
+    many processes  whoever is inside does what the others ask for while they wait for the lock, if it can
     trouble before  the leader gets the error, the others go again under a new leader
     trouble at the  everyone gets OutcomeUnknown with the ids of their own events
       commit
@@ -20,11 +21,26 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from .engines.contract import Lease, Moved, Place, Reads, Record, Row, Store, Tx, WriteSet
+from .engines.contract import (
+    Asked,
+    Lease,
+    Moved,
+    Place,
+    Reads,
+    Record,
+    Row,
+    Served,
+    Store,
+    Tx,
+    WriteSet,
+    nothing,
+)
+from .errands import Done, Errands
 from .errors import (
     BadInput,
     BeforeHorizon,
@@ -636,6 +652,7 @@ class _Ticket:
     __slots__ = (
         "answer",
         "capability",
+        "command",
         "decide",
         "done",
         "error",
@@ -649,9 +666,16 @@ class _Ticket:
     )
 
     def __init__(
-        self, capability: str, decide: Decider, request: Any, size: int, reads: Sequence[RowName]
+        self,
+        capability: str,
+        decide: Decider,
+        request: Any,
+        size: int,
+        reads: Sequence[RowName],
+        command: str,
     ) -> None:
         self.capability = capability
+        self.command = command
         self.reads = reads
         self.decide = decide
         self.request = request
@@ -663,6 +687,14 @@ class _Ticket:
         self.error: BaseException | None = None
         self.ids: list[str] = []
         self.wake: threading.Lock | None = None
+
+
+def _tried(overlay: Overlay, capability: str, decide: Decider, request: Any) -> tuple[Any, Exception | None]:
+    """A decider's answer, or its error: that belongs to this command alone, and is raised where it was submitted."""
+    try:
+        return overlay.run(capability, decide, request), None
+    except Exception as error:  # noqa: BLE001
+        return None, error
 
 
 class Committer:
@@ -680,17 +712,24 @@ class Committer:
         self._leading = False
         self._residues = Residues()
         self._known = RowCache()
+        self._errands = Errands(registry)
         store.likely = self._known.likely
 
     def submit(self, command: str, request: Any, size: int, reads: Sequence[RowName]) -> Any:
         """Run one command and answer when it is durable. Safe from any thread."""
-        return self.run(*self._registry.command(command), request, size, reads)
+        return self.run(*self._registry.command(command), request, size, reads, command)
 
     def run(
-        self, capability: str, decide: Decider, request: Any, size: int = 1, reads: Sequence[RowName] = ()
+        self,
+        capability: str,
+        decide: Decider,
+        request: Any,
+        size: int = 1,
+        reads: Sequence[RowName] = (),
+        command: str = "",
     ) -> Any:
         """The same for a decider without a public name."""
-        ticket = _Ticket(capability, decide, request, size, reads)
+        ticket = _Ticket(capability, decide, request, size, reads, command)
         with self._mutex:
             if self._leading:
                 ticket.wake = threading.Lock()
@@ -758,6 +797,7 @@ class Committer:
         back to the queue."""
         deadline = time.monotonic() + self._timeout
         attempt, applying = 0, False
+        asked: Asked = partial(self._ask, batch)
         self._known.asked = [row for ticket in batch for row in ticket.reads]
         try:
             while not own.done:
@@ -767,12 +807,16 @@ class Committer:
                 attempt += 1
                 begin = self._store.attempt if attempt == 1 else self._store.begin
                 try:
-                    with begin(left) as tx:
+                    with begin(left, asked) as tx:
+                        if tx.promised and self._was_kept(tx, batch):
+                            continue
                         overlay = self._overlay(tx)
                         if tx.folded < tx.head.position:
                             self._catch_up(overlay)
                             continue
-                        decided = self._decide(overlay, batch)
+                        until = time.monotonic() + MAX_BATCH_SECONDS
+                        decided = self._decide(overlay, batch, until)
+                        self._serve(overlay, until)
                         if overlay.dirty:
                             applying = True
                             overlay.write.folded = overlay.position
@@ -785,38 +829,92 @@ class Committer:
                 except Moved:
                     applying = False
                     time.sleep(random.uniform(0, min(0.05, 0.0002 * 2 ** min(attempt, 8))))  # noqa: S311  jitter
+                except Served as served:
+                    self._answer(batch, served.answer)
+                    asked = nothing  # what was not done has to be done here
+                    if served.error is not None:
+                        raise served.error from None
         except OutcomeUnknown as unknown:
             for ticket in batch:
-                ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, unknown.cause)
+                if not ticket.done:
+                    ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, unknown.cause)
         except CommonplaceError as trouble:
             own.done, own.error = True, trouble
         except BaseException:
             for ticket in batch:
-                if ticket is own or applying:
+                if not ticket.done and (ticket is own or applying):
                     cause = "the writing thread was interrupted"
                     ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, cause)
             raise
 
-    def _decide(self, overlay: Overlay, batch: list[_Ticket]) -> list[_Ticket]:
+    def _decide(self, overlay: Overlay, batch: list[_Ticket], until: float) -> list[_Ticket]:
         """Run the deciders, and say which of them: time is bounded, too."""
-        until = time.monotonic() + MAX_BATCH_SECONDS
-        records = overlay.write.records
+        records, decided = overlay.write.records, list[_Ticket]()
         for count, ticket in enumerate(batch, 1):
-            before = len(records)
-            try:
-                ticket.answer = overlay.run(ticket.capability, ticket.decide, ticket.request)
-                ticket.error = None
-            except Exception as error:  # noqa: BLE001  it belongs to this command alone and is raised there
-                ticket.error = error
-            ticket.ids = [record.id for record in records[before:]]
+            if not ticket.done:
+                before = len(records)
+                ticket.answer, ticket.error = _tried(
+                    overlay, ticket.capability, ticket.decide, ticket.request
+                )
+                ticket.ids = [record.id for record in records[before:]]
+                decided.append(ticket)
             if count < len(batch) or self._queue:
                 if time.monotonic() > until:
-                    return batch[:count]
+                    break
                 if count == len(batch):  # who has come meanwhile comes along
                     self._take(batch)
                     if overlay.tx.far:
                         overlay.bring([row for late in batch[count:] for row in late.reads], ())
-        return batch
+        return decided
+
+    # for other processes, and by them
+
+    def _serve(self, overlay: Overlay, until: float) -> None:
+        """Do what others ask for who wait for the lock. What is not done in time they ask for again."""
+        tx, errands = overlay.tx, self._errands
+        while others := [(number, errands.asked(said)) for number, said in tx.others()]:
+            if tx.far:
+                overlay.bring([row for _, each in others for _, _, reads in each for row in reads], ())
+            for number, each in others:
+                if time.monotonic() > until:
+                    return
+                done = [self._done(overlay, name, request) for name, request, _ in each]
+                tx.answer(number, errands.answer(done) if done else b"")
+
+    def _done(self, overlay: Overlay, name: str, request: Any) -> Done | None:
+        """What is told to whoever asked; None if it has to do it itself, because it is refused or fails here: then it
+        meets that again, and is told."""
+        before = len(overlay.write.records)
+
+        def decide(overlay: Overlay, request: Any) -> Done:
+            answer = decider(overlay, request)
+            return self._errands.done(answer, [record.id for record in overlay.write.records[before:]])
+
+        capability, decider = self._registry.command(name)
+        found: Done | None = _tried(overlay, capability, decide, request)[0]
+        return found
+
+    def _ask(self, batch: Sequence[_Ticket]) -> bytes | None:
+        """What others could do for us."""
+        return self._errands.ask([(ticket.command, ticket.request, ticket.reads) for ticket in batch])
+
+    def _answer(self, batch: Sequence[_Ticket], said: bytes) -> None:
+        """Take what somebody else has done."""
+        found = self._errands.answered(said, [ticket.command for ticket in batch]) if said else ()
+        for ticket, one in zip(batch, found, strict=False):
+            if one is not None:
+                ticket.answer, ticket.ids = one
+                ticket.error, ticket.done = None, True
+
+    def _was_kept(self, tx: Tx, batch: Sequence[_Ticket]) -> bool:
+        """Whether what somebody else had promised before it was gone was committed: all of it, if any event of it is
+        there. What recorded no event has changed nothing, or nothing that cannot be done again."""
+        found = self._errands.answered(tx.promised, [ticket.command for ticket in batch])
+        ids = [id for one in found if one is not None for id in one[1]][:1]
+        if not ids or not tx.by_id(ids):
+            return False
+        self._answer(batch, tx.promised)
+        return True
 
     def _catch_up(self, overlay: Overlay) -> None:
         """Fold a page of what the engine's rows lack, for engines that keep them in memory. If something was folded

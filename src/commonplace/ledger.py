@@ -84,6 +84,7 @@ LEDGER = Capability(
     kinds=(Kind(ERASED, effect=erase_payloads), Kind(IMPORTED)),
     commands={"record": decide_record, "erase": decide_erase},
     views=(RUNS, CHILDREN, BLOBS),
+    travels={"record": (list[Draft], list[Event])},
 )
 
 

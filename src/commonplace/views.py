@@ -87,6 +87,8 @@ class Capability:
     kinds: Sequence[Kind] = ()
     commands: Mapping[str, Decider] = field(default_factory=dict)
     views: Sequence[View] = ()
+    travels: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """The commands that another process can do for whoever asks, with the types of their requests and answers."""
 
 
 class Registry:
@@ -103,7 +105,9 @@ class Registry:
         self._owners: dict[str, str] = {}
         self._commands: dict[str, tuple[str, Decider]] = {}
         self.views: dict[str, View] = {}
+        self.travels: dict[str, tuple[Any, Any]] = {}
         for capability in capabilities:
+            self.travels |= capability.travels
             for kind in capability.kinds:
                 self._claim(self._owners, kind.name, capability.name)
                 self._kinds[kind.name] = kind

@@ -35,7 +35,7 @@ What every engine owes its callers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,8 +48,29 @@ GENESIS = bytes(32)
 """The hash before the first event."""
 
 
+ROOM = 32 * 1024
+"""How many bytes may be left for another process to do, and for its answer."""
+
+Asked = Callable[[], bytes | None]
+"""What somebody wants to have done, told when it has to wait; None: nobody else can do it."""
+
+
+def nothing() -> None:
+    """What somebody asks for who wants to come in itself."""
+    return
+
+
 class Moved(Exception):
     """Somebody else committed since this transaction read its head. Nothing happened: go again."""
+
+
+class Served(Exception):
+    """Whoever was inside has done what was asked for, durably. No transaction has begun. `error` is what ended the
+    waiting, if that was not the answer."""
+
+    def __init__(self, answer: bytes, error: BaseException | None = None) -> None:
+        super().__init__("somebody else has done it")
+        self.answer, self.error = answer, error
 
 
 class Record(NamedTuple):
@@ -219,6 +240,18 @@ class Tx(Reads):
     brought: Mapping[Place, Row | None] = MappingProxyType({})
     """Rows that were read when it began (see `Store.likely`), None where there is no such row."""
 
+    promised: bytes = b""
+    """What somebody else has answered to what was asked for, of which nobody knows yet whether it was committed."""
+
+    def others(self) -> Sequence[tuple[int, bytes]]:
+        """What other processes ask for while they wait for this one to end, each under a number."""
+        return ()
+
+    def answer(self, number: int, said: bytes) -> None:
+        """Say what one of them is answered once this transaction is committed; b"": it has to come in itself. Those
+        who get no answer at all ask again."""
+        raise EngineUnavailable("nobody has asked for anything")
+
     def confirm(self) -> None:
         """Nothing is to be written. Raises Moved if what was read may no longer hold (see `Store.attempt`)."""
         return
@@ -254,13 +287,14 @@ class Store(ABC):
     them along when it begins one."""
 
     @abstractmethod
-    def begin(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
-        """A transaction. Engines that lock raise Busy when the lock is not theirs within `timeout`."""
+    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
+        """A transaction. Engines that lock raise Busy when the lock is not theirs within `timeout`. An engine may let
+        another process that is inside do what is `asked` for: then it raises Served."""
 
-    def attempt(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
+    def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
         """The same for whoever is ready to go again: an engine may begin it without asking its server, if nobody else
         seems to write. What it reads then holds once `apply` or `confirm` has not raised Moved."""
-        return self.begin(timeout)
+        return self.begin(timeout, asked)
 
     @abstractmethod
     def wait(self, after: int, timeout: float) -> int:

@@ -40,15 +40,30 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from .contract import Engine, Facts, Lease, Moved, PurgeReport, Reads, Record, Store, Tx, WriteSet
-from .local import Disk, Gate, LocalStore, boot_clock, disk_notes
+from .clock import boot_clock
+from .contract import (
+    Asked,
+    Engine,
+    Facts,
+    Lease,
+    Moved,
+    PurgeReport,
+    Reads,
+    Record,
+    Store,
+    Tx,
+    WriteSet,
+    nothing,
+)
+from .gate import Gate, GatedTx
+from .local import Disk, LocalStore, disk_notes
 from .memory import LeaseBook, MemoryReads, _Data
 
 log = logging.getLogger("commonplace")
 
 LAYOUT = 1
 SALT = 16
-NAMES = ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn", "gate", "queue")
+NAMES = ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -140,9 +155,10 @@ class FilesReads(MemoryReads):
         return {name: lease for name, lease in found if lease is not None}
 
 
-class FilesTx(FilesReads, Tx):
-    def __init__(self, store: FilesStore) -> None:
+class FilesTx(FilesReads, GatedTx):
+    def __init__(self, store: FilesStore, promised: bytes) -> None:
         super().__init__(store)
+        self._gate, self.promised = store._gate, promised
         self.now = time.time_ns() // 1000
 
     def forget(self) -> None:
@@ -196,23 +212,20 @@ class FilesStore(LocalStore):
             reads.let_go()
 
     @contextmanager
-    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
         self._check()
-        with self._inside(timeout):
-            yield FilesTx(self)
+        with self._inside(timeout, asked) as promised:
+            yield FilesTx(self, promised)
 
     @contextmanager
-    def _inside(self, timeout: float) -> Iterator[None]:
-        """Alone with the files, and knowing what is in them. The gate comes before the lock, always."""
-        self._gate.enter(timeout)
-        try:
-            with self._data.lock:
-                self._check()
-                if self._changed():
-                    self._load()
-                yield
-        finally:
-            self._gate.leave()
+    def _inside(self, timeout: float, asked: Asked = nothing) -> Iterator[bytes]:
+        """Alone with the files, and knowing what is in them. The gate comes before the lock, always. Answers with what
+        somebody has promised who was inside before."""
+        with self._gate.inside(timeout, asked) as promised, self._data.lock:
+            self._check()
+            if self._changed():
+                self._load()
+            yield promised
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         with self.begin():
@@ -625,6 +638,7 @@ class FilesEngine(Engine):
             return
         for name in NAMES:
             (self.folder / name).unlink(missing_ok=True)
+        Gate.remove(self.folder / "gate")
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
 
     def close(self) -> None:

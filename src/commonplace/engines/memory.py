@@ -16,7 +16,22 @@ from contextlib import contextmanager
 
 from ..errors import BookClosed, BookNotFound, Busy
 from ..forks import Born
-from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
+from .contract import (
+    Asked,
+    Engine,
+    Facts,
+    Head,
+    Lease,
+    Moved,
+    PurgeReport,
+    Reads,
+    Record,
+    Row,
+    Store,
+    Tx,
+    WriteSet,
+    nothing,
+)
 
 FACTS = Facts(
     engine="memory",
@@ -315,7 +330,7 @@ class MemoryStore(Store):
             reads.let_go()
 
     @contextmanager
-    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
         with self._locked(timeout) as data:
             yield MemoryTx(data)
 

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, LiteralString, NamedTuple, Self
 
@@ -54,6 +55,7 @@ from . import postgres_purge
 from . import postgres_sql as q
 from .contract import (
     GENESIS,
+    Asked,
     Engine,
     Facts,
     Head,
@@ -67,7 +69,10 @@ from .contract import (
     Store,
     Tx,
     WriteSet,
+    nothing,
 )
+from .gate import Gate, GatedTx
+from .meeting import meeting
 
 LAYOUT = 1
 """The layout of the tables that this code reads and writes."""
@@ -458,7 +463,7 @@ class _Found(NamedTuple):
         return self.clock + int((_clock() - self.when) * 1e6)
 
 
-class PostgresTx(PostgresReads, Tx):
+class PostgresTx(PostgresReads, GatedTx):
     """Either it holds the lock on the head from its first trip to its last, or it was begun in the hope that the book
     is still as this store has left it a moment ago. Then there is no first trip, and the last one looks first."""
 
@@ -751,11 +756,28 @@ class PostgresStore(Store):
             if self.wait(at_least - 1, left) >= at_least:
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
-    def begin(self, timeout: float = 30.0) -> AbstractContextManager[Tx]:
-        return self._locked(timeout)
+    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
+        return self._inside(timeout, asked)
 
     @contextmanager
-    def _locked(self, timeout: float) -> Iterator[Tx]:
+    def _inside(self, timeout: float, asked: Asked) -> Iterator[Tx]:
+        self.check()
+        gate = self._met
+        if gate is None:
+            with self._locked(timeout) as tx:
+                yield tx
+            return
+        with gate.inside(timeout, asked) as promised, self._locked(timeout) as tx:
+            tx._gate, tx.promised = gate, promised
+            yield tx
+
+    @cached_property
+    def _met(self) -> Gate | None:
+        """Where this host's writers to the book meet. A server that was restarted, or copied, is another one."""
+        return meeting("postgresql", *(self._ask(q.READ_SERVER, ()) or ()), self.book)
+
+    @contextmanager
+    def _locked(self, timeout: float) -> Iterator[PostgresTx]:
         opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self.book,))]
         if timeout != LOCK_TIMEOUT:
             milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
@@ -774,7 +796,7 @@ class PostgresStore(Store):
                 yield tx
 
     @contextmanager
-    def attempt(self, timeout: float = 30.0) -> Iterator[Tx]:
+    def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
         self.check()
         left = self.left
         if left is not None and left.hopeful and timeout == LOCK_TIMEOUT and not self.likely():
@@ -787,7 +809,7 @@ class PostgresStore(Store):
                     return
             finally:
                 self._give_back(conn)
-        with self._locked(timeout) as tx:
+        with self._inside(timeout, asked) as tx:
             yield tx
 
     def wait(self, after: int, timeout: float) -> int:
@@ -852,6 +874,9 @@ class PostgresStore(Store):
         self._closed = True
         self.news.close()
         self._pool.close()
+        gate = self.__dict__.get("_met")
+        if gate is not None:
+            gate.close()
 
 
 class PostgresEngine(Engine):

@@ -105,6 +105,11 @@ READ_SETTINGS = """
 
 BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# Which server this is, and which of its databases: no two servers were started in the same microsecond.
+READ_SERVER = """
+    SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_setting('port'), oid::bigint
+    FROM pg_database WHERE datname = current_database()
+"""
 # The end of the ledger.
 READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
 # The server's clock, in microseconds. And what changes with every transaction that writes, also one that leaves the

@@ -56,6 +56,7 @@ from ..forks import Born
 from . import redis_lua as lua
 from .contract import (
     GENESIS,
+    Asked,
     Engine,
     Facts,
     Head,
@@ -68,6 +69,7 @@ from .contract import (
     Store,
     Tx,
     WriteSet,
+    nothing,
 )
 
 LAYOUT = 1
@@ -609,7 +611,7 @@ class RedisStore(Store):
         yield RedisReads(self, head, revision)
 
     @contextmanager
-    def begin(self, timeout: float = 30.0) -> Iterator[Tx]:
+    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies

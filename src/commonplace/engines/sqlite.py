@@ -30,8 +30,24 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from .contract import Engine, Facts, Head, Lease, Moved, PurgeReport, Reads, Record, Row, Store, Tx, WriteSet
-from .local import LocalStore, boot_clock, disk_notes
+from .clock import boot_clock
+from .contract import (
+    Asked,
+    Engine,
+    Facts,
+    Head,
+    Lease,
+    Moved,
+    PurgeReport,
+    Reads,
+    Record,
+    Row,
+    Store,
+    WriteSet,
+    nothing,
+)
+from .gate import Gate, GatedTx
+from .local import LocalStore, disk_notes
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 1
@@ -276,18 +292,20 @@ class SqliteReads(Reads):
         }
 
 
-class SqliteTx(SqliteReads, Tx):
+class SqliteTx(SqliteReads, GatedTx):
     """Holds the gate and SQLite's write lock from `with` to its end."""
 
-    def __init__(self, store: SqliteStore, timeout: float) -> None:
+    def __init__(self, store: SqliteStore, timeout: float, asked: Asked) -> None:
         self._store = store
+        self._gate: Gate = store._gate
         self._timeout = timeout
+        self._asked = asked
         self._committed = 0
 
     def __enter__(self) -> SqliteTx:
         store = self._store
         store._check()
-        store._gate.enter(self._timeout)
+        self.promised = self._gate.enter(self._timeout, self._asked)
         try:
             if store._closed:
                 store._check()
@@ -309,9 +327,12 @@ class SqliteTx(SqliteReads, Tx):
                 store.poison()
                 raise translate(error, store.path) from error
             if self._committed:
-                store._gate.poke(self._committed)
+                self._gate.poke(self._committed)
+        except BaseException as trouble:
+            error = error or trouble
+            raise
         finally:
-            store._gate.leave()
+            self._gate.leave(error)
 
     def apply(self, write: WriteSet) -> None:
         do, many = self._connection.execute, self._connection.executemany
@@ -412,8 +433,8 @@ class SqliteStore(LocalStore):
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def begin(self, timeout: float = 30.0) -> SqliteTx:
-        return SqliteTx(self, timeout)
+    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> SqliteTx:
+        return SqliteTx(self, timeout, asked)
 
     def _open_writer(self) -> apsw.Connection:
         self._writer = self._connect()
@@ -457,7 +478,7 @@ class SqliteStore(LocalStore):
         return changed
 
     def files(self) -> list[Path]:
-        return [Path(f"{self.path}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
+        return [Path(f"{self.path}{ending}") for ending in ("", "-wal", "-shm", "-journal", "-line")]
 
     def purge(self) -> PurgeReport:
         """Rewrite the file without its free space, then empty the log. Erased bytes are overwritten when
@@ -466,6 +487,7 @@ class SqliteStore(LocalStore):
         done = []
         self._gate.enter(30.0)
         try:
+            self._gate.sweep()
             connection = self._open_connection()
             try:
                 connection.execute("VACUUM")
@@ -634,8 +656,9 @@ class SqliteEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for suffix in ("", "-wal", "-shm", "-gate", "-queue"):
+        for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        Gate.remove(self.path.with_name(self.path.name + "-gate"))
 
     def close(self) -> None:
         pass

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ..engines.contract import Store, Tx, WriteSet
+from ..engines.contract import Asked, Store, Tx, WriteSet, nothing
 
 Apply = Callable[[WriteSet], None]
 
@@ -18,10 +18,10 @@ def each_transaction(store: Store, begun: Callable[[Tx], object]) -> Iterator[No
     if type(store).attempt is not Store.attempt:  # else it is a `begin` already
         every["attempt"] = store.attempt
 
-    def shown(begin: Callable[[float], AbstractContextManager[Tx]]) -> Any:
+    def shown(begin: Callable[[float, Asked], AbstractContextManager[Tx]]) -> Any:
         @contextmanager
-        def beginning(timeout: float = 30.0) -> Iterator[Tx]:
-            with begin(timeout) as tx:
+        def beginning(timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
+            with begin(timeout, asked) as tx:
                 begun(tx)
                 yield tx
 

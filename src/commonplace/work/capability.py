@@ -10,7 +10,8 @@ from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
 from . import claims, graph, lifecycle, people, sets
-from .desk import CHANGED, CREATED, WORDS
+from .desk import CHANGED, CREATED, WORDS, Act
+from .tasks import Task
 
 TASK_KINDS = frozenset(
     {
@@ -237,6 +238,10 @@ WORK = Capability(
         "work.lead": people.decide_lead,
         "work.handled": people.decide_handled,
         "work.judge": people.decide_judge,
+    },
+    travels={
+        "work.claim": (Act[claims.Claiming], list[Task]),
+        "work.complete": (Act[claims.Completing], tuple[Task, Task | None]),
     },
     views=(
         View("work.works", 1, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),

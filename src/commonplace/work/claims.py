@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -49,6 +49,15 @@ def _due(desk: Desk) -> bool:
         return False
     desk.overlay.memo[last] = now
     return True
+
+
+class Claiming(TypedDict):
+    """What a claim is given."""
+
+    agent: str
+    lease: float
+    count: int
+    task: str | None
 
 
 @command()
@@ -184,6 +193,16 @@ def held(desk: Desk, task: Task, token: int) -> Task:
             f"the claim {token} of task {task.id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}"
         )
     return task
+
+
+class Completing(TypedDict):
+    """What a completion is given."""
+
+    task: int
+    token: int
+    result: Result
+    made: tuple[Made, ...]
+    then: float | None
 
 
 @command()

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -82,14 +82,17 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in OPEN
 
 
-class Act(msgspec.Struct, frozen=True):
+Given = TypeVar("Given")
+
+
+class Act(msgspec.Struct, Generic[Given], frozen=True):
     """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
     for others), and what."""
 
     work: str
     actor: str
     by: str
-    given: dict[str, Any]
+    given: Given
     run: str | None = None
     lead: int | None = None
     """The fence under which whoever asks leads the work."""
@@ -232,7 +235,7 @@ class Reading:
 class Desk(Reading):
     """A work under the lock, for whoever acts on it."""
 
-    def __init__(self, overlay: Overlay, act: Act) -> None:
+    def __init__(self, overlay: Overlay, act: Act[Any]) -> None:
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
         charter = charter_of(overlay, act.work)
@@ -427,12 +430,12 @@ Decide = Callable[..., Any]
 
 def command(
     needs: str = "", *, open: bool = True, archived: bool = False
-) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
+) -> Callable[[Decide], Callable[[Overlay, Act[Any]], Any]]:
     """A decider of a work: its rights and the work's status are checked first, then it is given the desk. What needs no
     open work still changes nothing in one that is archived, unless it says so."""
 
-    def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
-        def run(overlay: Overlay, act: Act) -> Any:
+    def wrap(decide: Decide) -> Callable[[Overlay, Act[Any]], Any]:
+        def run(overlay: Overlay, act: Act[Any]) -> Any:
             desk = Desk(overlay, act)
             refused = desk.refused(needs)
             if refused:

@@ -24,7 +24,7 @@ class Plan(msgspec.Struct, frozen=True):
     tasks: tuple[NewTask, ...] = ()
 
 
-def decide_create(overlay: Overlay, act: Act) -> Any:
+def decide_create(overlay: Overlay, act: Act[Any]) -> Any:
     if act.actor != OWNER:
         refused = need(overlay, act.actor, "orchestrate", act.work)
         if refused:
