@@ -53,6 +53,16 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def in_order(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
+    """And whoever came first goes first, so that a test knows who is inside."""
+
+    def goes_first(self: Line, since: int) -> bool:
+        return any(one.since < since for one in self._those(WAITING, ASKED))
+
+    monkeypatch.setattr(Line, "somebody_goes_first", goes_first)
+
+
+@pytest.fixture
 def gates(tmp_path: Path) -> Iterator[list[Gate]]:
     """One gate, as three processes have it."""
     each = [Gate(tmp_path / "gate") for _ in range(3)]
@@ -103,7 +113,7 @@ class Caller(threading.Thread):
 def test_whoever_waits_for_the_gate_gets_in_in_order(
     gates: list[Gate], patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates_module, "TURN", 60.0)
+    monkeypatch.setattr(gates_module, "TURN", 0.0)
     one, two, three = gates
     order: list[str] = []
     with one.inside(5):
@@ -125,11 +135,11 @@ def test_who_comes_later_lets_those_go_first_who_have_waited(
     one.enter(5)
     second = Caller(two, inside=lambda: order.append("two"))
     time.sleep(2 * gates_module.TURN)
-    monkeypatch.setattr(one._line, "ring_first", lambda: None)
+    monkeypatch.setattr(one._line, "ring", lambda: None)
     one.leave()
     third = Caller(three, inside=lambda: order.append("three"))
     assert order == []
-    Line.ring_first(one._line)
+    Line.ring(one._line)
     second.ended()
     third.ended()
     assert order == ["two", "three"]
@@ -182,8 +192,9 @@ def test_what_was_begun_and_not_answered_is_asked_for_again(
     one.enter(5)
     third = Caller(three, lambda: b"please")
     one.answer(one.others()[0][0], b"done")
-    monkeypatch.setattr(Line, "ring_first", lambda _: None)  # it is not woken meanwhile
-    one.leave(Moved())  # the write was refused: nothing has happened
+    with monkeypatch.context() as quietly:
+        quietly.setattr(Line, "ring", lambda _: None)
+        one.leave(Moved())  # the write was refused: nothing has happened
     with one.inside(5):
         one.answer(one.others()[0][0], b"done now")
     assert third.ended().answer == b"done now"
@@ -240,8 +251,8 @@ import os, sys, signal
 from pathlib import Path
 from commonplace.engines.gate import Gate, Line
 sit = Line.sit
-def sits(self, asked, deadline):
-    sit(self, asked, deadline)
+def sits(self, *given):
+    sit(self, *given)
     os.kill(os.getpid(), signal.SIGKILL)
 Line.sit = sits
 Gate(Path(sys.argv[1])).enter(600, lambda: b"from the dead")
@@ -514,7 +525,7 @@ class Doing(threading.Thread):
 
 
 @pytest.mark.spec("L2", "L3", "L4")
-def test_processes_that_write_at_once_share_a_commit(books: list[Book], patient: None) -> None:
+def test_processes_that_write_at_once_share_a_commit(books: list[Book], in_order: None) -> None:
     """Whoever comes in first writes for all of them, each answered with its own events."""
     batches: list[int] = []
 
@@ -546,7 +557,7 @@ def test_processes_that_write_at_once_share_a_commit(books: list[Book], patient:
 
 
 @pytest.mark.spec("5.3")
-def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], patient: None) -> None:
+def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], in_order: None) -> None:
     first, *rest = books
     work = first.work(name="w", id="w")
     added = work.add_tasks([{"title": f"part {n}", "metadata": {"n": n}} for n in range(4)])
@@ -579,7 +590,7 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], p
 
 
 @pytest.mark.spec("L5")
-def test_what_is_refused_is_told_to_whoever_asked_for_it(books: list[Book], patient: None) -> None:
+def test_what_is_refused_is_told_to_whoever_asked_for_it(books: list[Book], in_order: None) -> None:
     """And leaves nothing behind in what is written for the others."""
     first, two, three, four = books
     first.record("agent.spoke", id="known", payload={"text": "first"})
@@ -596,7 +607,7 @@ def test_what_is_refused_is_told_to_whoever_asked_for_it(books: list[Book], pati
     assert [event.payload for event in first.events()] == [{"text": "first"}, {"n": 1}, {"n": 2}]
 
 
-def test_what_cannot_travel_is_done_at_home(books: list[Book], patient: None) -> None:
+def test_what_cannot_travel_is_done_at_home(books: list[Book], in_order: None) -> None:
     first, two, three, four = books
     huge, blob = 2**70, commonplace.Blob(b"bytes")
     with held_up(books):
@@ -614,7 +625,7 @@ def test_what_cannot_travel_is_done_at_home(books: list[Book], patient: None) ->
 @pytest.mark.spec("L2", "L4")
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_was_promised_by_somebody_who_is_gone_is_looked_up(
-    books: list[Book], patient: None, committed: bool
+    books: list[Book], in_order: None, committed: bool
 ) -> None:
     """Its commit had succeeded, or not: either way what was asked for happens once."""
     first, two, three, _ = books
@@ -641,7 +652,7 @@ def test_what_was_promised_by_somebody_who_is_gone_is_looked_up(
 
 
 def test_versions_that_know_other_things_do_nothing_for_each_other(
-    books: list[Book], patient: None, monkeypatch: pytest.MonkeyPatch
+    books: list[Book], in_order: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, two, three, _ = books
     two._ledger._committer._errands.__dict__["_mark"] = b"of another version"
@@ -654,7 +665,7 @@ def test_versions_that_know_other_things_do_nothing_for_each_other(
 
 
 @pytest.mark.spec("L10")
-def test_what_was_asked_for_does_not_stay_in_the_line_after_a_purge(tmp_path: Path, patient: None) -> None:
+def test_what_was_asked_for_does_not_stay_in_the_line_after_a_purge(tmp_path: Path, in_order: None) -> None:
     with commonplace.open(tmp_path / "b.db") as first, commonplace.open(tmp_path / "b.db") as two:
         with held_up([first, two]):
             waiting = Doing(two, lambda: two.record("agent.spoke", id="s", payload={"text": "hunter2"}))

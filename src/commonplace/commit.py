@@ -254,7 +254,9 @@ class Overlay(Lens):
         try:
             row = self._latest[place]
         except KeyError:
-            row = self._latest[place] = self._read(place)
+            known = self._known
+            row = known.rows[place] if place in known.sound else self._read(place)
+            self._latest[place] = row
         return None if row is None or row.value is None else row
 
     def _read(self, place: Place) -> Row | None:
@@ -266,8 +268,6 @@ class Overlay(Lens):
             if place not in known.rows:
                 self._fetch([place])
             row = known.rows[place]
-            if place in known.sound:
-                return row
         if row is not None and row.value is not None:
             checked(row)
         if space in known.spaces:
@@ -302,10 +302,9 @@ class Overlay(Lens):
         return super()._space(name) if known is None else known
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
-        if space in self._known.spaces:
-            known = self._known.rows
-            places = [(space, key) for key in keys]
-            self._fetch([one for one in places if one not in self._latest and one not in known])
+        if len(keys) > 1 and space in self._known.spaces:
+            latest, known = self._latest, self._known.rows
+            self._fetch([one for key in keys if (one := (space, key)) not in latest and one not in known])
         return [self._row(space, key) for key in keys]
 
     def _fetch(self, places: Sequence[Place]) -> None:
@@ -313,11 +312,12 @@ class Overlay(Lens):
         come along, if they have to be read anew: the next ones mostly look at the same."""
         if not places:
             return
-        known, wanted = self._known.rows, dict.fromkeys(places)
+        known = self._known.rows
         if self.tx.far:
-            wanted |= {one: None for one in self._known.often() if one not in known}
-        found = self.tx.get_all(list(wanted))
-        for one in wanted:
+            often = (one for one in self._known.often() if one not in known)
+            places = list(dict.fromkeys((*places, *often)))
+        found = self.tx.get_all(places)
+        for one in places:
             known[one] = found.get(one)
 
     def _rows(
@@ -422,16 +422,24 @@ class Overlay(Lens):
                 after = view.fold(key, before, seen)
                 if not view.header_only or after != before:
                     position = 0 if view.present else event.position
-                    self.put(write_row(where, packed, position, after))
+                    self._put(write_row(where, packed, position, after))
 
     def put(self, row: Row) -> None:
         """Write a version of a row, or replace the one with the same position."""
+        self._row(row.space, row.key)
+        self._put(row)
+
+    def _put(self, row: Row) -> None:
+        """The same for a row that has just been read."""
         place = (row.space, row.key)
-        latest = self._row(*place) or self._latest[place]
+        latest = self._latest[place]
         if latest is None or latest.position <= row.position:
             self._undo.append((place, latest))
             self._latest[place] = row
-            self._touched.setdefault(row.space, set()).add(row.key)
+            touched = self._touched.get(row.space)
+            if touched is None:
+                touched = self._touched[row.space] = set()
+            touched.add(row.key)
         self.write.rows.append(row)
 
     def drop(self, space: str, key: bytes, position: int) -> None:

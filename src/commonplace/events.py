@@ -516,8 +516,25 @@ def _parents(parents: Sequence[str]) -> tuple[str, ...]:
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The same labels stand on very many events, so those that were found good are known."""
     if not isinstance(labels, Mapping):
         raise BadInput(f"labels {shown(labels)} is not a mapping: give {{'sensitivity': 'private'}}")
+    known = tuple(labels.items())
+    try:
+        if known in _good_labels:
+            return dict(known)
+    except TypeError:
+        pass  # what cannot be hashed is no label, and is told below
+    checked = _checked_labels(labels)
+    if len(_good_labels) < MAX_NAME:
+        _good_labels.add(tuple(checked.items()))
+    return checked
+
+
+_good_labels: set[tuple[tuple[str, str], ...]] = set()
+
+
+def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     for name in labels:
         if not isinstance(name, str) or not LABEL.fullmatch(name):
             raise BadInput(f"label {shown(name)} is not a label's name: use lowercase letters, digits . _ -")

@@ -1,16 +1,16 @@
 """The gate: the lock between the processes of a host that write to one book, and the line of those who wait for it.
 
-It hangs on two small files. They are never the database itself: closing any other descriptor of a database file would
+It hangs on a few small files. They are never the database itself: closing any other descriptor of a database file would
 drop SQLite's own locks on it.
 
     door      a file that the kernel locks for one at a time, with word in it of the last commit
-    line      a table of seats, one for each process that waits, with what it asks and what it is answered
-    bells     a file for each seat, locked by whoever sits there and watched by it: who writes to it, rings
+    line      a table of seats, one for each process that waits, with what it asks and what it is answered; a file for
+              each seat, locked by whoever sits there; and a bell, which all of them hear
 
 Whoever finds the door locked takes a seat and leaves there what it wants to have done. Whoever is inside does it along
-with its own, in the same commit, and rings. So of many processes that write at once each does not have to wait for the
-disk by itself, nor to read what the others have just written. On leaving, the first of those who still wait is rung
-for, and goes in. Who is not rung for, because somebody was killed, looks at the door by itself now and then.
+with its own, in the same commit, and rings on leaving. So of many processes that write at once each does not have to
+wait for the disk by itself, nor to read what the others have just written. Those who still wait try the door when it
+rings. Who hears nothing, because somebody was killed, looks at it by itself now and then.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .contract import ROOM, Asked, Moved, Served, Tx, nothing
 from .watch import Watch
 
 LOOK = 0.01
-"""How often those in the line look at the door without having been rung for, in seconds."""
+"""How often those in the line look at the door without having heard the bell, in seconds."""
 NAP = 0.001
-"""The same for whoever found no seat; and how long a newcomer lets somebody go first."""
+"""The same for whoever found no seat, and while somebody else goes first."""
 TURN, PATIENCE = 0.003, 0.25
-"""Newcomers let those go first who have waited longer than that for what only they can do. Who then does not come for
-so long (a debugger has stopped it) is not waited for."""
+"""Everybody lets those go first who came before and have waited longer than that for what only they can do. Who then
+does not come for so long (a debugger has stopped it) is not waited for."""
 CLOSE = 1.0
 """How long whoever gives up waits for the outcome of what somebody else has begun for it."""
 FRESH = 0.05
@@ -50,6 +50,7 @@ FREE, WAITING, ASKED, BEGUN, ANSWERED, DONE = range(6)
 left an answer, which holds if the commit succeeds; the commit has succeeded."""
 _SEAT = struct.Struct("<BxxxIIIQQ")
 _TABLE = SEATS * _SEAT.size
+_EMPTY = bytes(_TABLE)
 
 
 class Gate:
@@ -120,26 +121,24 @@ class Gate:
 
     def _wait(self, deadline: float, asked: Asked) -> bytes:
         """Until the door is locked for us, or it is done what we have asked for."""
-        line = self._line
-        waits = line.somebody_waits_for_its_turn()
-        if not waits and self._lock():
+        line, since = self._line, time.monotonic_ns()
+        if not line.somebody_goes_first(since) and self._lock():
             return b""
-        sits = line.sit(asked(), deadline)
-        if waits:
-            line.wait(NAP, sits)
+        sits = line.sit(asked(), since, deadline)
         while True:
             if sits and line.done():
                 raise Served(line.rise()[1])
-            if self._lock():
+            others_first = line.somebody_goes_first(since)
+            if not others_first and self._lock():
                 break
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            line.wait(min(left, LOOK), sits)
+            line.wait(min(left, NAP if others_first or not sits else LOOK), sits)
         state, answer = line.rise() if sits else (FREE, b"")
         if state == DONE:
             self._unlock()
-            line.ring_first()
+            line.ring()
             raise Served(answer)
         return answer
 
@@ -170,14 +169,11 @@ class Gate:
     def leave(self, error: BaseException | None = None) -> None:
         """Leave. What was answered holds if there was no error. If somebody moved, nothing has happened; else those who
         were answered see for themselves what has."""
-        line, settled = self._line, list[int]()
         try:
-            settled = line.settle(DONE if error is None else ASKED if isinstance(error, Moved) else ANSWERED)
+            self._line.settle(DONE if error is None else ASKED if isinstance(error, Moved) else ANSWERED)
         finally:
             self._unlock()
-            line.ring_first()
-            for number in settled:  # only now: whoever is rung for may take our processor
-                line.ring(number)
+            self._line.ring()
             self._mutex.release()
 
     def poke(self, position: int) -> None:
@@ -244,14 +240,14 @@ class Line:
 
     A seat's owner writes it until it is begun, whoever is inside from then on until it is done. All can be sure of that
     because whoever takes a seat, begins with what is asked there, or gives it up, locks the table for a moment; and
-    whoever comes in finds nobody there. A seat whose bell nobody has locked belongs to somebody who is dead.
+    whoever comes in finds nobody there. A seat that nobody has locked belongs to somebody who is dead.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         self._folder = folder
-        self._table = _opened(folder / "table")
-        self._bells: dict[int, int] = {}
+        self._table, self._bell = _opened(folder / "table"), _opened(folder / "bell")
+        self._locks: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         """The seats that we are at, and what we have made of each."""
         self._own: int | None = None
@@ -261,12 +257,18 @@ class Line:
 
     # for who waits
 
-    def somebody_waits_for_its_turn(self) -> bool:
-        """Whether somebody has waited for long for what nobody else can do for it."""
+    def somebody_goes_first(self, since: int) -> bool:
+        """Whether somebody was there before, and has waited for long for what nobody else can do for it."""
+        waiting = self._those(WAITING)
+        if not waiting:
+            return False
         now = time.monotonic_ns()
-        return any(TURN * 1e9 < now - one.since < PATIENCE * 1e9 for one in self._those(WAITING))
+        return any(
+            one.since < since and TURN * 1e9 < now - one.since < PATIENCE * 1e9 and self._is_taken(one.number)
+            for one in waiting
+        )
 
-    def sit(self, asked: bytes | None, deadline: float) -> bool:
+    def sit(self, asked: bytes | None, since: int, deadline: float) -> bool:
         """Whether there was a seat to wait in."""
         number = self._seat()
         if number is None:
@@ -277,7 +279,7 @@ class Line:
         else:
             state, length = WAITING, 0
         self._sits = True
-        self._write(_Seat(number, state, length, 0, self._boot, time.monotonic_ns(), int(deadline * 1e9)))
+        self._write(_Seat(number, state, length, 0, self._boot, since, int(deadline * 1e9)))
         return True
 
     def _seat(self) -> int | None:
@@ -289,20 +291,21 @@ class Line:
         return self._own
 
     def _taken_by_us(self, number: int) -> bool:
-        bell = self._bell(number)
-        if not _lock(bell):
+        lock = self._lock_of(number)
+        if not _lock(lock):
             return False
         if self._read(number).state in (BEGUN, ANSWERED):  # somebody may still write to it
-            fcntl.flock(bell, fcntl.LOCK_UN)
+            fcntl.flock(lock, fcntl.LOCK_UN)
             return False
-        self._free(number)
         os.pwrite(self._table, bytes(2 * ROOM), _place(number))  # so that there is room on the disk
-        self.ring(number)
-        self._watch = Watch(self._folder / str(number))
+        self._free(number)
+        if not os.fstat(self._bell).st_size:
+            os.pwrite(self._bell, b"\n", 0)  # and for that
+        self._watch = Watch(self._folder / "bell")
         return True
 
     def wait(self, timeout: float, sits: bool) -> None:
-        """Until it is rung for us, or the time is over."""
+        """Until it rings, or the time is over."""
         if sits and self._watch is not None:
             self._watch.wait(timeout)
         else:
@@ -347,7 +350,7 @@ class Line:
         """Leave the seat to whoever still writes to it: nobody takes it before that is over."""
         if self._own is not None:
             self._sits = False
-            fcntl.flock(self._bells[self._own], fcntl.LOCK_UN)
+            fcntl.flock(self._locks[self._own], fcntl.LOCK_UN)
             self._own = None
             if self._watch is not None:
                 self._watch.close()
@@ -380,10 +383,8 @@ class Line:
         else:
             self._begun[number] = WAITING
 
-    def settle(self, outcome: int) -> list[int]:
-        """Say what became of those that were begun: all that were answered, if it was applied. Answers with the seats
-        that are to be rung for."""
-        settled = list[int]()
+    def settle(self, outcome: int) -> None:
+        """Say what became of those that were begun: all that were answered, if it was applied."""
         while self._begun:
             number, made = self._begun.popitem()
             if made == BEGUN or (made == ANSWERED and outcome == ASKED):
@@ -391,21 +392,11 @@ class Line:
             elif made == ANSWERED:
                 made = outcome
             self._write(self._read(number)._replace(state=made))
-            if made != ASKED:
-                settled.append(number)
-        return settled
 
-    def ring_first(self) -> None:
-        """Let the first of those who wait come in."""
-        now = time.monotonic_ns()
-        for one in sorted(self._those(WAITING, ASKED, ANSWERED), key=lambda one: one.since):
-            if self._is_there(one, now):
-                self.ring(one.number)
-                return
-
-    def ring(self, number: int) -> None:
-        """Wake who sits there."""
-        os.pwrite(self._bell(number), b"\n", 0)
+    def ring(self) -> None:
+        """Wake all who wait, if there are any. In one go: the first who is awake may take our processor."""
+        if self._those(WAITING, ASKED, ANSWERED, DONE):
+            os.pwrite(self._bell, b"\n", 0)
 
     def sweep(self) -> None:
         """Overwrite what nobody asks for any more. Only for whoever is inside."""
@@ -424,19 +415,20 @@ class Line:
 
     def _is_taken(self, number: int) -> bool:
         """Whether somebody sits there. Otherwise it is for whoever comes next."""
-        bell = self._bell(number)
-        if number == self._own or not _lock(bell):
+        lock = self._lock_of(number)
+        if number == self._own or not _lock(lock):
             return True
-        fcntl.flock(bell, fcntl.LOCK_UN)
+        fcntl.flock(lock, fcntl.LOCK_UN)
         return False
 
     # seats
 
     def _those(self, *states: int) -> list[_Seat]:
         """The seats that say this. Most of the table is empty, and its end is not looked at."""
-        table = os.pread(self._table, _TABLE, 0).rstrip(b"\0")
-        if not table:
+        table = os.pread(self._table, _TABLE, 0)
+        if not table or table == _EMPTY:
             return []
+        table = table.rstrip(b"\0")
         table = table.ljust(-(-len(table) // _SEAT.size) * _SEAT.size, b"\0")
         return [
             _Seat(number, *fields)
@@ -454,16 +446,17 @@ class Line:
     def _free(self, number: int) -> None:
         self._write(_Seat(number, FREE, 0, 0, 0, 0, 0))
 
-    def _bell(self, number: int) -> int:
-        if number not in self._bells:
-            self._bells[number] = _opened(self._folder / str(number))
-        return self._bells[number]
+    def _lock_of(self, number: int) -> int:
+        if number not in self._locks:
+            self._locks[number] = _opened(self._folder / str(number))
+        return self._locks[number]
 
     def close(self) -> None:
         self._abandon()
-        while self._bells:
-            os.close(self._bells.popitem()[1])
+        while self._locks:
+            os.close(self._locks.popitem()[1])
         os.close(self._table)
+        os.close(self._bell)
 
 
 def _place(number: int) -> int:

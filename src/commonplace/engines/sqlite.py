@@ -38,6 +38,7 @@ from .contract import (
     Head,
     Lease,
     Moved,
+    Place,
     PurgeReport,
     Reads,
     Record,
@@ -157,12 +158,12 @@ DROP_BLOB = "DELETE FROM blobs WHERE digest = ?"
 LEASE = "SELECT holder, fence, until FROM leases WHERE name = ? AND boot = ? AND until > ?"
 # Take or renew a lease, or give it back, unless somebody else has it: then nothing changes.
 PUT_LEASE = """
-INSERT INTO leases VALUES (:name, :holder, :fence, :boot, :now + :seconds)
-ON CONFLICT (name) DO UPDATE SET holder = :holder, fence = :fence, boot = :boot, until = :now + :seconds
-WHERE boot <> :boot OR until <= :now OR (holder = :holder AND fence = :fence)
+INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5 + ?6)
+ON CONFLICT (name) DO UPDATE SET holder = ?2, fence = ?3, boot = ?4, until = ?5 + ?6
+WHERE boot <> ?4 OR until <= ?5 OR (holder = ?2 AND fence = ?3)
 """
 DROP_LEASE = """
-DELETE FROM leases WHERE name = :name AND (boot <> :boot OR until <= :now OR (holder = :holder AND fence = :fence))
+DELETE FROM leases WHERE name = ?1 AND (boot <> ?4 OR until <= ?5 OR (holder = ?2 AND fence = ?3))
 """
 
 LAST = 2**63 - 1
@@ -240,6 +241,14 @@ class SqliteReads(Reads):
             key: Row(space, key, position, value)
             for key in keys
             for position, value in self._all(ROW, (space, key, upto))
+            if value is not None
+        }
+
+    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
+        return {
+            place: Row(*place, position, value)
+            for place in places
+            for position, value in self._all(ROW, (*place, LAST))
             if value is not None
         }
 
@@ -373,8 +382,11 @@ class SqliteTx(SqliteReads, GatedTx):
             if any(known.get(one.name, one[1:3]) != (one.holder, one.fence) for one in leases):
                 return False
         for lease in last.values():
-            asked = {**lease._asdict(), "boot": boot, "now": now}
-            self._connection.execute(PUT_LEASE if lease.seconds > 0 else DROP_LEASE, asked)
+            asked = (lease.name, lease.holder, lease.fence, boot, now)
+            if lease.seconds > 0:
+                self._connection.execute(PUT_LEASE, (*asked, lease.seconds))
+            else:
+                self._connection.execute(DROP_LEASE, asked)
             if not self._connection.changes() and self._all(LEASE, (lease.name, boot, now)):
                 return False
         return True
