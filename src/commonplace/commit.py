@@ -239,6 +239,12 @@ class Overlay(Lens):
         it."""
         return self._known.memo
 
+    @property
+    def kept(self) -> dict[Any, Any]:
+        """What deciders have made of rows and would make again, for as long as nobody else writes and no command fails.
+        Whoever keeps something says with it as of which position it holds."""
+        return self._known.kept
+
     def lease(self, name: str) -> Lease | None:
         """The lease in force under this name, by the engine's clock."""
         return self.tx.leases((name,)).get(name)
@@ -475,6 +481,7 @@ class Overlay(Lens):
         try:
             return decide(self, request)
         except BaseException:
+            self.kept.clear()
             for record in write.records[lengths[0] :]:
                 del self._records[record.id]
             self._blanked.difference_update(write.erase[lengths[3] :])
@@ -540,6 +547,7 @@ class RowCache:
     if nobody has written since: if the next transaction begins at the head where that one ended."""
 
     MOST = 4096
+    KEPT = 16
     AGAIN = 128
 
     def __init__(self) -> None:
@@ -556,6 +564,8 @@ class RowCache:
         """Those that have been found to be as they were written."""
         self.memo: dict[str, int] = {}
         """What deciders of this process remember for themselves. Nothing but speed may depend on it."""
+        self.kept: dict[Any, Any] = {}
+        """What they have made of rows."""
         self.meta: Meta | None = None
         self.names: dict[str, str] = {}
         """The space of each view that the book has."""
@@ -568,6 +578,8 @@ class RowCache:
         self.expected = ()
         if self._moved or meta is not self.meta or len(self.rows) > self.MOST:
             self.clear()
+        if len(self.kept) > self.KEPT:
+            self.kept.clear()
         if meta is not self.meta:
             views = [view for view in registry.views.values() if view.name in meta.views]
             self.names = {view.name: meta.space(view) for view in views}
@@ -578,6 +590,7 @@ class RowCache:
     def clear(self) -> None:
         self.rows.clear()
         self.sound.clear()
+        self.kept.clear()
 
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""

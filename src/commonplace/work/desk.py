@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
@@ -99,6 +99,8 @@ class Act(msgspec.Struct, Generic[Given], frozen=True):
 
 
 _read_charter = msgspec.json.Decoder(Charter).decode
+_known_charter = lru_cache(64)(_read_charter)
+"""For those who do not hand it on: it is read with every act, and seldom changes."""
 _read_task = msgspec.json.Decoder(Task).decode
 
 
@@ -138,8 +140,6 @@ class Reading:
 
     def __init__(self, lens: Lens, work: str, now: Lens | None = None) -> None:
         self.lens, self.work, self.now = lens, work, lens if now is None else now
-        self._sets: tuple[int, Sets] | None = None
-        """With the position up to which they are known."""
 
     def find(self, id: str) -> Task | None:
         return self.find_all([id])[0]
@@ -204,14 +204,12 @@ class Reading:
 
     def sets(self) -> Sets:
         """The sets that its tasks are in. Those of the past are made from the tasks as they were then."""
-        if self.lens.past:
-            return self._past_sets
-        if self._sets is None or self._sets[0] != self.lens.position:
-            self._sets = self.lens.position, Sets(self.lens, self.work)
-        return self._sets[1]
+        return self._sets
 
     @cached_property
-    def _past_sets(self) -> Sets:
+    def _sets(self) -> Sets:
+        if not self.lens.past:
+            return Sets(self.lens, self.work)
         sets = Sets(None, self.work)
         for task in self.all:
             for name in task.lists:
@@ -238,7 +236,7 @@ class Desk(Reading):
     def __init__(self, overlay: Overlay, act: Act[Any]) -> None:
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
-        charter = charter_of(overlay, act.work)
+        charter = overlay.get_as(_known_charter, "work.works", act.work)
         rights = None if act.actor == OWNER else rights_of(overlay, act.actor)
         if charter is None or (rights is not None and not may_know(rights, charter)):
             raise NotFound(no_work(act.work))
@@ -250,6 +248,18 @@ class Desk(Reading):
         if self._rights is not None and not may_see_thing(self._rights, row, self.lens.get("labels", id)):
             raise NotFound(no_thing(id, kinds))
         return row
+
+    def sets(self) -> Sets:
+        """Those that the last event has left are gone on with, by whoever acts next, too."""
+        position, sets = self.overlay.kept.get(("sets", self.work), (-1, None))
+        if position != self.overlay.position:
+            sets = Sets(self.overlay, self.work)
+        return self._keep(sets)
+
+    def _keep(self, sets: Sets) -> Sets:
+        sets.lens = self.overlay
+        self.overlay.kept["sets", self.work] = self.overlay.position, sets
+        return sets
 
     # who may
 
@@ -330,10 +340,11 @@ class Desk(Reading):
                     counts[before.status] = counts.get(before.status, 0) - 1
         told = {"tasks": tasks, **sets.changes(), "counts": counts, **more}
         payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
-        self._sets = None
         event = self.emit(kind, payload, parents=parents, id=id)
         if event.position == self.overlay.position and not more.get("edges"):
-            self._sets = event.position, sets
+            self._keep(sets)
+        else:
+            self.overlay.kept.clear()
         return event
 
     def note(

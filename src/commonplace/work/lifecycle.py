@@ -77,7 +77,7 @@ def decide_change(desk: Desk, status: str | None, said: dict[str, Any], fields: 
             fields = {**fields, name: {**known, **fields[name]}}
     if fields or said:
         desk.change(said, **fields)
-    return desk.charter
+    return charter_of(desk.overlay, desk.work) or desk.charter
 
 
 def _check_done(desk: Desk, what: str) -> None:

@@ -46,7 +46,7 @@ class Sets:
     what has been put into them."""
 
     def __init__(self, lens: Lens | None, work: str) -> None:
-        self._lens, self._work = lens, work
+        self.lens, self._work = lens, work
         self._leaves: dict[int, dict[Slot, int]] = {}
         self._tops: dict[str, dict[int, int]] = {}
         self._changed: dict[tuple[Slot, int], None] = {}
@@ -103,8 +103,8 @@ class Sets:
         """Read the tops of several sets at once."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._tops]
         rows: list[Any] = [None] * len(wanted)
-        if self._lens is not None and wanted:
-            rows = self._lens.get_all(decode, VIEW, [(self._work, TOP, name) for name in wanted])
+        if self.lens is not None and wanted:
+            rows = self.lens.get_all(decode, VIEW, [(self._work, TOP, name) for name in wanted])
         for name, row in zip(wanted, rows, strict=True):
             self._tops[name] = {int(rank): int(mask, 16) for rank, mask in (row or {}).items()}
 
@@ -128,7 +128,7 @@ class Sets:
     def _leaf(self, index: int) -> dict[Slot, int]:
         leaf = self._leaves.get(index)
         if leaf is None:
-            row = None if self._lens is None else self._lens.get(VIEW, self._work, LEAF, index)
+            row = None if self.lens is None else self.lens.get(VIEW, self._work, LEAF, index)
             leaf = self._leaves[index] = {slot: int(mask, 16) for slot, mask in (row or {}).items()}
         return leaf
 
