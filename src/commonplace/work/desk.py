@@ -251,15 +251,12 @@ class Desk(Reading):
 
     def sets(self) -> Sets:
         """Those that the last event has left are gone on with, by whoever acts next, too."""
-        position, sets = self.overlay.kept.get(("sets", self.work), (-1, None))
-        if position != self.overlay.position:
-            sets = Sets(self.overlay, self.work)
-        return self._keep(sets)
-
-    def _keep(self, sets: Sets) -> Sets:
-        sets.lens = self.overlay
-        self.overlay.kept["sets", self.work] = self.overlay.position, sets
-        return sets
+        overlay = self.overlay
+        kept: tuple[int, Sets] | None = overlay.kept.get(self.work)
+        if kept is None or kept[0] != overlay.position:
+            kept = overlay.kept[self.work] = overlay.position, Sets(overlay, self.work)
+        kept[1].lens = overlay
+        return kept[1]
 
     # who may
 
@@ -342,7 +339,7 @@ class Desk(Reading):
         payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
         event = self.emit(kind, payload, parents=parents, id=id)
         if event.position == self.overlay.position and not more.get("edges"):
-            self._keep(sets)
+            self.overlay.kept[self.work] = event.position, sets
         else:
             self.overlay.kept.clear()
         return event
