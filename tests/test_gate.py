@@ -7,26 +7,34 @@ of two processes. Where somebody has to die, it is a real one.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import commonplace
-from commonplace import Book, Event
+from commonplace import Book, Capability, Event, Kind
+from commonplace.commit import _Ticket
 from commonplace.engines import gate as gates_module
+from commonplace.engines import line as lines
 from commonplace.engines.contract import ROOM, Asked, Moved, Served, WriteSet, nothing
-from commonplace.engines.gate import ANSWERED, ASKED, BEGUN, SEATS, WAITING, Gate, Line
+from commonplace.engines.gate import Gate
+from commonplace.engines.line import ANSWERED, ASKED, BEGUN, SEATS, WAITING, Line
 from commonplace.engines.meeting import meeting
+from commonplace.errands import Errands
+from commonplace.ledger import LEDGER
 from commonplace.testing import Server
 from commonplace.testing.transactions import Apply, each_apply
+from commonplace.views import Registry
 
 waiting_now: set[int] = set()
 """The lines, by their ids, of those who wait to be rung for."""
@@ -57,7 +65,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     """And whoever came first goes first, so that a test knows who is inside."""
 
     def goes_first(self: Line, since: int) -> bool:
-        return any(one.since < since for one in self._those(WAITING, ASKED))
+        return any(one.since < since for one in self._those(WAITING, ASKED, ANSWERED))
 
     monkeypatch.setattr(Line, "somebody_goes_first", goes_first)
 
@@ -89,18 +97,21 @@ class Caller(threading.Thread):
         super().__init__()
         self.gate, self.asked, self.timeout, self.inside = gate, asked, timeout, inside
         self.promised: bytes | None = None
+        """What was promised, once it was inside."""
         self.answer: bytes | None = None
         self.error: BaseException | None = None
+        self.interrupted: BaseException | None = None
         self.start()
         until(lambda: id(gate._line) in waiting_now or not self.is_alive())
 
     def run(self) -> None:
         try:
-            with self.gate.inside(self.timeout, self.asked) as self.promised:
+            with self.gate.inside(self.timeout, self.asked):
+                self.promised = self.gate.promised
                 if self.inside is not None:
                     self.inside()
         except Served as served:
-            self.answer = served.answer
+            self.answer, self.interrupted = served.answer, served.error
         except BaseException as error:
             self.error = error
 
@@ -113,7 +124,7 @@ class Caller(threading.Thread):
 def test_whoever_waits_for_the_gate_gets_in_in_order(
     gates: list[Gate], patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates_module, "TURN", 0.0)
+    monkeypatch.setattr(lines, "TURN", 0.0)
     one, two, three = gates
     order: list[str] = []
     with one.inside(5):
@@ -128,13 +139,13 @@ def test_who_comes_later_lets_those_go_first_who_have_waited(
     gates: list[Gate], patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if it comes when the door is open, and the other one has yet to wake up."""
-    monkeypatch.setattr(gates_module, "NAP", 30.0)
-    monkeypatch.setattr(gates_module, "PATIENCE", 60.0)
+    monkeypatch.setattr(lines, "NAP", 30.0)
+    monkeypatch.setattr(lines, "PATIENCE", 60.0)
     one, two, three = gates
     order: list[str] = []
     one.enter(5)
     second = Caller(two, inside=lambda: order.append("two"))
-    time.sleep(2 * gates_module.TURN)
+    time.sleep(2 * lines.TURN)
     monkeypatch.setattr(one._line, "ring", lambda: None)
     one.leave()
     third = Caller(three, inside=lambda: order.append("three"))
@@ -249,7 +260,8 @@ def test_who_dies_inside_leaves_nobody_waiting(
 DIES_WAITING = """
 import os, sys, signal
 from pathlib import Path
-from commonplace.engines.gate import Gate, Line
+from commonplace.engines.gate import Gate
+from commonplace.engines.line import Line
 sit = Line.sit
 def sits(self, *given):
     sit(self, *given)
@@ -263,7 +275,7 @@ def test_what_the_dead_have_asked_for_is_not_done(
     gates: list[Gate], tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor do their seats stay taken, whatever had become of what they asked for."""
-    monkeypatch.setattr(gates_module, "FRESH", 0.0)
+    monkeypatch.setattr(lines, "FRESH", 0.0)
     one, two, _ = gates
     command = [sys.executable, "-c", DIES_WAITING, str(tmp_path / "gate")]
     with one.inside(5):
@@ -319,7 +331,7 @@ def test_who_gives_up_while_it_is_being_done_waits_for_the_outcome(
         time.sleep(0.1)  # its time is over
         one.answer(seat, b"done")
     assert second.ended().answer == b"done"
-    monkeypatch.setattr(gates_module, "CLOSE", 0.1)
+    monkeypatch.setattr(lines, "CLOSE", 0.1)
     with one.inside(5):
         third = Caller(three, lambda: b"please", timeout=0.05)
         one.others()
@@ -385,7 +397,8 @@ def test_who_was_stopped_while_it_waited_holds_nobody_up(gates: list[Gate], tmp_
     stopped = """
 import os, sys, signal
 from pathlib import Path
-from commonplace.engines.gate import Gate, Line
+from commonplace.engines.gate import Gate
+from commonplace.engines.line import Line
 Line.wait = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 Gate(Path(sys.argv[1])).enter(600)
 """
@@ -396,7 +409,7 @@ Gate(Path(sys.argv[1])).enter(600)
         for _ in range(5):
             two.enter(2)
             two.leave()
-        time.sleep(gates_module.PATIENCE)
+        time.sleep(lines.PATIENCE)
         began = time.monotonic()
         for _ in range(100):
             two.enter(0.5)
@@ -464,6 +477,154 @@ def test_a_gate_that_was_deleted_is_noticed_by_those_who_rest_on_it(tmp_path: Pa
         assert other.verify().ok
 
 
+@pytest.mark.spec("L2")
+def test_what_fails_before_a_promise_was_looked_up_has_an_unknown_outcome(
+    gates: list[Gate], patient: None
+) -> None:
+    """Nobody may be told that nothing has happened."""
+    one, two, three = gates
+
+    def fails() -> None:
+        raise commonplace.Busy("the disk is asleep")
+
+    one.enter(5)
+    second = Caller(two, lambda: b"please", inside=fails)
+    one.answer(one.others()[0][0], b"perhaps")
+    one.leave(OSError("gone"))
+    assert isinstance(second.ended().error, commonplace.OutcomeUnknown)
+    one.enter(5)
+
+    def looks() -> None:
+        three.promised = b""
+        fails()
+
+    third = Caller(three, lambda: b"please", inside=looks)
+    one.answer(one.others()[0][0], b"perhaps")
+    one.leave(OSError("gone"))
+    assert isinstance(third.ended().error, commonplace.Busy)
+    assert two.promised == three.promised == b""
+
+
+def test_trouble_on_leaving_locks_nobody_out(gates: list[Gate], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, _ = gates
+
+    def fails(*_: object) -> None:
+        raise OSError("no descriptors left")
+
+    for what in ("settle", "_those"):
+        one.enter(5)
+        with monkeypatch.context() as broken:
+            broken.setattr(one._line, what, fails)
+            if what == "settle":
+                with pytest.raises(OSError, match="descriptors"):
+                    one.leave()
+            else:
+                one.leave()  # nobody is rung for, and everybody looks by itself
+        for gate in (two, one):
+            gate.enter(1)
+            gate.leave()
+
+
+def test_who_is_interrupted_twice_never_takes_the_answer_to_something_else(
+    gates: list[Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, _ = gates
+
+    def interrupted(*_: object) -> None:
+        one.others()  # it is begun
+        raise KeyboardInterrupt
+
+    with one.inside(5):
+        with monkeypatch.context() as twice:
+            twice.setattr(two._line, "wait", interrupted)
+            with pytest.raises(commonplace.OutcomeUnknown):
+                two.enter(5, lambda: b"first")
+        second = Caller(two, lambda: b"second")
+        for seat, asked in [(0, b"first"), *one.others()]:
+            one.answer(seat, b"answer to the " + asked)
+    assert second.ended().answer == b"answer to the second"
+
+
+def test_who_is_interrupted_while_it_is_being_done_is_told_the_outcome(gates: list[Gate]) -> None:
+    one, two, _ = gates
+    begun, wait = threading.Event(), two._line.wait
+
+    def interrupted(_timeout: float, _sits: bool) -> None:
+        waiting_now.add(id(two._line))
+        assert begun.wait(30)
+        two._line.wait = wait  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    two._line.wait = interrupted  # type: ignore[method-assign,assignment]
+    with one.inside(5):
+        second = Caller(two, lambda: b"please")
+        one.answer(one.others()[0][0], b"done")
+        begun.set()
+    assert second.ended().answer == b"done"
+    assert isinstance(second.interrupted, KeyboardInterrupt)
+
+
+def test_no_answer_is_longer_than_its_place(gates: list[Gate], patient: None) -> None:
+    one, two, _ = gates
+    with one.inside(5):
+        second = Caller(two, lambda: b"please")
+        seat = one.others()[0][0]
+        with pytest.raises(AssertionError):
+            one.answer(seat, b"x" * (ROOM + 1))
+        one.answer(seat, b"x" * ROOM)
+    assert second.ended().answer == b"x" * ROOM
+
+
+def test_a_child_process_does_not_keep_what_its_parent_has_locked(tmp_path: Path) -> None:
+    """The parent is killed inside, and the child lives on."""
+    forks = """
+import os, sys, signal, time
+from pathlib import Path
+from commonplace.engines.gate import Gate
+gate = Gate(Path(sys.argv[1]))
+gate.enter(5)
+ready, told = os.pipe()
+if os.fork() == 0:
+    os.write(told, b"!")
+    time.sleep(60)
+    os._exit(0)
+os.read(ready, 1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", forks, str(tmp_path / "gate")], start_new_session=True
+    ) as parent:
+        assert parent.wait(30) == -signal.SIGKILL
+        gate = Gate(tmp_path / "gate")
+        gate.enter(5)
+        gate.leave()
+        gate.close()
+        os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_only_its_user_can_read_the_line(gates: list[Gate], tmp_path: Path) -> None:
+    """What is asked for there is as secret as the book."""
+    one, two, _ = gates
+    with one.inside(5):
+        second = Caller(two, lambda: b"hunter2")
+    second.ended()
+    assert (tmp_path / "line").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "line").iterdir()} == {0o600}
+
+
+def test_a_line_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "b.db-line").symlink_to(elsewhere)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "line").symlink_to(elsewhere)
+    with pytest.raises(commonplace.EngineUnavailable):
+        commonplace.open(tmp_path / "b.db")
+    with pytest.raises(commonplace.NotABook, match="is a link"):
+        commonplace.open(f"file:{tmp_path / 'b'}")
+    assert list(elsewhere.iterdir()) == []
+
+
 # books whose writers meet at a gate
 
 
@@ -486,7 +647,7 @@ def books(url: str) -> Iterator[list[Book]]:
 
 def gate_of(book: Book) -> Gate:
     store: Any = book._ledger.store
-    gate = store._met if hasattr(store, "_met") else store._gate
+    gate = store._met() if hasattr(store, "_met") else store._gate
     assert isinstance(gate, Gate)
     return gate
 
@@ -499,6 +660,18 @@ def held_up(books: list[Book]) -> Iterator[None]:
             pass
     with gate_of(books[0]).inside(5):
         yield
+
+
+def counting() -> tuple[list[int], Callable[[Apply, WriteSet], None]]:
+    """How many events each commit has, and what counts them."""
+    batches: list[int] = []
+
+    def counted(apply: Apply, write: WriteSet) -> None:
+        apply(write)
+        if write.records:  # where views live in memory, they are written by themselves, too
+            batches.append(len(write.records))
+
+    return batches, counted
 
 
 class Doing(threading.Thread):
@@ -527,12 +700,7 @@ class Doing(threading.Thread):
 @pytest.mark.spec("L2", "L3", "L4")
 def test_processes_that_write_at_once_share_a_commit(books: list[Book], in_order: None) -> None:
     """Whoever comes in first writes for all of them, each answered with its own events."""
-    batches: list[int] = []
-
-    def counted(apply: Apply, write: WriteSet) -> None:
-        apply(write)
-        batches.append(len(write.records))
-
+    batches, counted = counting()
     first, *rest = books
     with each_apply(rest[0]._ledger.store, counted), held_up(books):
         waiting = [
@@ -562,17 +730,20 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
     work = first.work(name="w", id="w")
     added = work.add_tasks([{"title": f"part {n}", "metadata": {"n": n}} for n in range(4)])
     works = [book.work(id="w") for book in rest]
-    with held_up(books):
+    applied, counted = counting()
+    with each_apply(rest[0]._ledger.store, counted), held_up(books):
         waiting = [
             Doing(book, lambda work=work, n=n: work.claim(f"agent-{n}"))  # type: ignore[misc]
             for n, (book, work) in enumerate(zip(rest, works, strict=True))
         ]
     claims = [one.ended() for one in waiting]
+    assert applied == [3]
     assert [claim.task.id for claim in claims] == [task.id for task in added[:3]]
     assert [claim.task.assigned_to for claim in claims] == ["agent-0", "agent-1", "agent-2"]
     assert [claim.task.metadata for claim in claims] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert [work.task(claim.task.id).token for claim in claims] == [claim.token for claim in claims]
-    with held_up(books):
+    applied, counted = counting()
+    with each_apply(rest[0]._ledger.store, counted), held_up(books):
         waiting = [
             Doing(
                 book,
@@ -583,6 +754,7 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
             for n, (book, claim) in enumerate(zip(rest, claims, strict=True))
         ]
     following = [one.ended() for one in waiting]
+    assert max(applied) == 7  # three artifacts, three completions, one claim
     assert [claim.task.result.summary for claim in claims] == ["done 0", "done 1", "done 2"]
     assert [one.task.id for one in following if one is not None] == [added[3].id]
     assert sorted(one.path for one in work.artifacts()) == ["a0.txt", "a1.txt", "a2.txt"]
@@ -651,33 +823,158 @@ def test_what_was_promised_by_somebody_who_is_gone_is_looked_up(
     assert first.verify().ok
 
 
-def test_versions_that_know_other_things_do_nothing_for_each_other(
-    books: list[Book], in_order: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_that_know_other_things_do_nothing_for_each_other(books: list[Book], in_order: None) -> None:
     _, two, three, _ = books
     two._ledger._committer._errands.__dict__["_mark"] = b"of another version"
+    batches, counted = counting()
+    with each_apply(two._ledger.store, counted), each_apply(three._ledger.store, counted):
+        with held_up(books):
+            waiting = [
+                Doing(book, lambda book=book: book.record("agent.spoke"))  # type: ignore[misc]
+                for book in (two, three)
+            ]
+        assert sorted(one.ended().position for one in waiting) == [1, 2]
+    assert batches == [1, 1]
+
+
+def test_libraries_that_own_other_kinds_are_other_versions() -> None:
+    mine, theirs = (
+        Capability("mine", kinds=(Kind("my.thing"),)),
+        Capability("mine", kinds=(Kind("my.thing", 2),)),
+    )
+    marks = [Errands(Registry(brought))._mark for brought in ([LEDGER], [LEDGER, mine], [LEDGER, theirs])]
+    assert len(set(marks)) == 3
+    assert Errands(Registry([LEDGER, mine]))._mark == marks[1]
+
+
+@pytest.mark.spec("L2", "L4")
+def test_an_id_that_somebody_else_has_used_keeps_no_promise(books: list[Book], in_order: None) -> None:
+    """What was promised did not come about, and an event of the same name is there all the same."""
+    _, two, three, four = books
+
+    def dies(_apply: Apply, _write: WriteSet) -> None:
+        raise OSError("as if it had been killed")
+
+    with each_apply(two._ledger.store, dies):
+        with held_up(books):
+            waiting = [
+                Doing(two, lambda: two.record("agent.spoke")),
+                Doing(three, lambda: three.record("agent.spoke", id="order-1", payload={"by": "three"})),
+                Doing(
+                    four,
+                    lambda: four.record_all(
+                        [
+                            {"kind": "agent.spoke", "id": "order-1", "payload": {"by": "four"}},
+                            {"kind": "agent.spoke", "payload": {"text": "and more"}},
+                        ]
+                    ),
+                ),
+            ]
+        with pytest.raises(OSError, match="killed"):
+            waiting[0].ended()
+    assert waiting[1].ended().payload == {"by": "three"}
+    with pytest.raises(commonplace.Conflict, match="other content"):
+        waiting[2].ended()
+    assert [event.payload for event in three.events()] == [{"by": "three"}]
+
+
+def test_an_answer_that_is_too_long_to_travel_is_made_at_home(books: list[Book], in_order: None) -> None:
+    """And the answers to others beside it are whole."""
+    first, two, three, four = books
+    work = first.work(name="w", id="w")
+    work.add_tasks([{"title": f"t{n}", "description": "x" * 5_000} for n in range(30)])
+    works = [book.work(id="w") for book in books]
     with held_up(books):
         waiting = [
-            Doing(book, lambda book=book: book.record("agent.spoke"))  # type: ignore[misc]
-            for book in (two, three)
+            Doing(two, lambda: two.record("agent.spoke", payload={"n": 1})),
+            Doing(three, lambda: works[2].claim_many(30, "ada")),
+            Doing(four, lambda: four.record("agent.spoke", payload={"n": 2})),
         ]
-    assert sorted(one.ended().position for one in waiting) == [1, 2]
+    assert (waiting[0].ended().payload, waiting[2].ended().payload) == ({"n": 1}, {"n": 2})
+    assert {len(claim.task.description) for claim in waiting[1].ended()} == {5_000}
+    assert work.counts["in_progress"] == 30
+    assert len([event for event in first.events() if event.kind == "task.claimed"]) == 30
+
+
+def test_what_was_done_in_part_is_not_asked_for_again(books: list[Book]) -> None:
+    committer = books[0]._ledger._committer
+    capability, decide = committer._registry.command("record")
+    done, other = (_Ticket(capability, decide, [], 1, (), "record") for _ in range(2))
+    assert committer._ask([done, other])
+    done.done = True
+    assert committer._ask([done, other]) is None
+
+
+def test_what_is_not_done_in_time_is_asked_for_again(
+    books: list[Book], in_order: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commonplace.commit.MAX_BATCH_SECONDS", -1.0)
+    rest, (batches, counted) = books[1:], counting()
+    with ExitStack() as counts:
+        for book in rest:
+            counts.enter_context(each_apply(book._ledger.store, counted))
+        with held_up(books):
+            waiting = [Doing(book, lambda book=book: book.record("agent.spoke")) for book in rest]  # type: ignore[misc]
+        assert sorted(one.ended().position for one in waiting) == [1, 2, 3]
+    assert batches == [1, 1, 1]
+
+
+def test_ctrl_c_while_somebody_else_did_it_is_raised_all_the_same(
+    books: list[Book], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, two, *_ = books
+    event = first.record("agent.spoke", payload={"n": 1})
+    errands = first._ledger._committer._errands
+
+    def served(_timeout: float, _asked: Asked) -> None:
+        raise Served(errands.answer([errands.done([event], [], ROOM)]), KeyboardInterrupt())
+
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(two._ledger.store, "attempt", served)
+        with pytest.raises(KeyboardInterrupt):
+            two.record("agent.spoke", payload={"n": 1})
+    assert list(two.events()) == [event]
 
 
 @pytest.mark.spec("L10")
-def test_what_was_asked_for_does_not_stay_in_the_line_after_a_purge(tmp_path: Path, in_order: None) -> None:
-    with commonplace.open(tmp_path / "b.db") as first, commonplace.open(tmp_path / "b.db") as two:
-        with held_up([first, two]):
-            waiting = Doing(two, lambda: two.record("agent.spoke", id="s", payload={"text": "hunter2"}))
-        waiting.ended()
-        table = tmp_path / "b.db-line" / "table"
-        assert b"hunter2" in table.read_bytes()
-        first.erase("s")
-        assert first.purge().purged
-        assert b"hunter2" not in table.read_bytes()
-        assert not [
-            file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()
+def test_what_was_asked_for_does_not_stay_in_the_line_after_a_purge(
+    books: list[Book], in_order: None, tmp_path: Path
+) -> None:
+    first, two, three, _ = books
+    with held_up(books):
+        waiting = [
+            Doing(two, lambda: two.record("agent.spoke")),
+            Doing(three, lambda: three.record("agent.spoke", id="s", payload={"text": "hunter2"})),
         ]
+    for one in waiting:
+        one.ended()
+    table = gate_of(first).folder / "table"
+    assert b"hunter2" in table.read_bytes()
+    first.erase("s")
+    first.purge()
+    assert b"hunter2" not in table.read_bytes()
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]
+
+
+def test_roles_of_a_server_do_not_meet(postgres: Server) -> None:
+    """What one of them may is not done for another."""
+    name, role = f"gate-{os.urandom(6).hex()}", f"reader_{os.urandom(4).hex()}"
+    with (
+        commonplace.open(postgres.url, name=name) as book,
+        psycopg.connect(postgres.url, autocommit=True) as server,
+    ):
+        server.execute(f"CREATE ROLE {role} LOGIN")
+        server.execute(f"GRANT USAGE ON SCHEMA commonplace TO {role}")
+        server.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA commonplace TO {role}")
+        with commonplace.open(make_url(postgres.url, role), name=name) as theirs:
+            assert gate_of(theirs).path != gate_of(book).path
+        server.execute(f"DROP OWNED BY {role}")
+        server.execute(f"DROP ROLE {role}")
+
+
+def make_url(url: str, role: str) -> str:
+    """The same server as somebody else."""
+    return re.sub(r"//[^@/]*@", f"//{role}@", url)
 
 
 def test_nobody_meets_in_a_folder_that_others_can_write_to(
@@ -691,7 +988,13 @@ def test_nobody_meets_in_a_folder_that_others_can_write_to(
     assert one.path != other.path
     one.close()
     other.close()
+    os.utime(one.path, (0, 0))  # nobody has come for years
+    third = meeting("server", 3)
+    assert third is not None
+    third.close()
     (folder,) = tmp_path.iterdir()
+    assert {path.name for path in folder.glob("*-gate")} == {other.path.name, third.path.name}
+    assert not one.folder.exists()
     folder.chmod(0o777)
     assert meeting("server", 1) is None
     elsewhere = tmp_path / "elsewhere"

@@ -14,6 +14,8 @@ rebuilt, dated and explained.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .access.rights import Rights
     from .actor import Actor
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
     from .work.tasks import Task
     from .work.verbs import Claim, Work
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Actor",

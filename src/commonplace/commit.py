@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from .engines.contract import (
+    ROOM,
     Asked,
     Lease,
     Moved,
@@ -40,7 +41,7 @@ from .engines.contract import (
     WriteSet,
     nothing,
 )
-from .errands import Done, Errands
+from .errands import Done, Errands, Told
 from .errors import (
     BadInput,
     BeforeHorizon,
@@ -710,6 +711,11 @@ class _Ticket:
         self.wake: threading.Lock | None = None
 
 
+def _ids_of(request: Any) -> list[str]:
+    """The ids under which a request can be looked up, if it names any."""
+    return [one.id for one in request if isinstance(one, Draft)] if isinstance(request, list) else []
+
+
 def _tried(overlay: Overlay, capability: str, decide: Decider, request: Any) -> tuple[Any, Exception | None]:
     """A decider's answer, or its error: that belongs to this command alone, and is raised where it was submitted."""
     try:
@@ -829,8 +835,11 @@ class Committer:
                 begin = self._store.attempt if attempt == 1 else self._store.begin
                 try:
                     with begin(left, asked) as tx:
-                        if tx.promised and self._was_kept(tx, batch):
-                            continue
+                        if tx.promised:
+                            kept, asked = self._was_kept(tx, batch), nothing
+                            tx.forget_promise()
+                            if kept:
+                                continue
                         overlay = self._overlay(tx)
                         if tx.folded < tx.head.position:
                             self._catch_up(overlay)
@@ -858,7 +867,8 @@ class Committer:
         except OutcomeUnknown as unknown:
             for ticket in batch:
                 if not ticket.done:
-                    ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, unknown.cause)
+                    ids = ticket.ids or _ids_of(ticket.request)
+                    ticket.done, ticket.error = True, OutcomeUnknown(ids, unknown.cause)
         except CommonplaceError as trouble:
             own.done, own.error = True, trouble
         except BaseException:
@@ -899,40 +909,50 @@ class Committer:
             for number, each in others:
                 if time.monotonic() > until:
                     return
-                done = [self._done(overlay, name, request) for name, request, _ in each]
-                tx.answer(number, errands.answer(done) if done else b"")
+                room, done = ROOM - 16, list[Done | None]()
+                for name, request, _ in each:
+                    done.append(self._done(overlay, name, request, room))
+                    room -= len(errands.answer(done[-1:]))
+                tx.answer(number, errands.answer(done) if any(done) else b"")
 
-    def _done(self, overlay: Overlay, name: str, request: Any) -> Done | None:
+    def _done(self, overlay: Overlay, name: str, request: Any, room: int) -> Done | None:
         """What is told to whoever asked; None if it has to do it itself, because it is refused or fails here: then it
         meets that again, and is told."""
         before = len(overlay.write.records)
 
         def decide(overlay: Overlay, request: Any) -> Done:
-            answer = decider(overlay, request)
-            return self._errands.done(answer, [record.id for record in overlay.write.records[before:]])
+            return self._errands.done(decider(overlay, request), overlay.write.records[before:], room)
 
         capability, decider = self._registry.command(name)
         found: Done | None = _tried(overlay, capability, decide, request)[0]
         return found
 
     def _ask(self, batch: Sequence[_Ticket]) -> bytes | None:
-        """What others could do for us."""
+        """What others could do for us, unless they have done a part of it already."""
+        if any(ticket.done for ticket in batch):
+            return None
         return self._errands.ask([(ticket.command, ticket.request, ticket.reads) for ticket in batch])
 
     def _answer(self, batch: Sequence[_Ticket], said: bytes) -> None:
         """Take what somebody else has done."""
-        found = self._errands.answered(said, [ticket.command for ticket in batch]) if said else ()
-        for ticket, one in zip(batch, found, strict=False):
+        for ticket, one in zip(batch, self._told(batch, said), strict=False):
             if one is not None:
-                ticket.answer, ticket.ids = one
+                ticket.answer, ticket.ids, _ = one
                 ticket.error, ticket.done = None, True
 
+    def _told(self, batch: Sequence[_Ticket], said: bytes) -> list[Told | None]:
+        """What a batch was answered, one by one, if it was."""
+        return self._errands.answered(said, [ticket.command for ticket in batch]) if said else []
+
     def _was_kept(self, tx: Tx, batch: Sequence[_Ticket]) -> bool:
-        """Whether what somebody else had promised before it was gone was committed: all of it, if any event of it is
-        there. What recorded no event has changed nothing, or nothing that cannot be done again."""
-        found = self._errands.answered(tx.promised, [ticket.command for ticket in batch])
-        ids = [id for one in found if one is not None for id in one[1]][:1]
-        if not ids or not tx.by_id(ids):
+        """Whether what somebody else had promised before it was gone was committed: all of it, if the first event of it
+        is there. What recorded no event has changed nothing, or nothing that cannot be done again."""
+        told = [one for one in self._told(batch, tx.promised) if one is not None and one[1]]
+        if not told:
+            return False
+        (first, *_), proof = told[0][1:]
+        record = tx.by_id((first,)).get(first)
+        if record is None or record.hash != proof:
             return False
         self._answer(batch, tx.promised)
         return True

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from hashlib import sha256
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from .engines.contract import ROOM, Record
+from .errors import OutcomeUnknown
 from .keys import Key
+from .version import __version__
 from .views import Registry
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -26,10 +28,16 @@ Errand = tuple[str, Any, Sequence[tuple[str, Key]]]
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one command: its answer, and the ids of the events that it recorded."""
+    """What became of one command: its answer, the ids of the events that it recorded, and the hash of the first of
+    them, which is salted and so shows beyond doubt that it is this event and no other of the same id."""
 
     answer: msgspec.Raw
     ids: list[str]
+    proof: bytes
+
+
+Told = tuple[Any, list[str], bytes]
+"""The same with the answer as it was."""
 
 
 _read_asked = msgspec.msgpack.Decoder(
@@ -48,9 +56,7 @@ class Errands:
     @cached_property
     def _mark(self) -> bytes:
         """What two processes must have in common to do things for each other."""
-        registry = self._registry
-        brought = [[view.name, view.version] for view in registry.views.values()]
-        return sha256(_encode([version("commonplace"), sorted(brought), sorted(registry.travels)])).digest()
+        return sha256(_encode([__version__, ROOM, self._registry.brought])).digest()
 
     def ask(self, commands: Sequence[Errand]) -> bytes | None:
         """These commands as bytes; None if one of them cannot travel."""
@@ -71,20 +77,30 @@ class Errands:
             pass  # of another version, which has its own way to say it
         return []
 
-    def done(self, answer: Any, ids: list[str]) -> Done:
-        """What is told of a command that has been done. Raises TypeError, ValueError or OverflowError if its answer
-        cannot travel."""
-        return Done(msgspec.Raw(_encode(answer)), ids)
+    def done(self, answer: Any, records: Sequence[Record], room: int) -> Done:
+        """What is told of a command that has been done and recorded this. Raises TypeError, ValueError or OverflowError
+        if its answer cannot travel."""
+        proof = records[0].hash if records else b""
+        done = Done(msgspec.Raw(_encode(answer)), [record.id for record in records], proof)
+        if len(_encode(done)) > room:
+            raise OverflowError("there is no room for the answer")
+        return done
 
     def answer(self, each: Sequence[Done | None]) -> bytes:
         return _encode(each)
 
-    def answered(self, said: bytes, names: Sequence[str]) -> list[tuple[Any, list[str]] | None]:
-        """The answers to commands of these names, each with the ids of its events; None where there is none."""
-        return [
-            None if one is None else (self._way(name)[1](one.answer), one.ids)
-            for name, one in zip(names, _read_answer(said), strict=True)
-        ]
+    def answered(self, said: bytes, names: Sequence[str]) -> list[Told | None]:
+        """What is told of commands of these names; None where there is no answer. Raises OutcomeUnknown if it cannot be
+        understood."""
+        try:
+            return [
+                None if one is None else (self._way(name)[1](one.answer), one.ids, one.proof)
+                for name, one in zip(names, _read_answer(said), strict=True)
+            ]
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise OutcomeUnknown(
+                [], f"what another process has written for us is damaged: {error}"
+            ) from error
 
     def _way(self, name: str) -> tuple[Any, Any]:
         """How the request and the answer of a command are read."""

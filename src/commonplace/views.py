@@ -118,6 +118,13 @@ class Registry:
         self.folding = lru_cache(maxsize=1024)(self._folding)
         self.owner = lru_cache(maxsize=1024)(self._owner)
 
+    @property
+    def brought(self) -> list[list[Any]]:
+        """All that the capabilities bring, by name: what two libraries must have in common to decide alike."""
+        kinds = [["kind", kind.name, kind.version, self._owners[kind.name]] for kind in self._kinds.values()]
+        views = [["view", view.name, view.version] for view in self.views.values()]
+        return sorted([*kinds, *views, *(["command", name] for name in self._commands)], key=str)
+
     @staticmethod
     def _claim(table: dict[str, Any], name: str, value: object) -> None:
         if name in table:

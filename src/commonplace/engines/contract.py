@@ -240,8 +240,15 @@ class Tx(Reads):
     brought: Mapping[Place, Row | None] = MappingProxyType({})
     """Rows that were read when it began (see `Store.likely`), None where there is no such row."""
 
-    promised: bytes = b""
-    """What somebody else has answered to what was asked for, of which nobody knows yet whether it was committed."""
+    @property
+    def promised(self) -> bytes:
+        """What somebody else has answered to what was asked for, of which nobody knows yet whether it was committed.
+        Until `forget_promise`, whatever fails in this transaction is an OutcomeUnknown."""
+        return b""
+
+    def forget_promise(self) -> None:
+        """It was looked whether that holds."""
+        return
 
     def others(self) -> Sequence[tuple[int, bytes]]:
         """What other processes ask for while they wait for this one to end, each under a number."""

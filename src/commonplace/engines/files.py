@@ -156,9 +156,9 @@ class FilesReads(MemoryReads):
 
 
 class FilesTx(FilesReads, GatedTx):
-    def __init__(self, store: FilesStore, promised: bytes) -> None:
+    def __init__(self, store: FilesStore) -> None:
         super().__init__(store)
-        self._gate, self.promised = store._gate, promised
+        self._gate = store._gate
         self.now = time.time_ns() // 1000
 
     def forget(self) -> None:
@@ -214,18 +214,17 @@ class FilesStore(LocalStore):
     @contextmanager
     def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
         self._check()
-        with self._inside(timeout, asked) as promised:
-            yield FilesTx(self, promised)
+        with self._inside(timeout, asked):
+            yield FilesTx(self)
 
     @contextmanager
-    def _inside(self, timeout: float, asked: Asked = nothing) -> Iterator[bytes]:
-        """Alone with the files, and knowing what is in them. The gate comes before the lock, always. Answers with what
-        somebody has promised who was inside before."""
-        with self._gate.inside(timeout, asked) as promised, self._data.lock:
+    def _inside(self, timeout: float, asked: Asked = nothing) -> Iterator[None]:
+        """Alone with the files, and knowing what is in them. The gate comes before the lock, always."""
+        with self._gate.inside(timeout, asked), self._data.lock:
             self._check()
             if self._changed():
                 self._load()
-            yield promised
+            yield
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         with self.begin():
@@ -248,6 +247,7 @@ class FilesStore(LocalStore):
 
     def purge(self) -> PurgeReport:
         with self.begin():
+            self._gate.sweep()
             done = ["erased content left the ledger file when it was erased"]
             if self._torn.exists():
                 self._torn.unlink()
@@ -598,7 +598,7 @@ class FilesEngine(Engine):
     def _open(self, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
-        for name in (*NAMES, "blobs"):
+        for name in (*NAMES, "blobs", "gate", "line"):
             if (self.folder / name).is_symlink():
                 raise NotABook(
                     f"{self.folder / name} is a link, and a book keeps to its own folder: remove it"

@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import time
 from hashlib import sha256
 from pathlib import Path
 
 from .gate import Gate
+
+OLD = 30 * 86_400
+"""How many seconds after the last process came to it a gate is taken to be forgotten."""
 
 
 def meeting(*server: object) -> Gate | None:
@@ -20,9 +24,23 @@ def meeting(*server: object) -> Gate | None:
     What is given must tell any two books apart that are not the same."""
     try:
         folder = _folder()
-        return None if folder is None else Gate(folder / f"{sha256(repr(server).encode()).hexdigest()}-gate")
+        if folder is None:
+            return None
+        path = folder / f"{sha256(repr(server).encode()).hexdigest()}-gate"
+        if not path.exists():
+            _clear(folder)
+        gate = Gate(path)
+        os.utime(path)
+        return gate
     except OSError:
         return None  # no room, or no right to write there: everybody goes to the server by itself
+
+
+def _clear(folder: Path) -> None:
+    """Remove the gates of servers that are long gone. Whoever is still at one of them meets nobody new there."""
+    for gate in folder.glob("*-gate"):
+        if time.time() - gate.stat().st_mtime > OLD:
+            Gate.remove(gate)
 
 
 def _folder() -> Path | None:

@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, LiteralString, NamedTuple, Self
 
@@ -633,6 +632,11 @@ class PostgresStore(Store):
         self.news = _News(self._connect, book, replica)
         self.left: _Found | None = None
         """How the last transaction left the book, for as long as it is known."""
+        self._meeting = threading.Lock()
+        self._gate: Gate | None = None
+        self._server: tuple[Any, ...] = ()
+        """What tells the server that we were last connected to from any other, and whom we are there."""
+        self._gate_of = self._server
 
     def check(self) -> None:
         self._born.check()
@@ -645,6 +649,7 @@ class PostgresStore(Store):
         conn.adapters.register_dumper(_Numbers, _NumbersDumper)
         conn.adapters.register_dumper(_Reals, _RealsDumper)
         conn.execute(q.SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
+        self._server = _first(conn.execute(q.READ_SERVER).fetchall()) or ()
 
     def _connect(self) -> _Connection:
         """A connection beside the pool, with the session that the pool's have."""
@@ -762,19 +767,27 @@ class PostgresStore(Store):
     @contextmanager
     def _inside(self, timeout: float, asked: Asked) -> Iterator[Tx]:
         self.check()
-        gate = self._met
+        gate = self._met()
         if gate is None:
             with self._locked(timeout) as tx:
                 yield tx
             return
-        with gate.inside(timeout, asked) as promised, self._locked(timeout) as tx:
-            tx._gate, tx.promised = gate, promised
-            yield tx
+        began = time.monotonic()
+        with gate.inside(timeout, asked):
+            waited = time.monotonic() - began
+            with self._locked(timeout if waited < 1 else max(0.001, timeout - waited)) as tx:
+                tx._gate = gate
+                yield tx
 
-    @cached_property
     def _met(self) -> Gate | None:
-        """Where this host's writers to the book meet. A server that was restarted, or copied, is another one."""
-        return meeting("postgresql", *(self._ask(q.READ_SERVER, ()) or ()), self.book)
+        """Where this host's writers to the book meet. Who has been connected to another server meets elsewhere."""
+        with self._meeting:
+            if self._gate_of != self._server:
+                if self._gate is not None:
+                    self._gate.close()
+                self._gate = meeting("postgresql", *self._server, self.book)
+                self._gate_of = self._server
+            return self._gate
 
     @contextmanager
     def _locked(self, timeout: float) -> Iterator[PostgresTx]:
@@ -855,12 +868,18 @@ class PostgresStore(Store):
                 found = conn.execute("SHOW data_directory").fetchone()
         except psycopg.Error:
             return []  # a role that may not know it
-        return [Path(found[0])] if found and Path(found[0]).is_dir() else []
+        gate = self._met()
+        line = [] if gate is None else [gate.folder]
+        return [Path(found[0]), *line] if found and Path(found[0]).is_dir() else line
 
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's
         log. Everybody waits meanwhile. Does what the role may do and names what is left."""
         self.check()
+        gate = self._met()
+        if gate is not None:
+            with gate.inside(LOCK_TIMEOUT):
+                gate.sweep()
         try:
             with self._connect() as conn:
                 conn.execute(q.DROP_OLD_LEASES, (self.book,))
@@ -874,9 +893,9 @@ class PostgresStore(Store):
         self._closed = True
         self.news.close()
         self._pool.close()
-        gate = self.__dict__.get("_met")
-        if gate is not None:
-            gate.close()
+        with self._meeting:
+            if self._gate is not None:
+                self._gate.close()
 
 
 class PostgresEngine(Engine):

@@ -105,9 +105,11 @@ READ_SETTINGS = """
 
 BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
-# Which server this is, and which of its databases: no two servers were started in the same microsecond.
+# Which server this is, which of its databases, and whom we are there: no two servers were started in the same
+# microsecond, and what one role may is not done for another.
 READ_SERVER = """
-    SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_setting('port'), oid::bigint
+    SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_setting('port'), oid::bigint,
+        session_user::text, current_user::text
     FROM pg_database WHERE datname = current_database()
 """
 # The end of the ledger.

@@ -314,7 +314,7 @@ class SqliteTx(SqliteReads, GatedTx):
     def __enter__(self) -> SqliteTx:
         store = self._store
         store._check()
-        self.promised = self._gate.enter(self._timeout, self._asked)
+        self._gate.enter(self._timeout, self._asked)
         try:
             if store._closed:
                 store._check()

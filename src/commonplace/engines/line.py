@@ -1,0 +1,344 @@
+"""The line of those who wait at a gate: a table of seats, one for each process, and a bell that all of them hear.
+
+A seat says what its owner asks for and what it is answered. Beside the table lies a file for each seat, which its owner
+keeps locked: a seat that nobody has locked belongs to somebody who is dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from errno import ENOSPC
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from ..errors import OutcomeUnknown
+from .clock import boot_clock
+from .contract import ROOM
+from .watch import Watch
+
+NAP = 0.001
+"""How often whoever found no seat looks at the door, and everybody while somebody else goes first, in seconds."""
+TURN, PATIENCE = 0.003, 0.25
+"""Everybody lets those go first who came before and have waited longer than that for what only they can do. Who then
+does not come for so long (a debugger has stopped it) is not waited for."""
+CLOSE = 1.0
+"""How long whoever gives up waits for the outcome of what somebody else has begun for it."""
+FRESH = 0.05
+"""For so long whoever has asked for something is taken to be alive."""
+
+SEATS = 64
+FREE, WAITING, ASKED, BEGUN, ANSWERED, DONE = range(6)
+"""What a seat says. Its owner waits to get in; or has asked for something; whoever is inside has begun with that; has
+left an answer, which holds if the commit succeeds; the commit has succeeded."""
+_SEAT = struct.Struct("<BxxxIIIQQ")
+_TABLE = SEATS * _SEAT.size
+_EMPTY = bytes(_TABLE)
+
+
+class _Seat(NamedTuple):
+    number: int
+    state: int
+    asked: int
+    """How many bytes it asks with, and is answered with."""
+    answered: int
+    boot: int
+    """Of which run of the machine the times are."""
+    since: int
+    until: int
+    """From when on it waits, and how long, in nanoseconds of the clock that all processes of a host share."""
+
+
+class Line:
+    """Those who wait, each in a seat of the table.
+
+    A seat's owner writes it until it is begun, whoever is inside from then on until it is done. All can be sure of that
+    because whoever takes a seat, begins with what is asked there, or gives it up, locks the table for a moment; and
+    whoever comes in finds nobody there. A seat that nobody has locked belongs to somebody who is dead.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._bell_at = folder / "bell"
+        self._opened = list[int]()
+        """Every descriptor, the folder's first: what lies in it is opened by way of that, and no link is followed."""
+        try:
+            self._opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+            self._table, self._bell = self._open("table"), self._open("bell")
+        except BaseException:
+            self.close()
+            raise
+        self._locks: dict[int, int] = {}
+        self._begun: dict[int, int] = {}
+        """The seats that we are at, and what we have made of each."""
+        self._own: int | None = None
+        self._sits = False
+        self._risen: tuple[int, bytes] = (FREE, b"")
+        """What the seat said when we last left it."""
+        self._boot = crc32(boot_clock()[0].encode())
+        self._watch: Watch | None = None
+
+    def _open(self, name: str) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._opened.append(os.open(name, flags, 0o600, dir_fd=self._opened[0]))
+        return self._opened[-1]
+
+    # for who waits
+
+    def somebody_goes_first(self, since: int) -> bool:
+        """Whether somebody was there before, and has waited for long for what nobody else can do for it."""
+        waiting = self._those(WAITING)
+        if not waiting:
+            return False
+        now = time.monotonic_ns()
+        return any(
+            one.since < since and TURN * 1e9 < now - one.since < PATIENCE * 1e9 and self._is_taken(one.number)
+            for one in waiting
+        )
+
+    def sit(self, asked: bytes | None, since: int, deadline: float) -> bool:
+        """Whether there was a seat to wait in. Without one, because all are taken or the disk is full, one waits all
+        the same, and is not served."""
+        if self._sits:
+            self._abandon()  # what was left there at some interruption is not ours any more
+        self._risen = (FREE, b"")
+        try:
+            number = self._seat()
+            if number is None:
+                return False
+            state, length = WAITING, 0
+            if asked is not None and len(asked) <= ROOM:
+                _put(self._table, asked, _place(number))
+                state, length = ASKED, len(asked)
+            self._sits = True
+            self._write(_Seat(number, state, length, 0, self._boot, since, int(deadline * 1e9)))
+        except OSError:
+            self._abandon()
+            return False
+        return True
+
+    def _seat(self) -> int | None:
+        if self._own is None and lock(self._table):
+            try:
+                self._own = next((number for number in range(SEATS) if self._taken_by_us(number)), None)
+            finally:
+                fcntl.flock(self._table, fcntl.LOCK_UN)
+        return self._own
+
+    def _taken_by_us(self, number: int) -> bool:
+        own = self._lock_of(number)
+        if not lock(own):
+            return False
+        try:
+            if self._read(number).state in (BEGUN, ANSWERED):  # somebody may still write to it
+                fcntl.flock(own, fcntl.LOCK_UN)
+                return False
+            _put(self._table, bytes(2 * ROOM), _place(number))  # so that there is room on the disk
+            self._free(number)
+            if not os.fstat(self._bell).st_size:
+                _put(self._bell, b"\n", 0)  # and for that
+            self._watch = Watch(self._bell_at)
+        except BaseException:
+            fcntl.flock(own, fcntl.LOCK_UN)
+            raise
+        return True
+
+    def wait(self, timeout: float, sits: bool) -> None:
+        """Until it rings, or the time is over."""
+        if sits and self._watch is not None:
+            self._watch.wait(timeout)
+        else:
+            time.sleep(min(timeout, NAP))
+
+    def done(self) -> bool:
+        assert self._own is not None
+        return self._read(self._own).state == DONE
+
+    def rise(self) -> tuple[int, bytes]:
+        """Leave the seat. Answers with what it said, and with the answer if there is one. Only for who is inside, or
+        has seen that it is done."""
+        assert self._own is not None
+        seat, answer = self._read(self._own), b""
+        if seat.state in (ANSWERED, DONE):
+            answer = os.pread(self._table, seat.answered, _place(seat.number) + ROOM)
+        if seat.state != FREE:  # else we were interrupted when we rose
+            self._risen = seat.state, answer
+            self._free(seat.number)
+        self._sits = False
+        return self._risen
+
+    def give_up(self) -> bytes | None:
+        """Leave the seat, if we still sit there, without having been inside. Answers with the answer if what was asked
+        for has been done. Raises OutcomeUnknown if somebody has begun with it and does not end, or may have done it."""
+        until = time.monotonic() + CLOSE
+        try:
+            while self._sits:
+                if lock(self._table):
+                    try:
+                        if self._read(self._own or 0).state not in (BEGUN, ANSWERED):
+                            self.rise()
+                            break
+                    finally:
+                        fcntl.flock(self._table, fcntl.LOCK_UN)
+                if time.monotonic() > until:
+                    raise OutcomeUnknown([], "another process had begun to write it, and does not end")
+                self.wait(NAP, True)
+        except (
+            BaseException
+        ) as error:  # whatever it is, nobody must take for ours what is answered there from now on
+            self._abandon()
+            if isinstance(error, OutcomeUnknown):
+                raise
+            raise OutcomeUnknown([], "another process had begun to write it") from error
+        state, answer = self._risen
+        if state == ANSWERED:
+            raise OutcomeUnknown([], "another process had begun to write it, and was gone")
+        return answer if state == DONE else None
+
+    def _abandon(self) -> None:
+        """Leave the seat to whoever may still write to it: nobody takes it before that is over."""
+        self._sits = False
+        if self._own is not None:
+            fcntl.flock(self._locks[self._own], fcntl.LOCK_UN)
+            self._own = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    # for who is inside
+
+    def begin(self) -> list[tuple[int, bytes]]:
+        """What others ask for, each with its seat. From now on they wait for an answer, be it that it is given back."""
+        if not self._those(ASKED) or not lock(self._table):
+            return []  # or somebody gives up at this moment, and cannot be waited for: it may have been stopped
+        try:
+            now = time.monotonic_ns()
+            for one in self._those(BEGUN, ANSWERED):  # what somebody has left behind who was inside and died
+                if one.number not in self._begun and not self._is_taken(one.number):
+                    self._free(one.number)
+            found = [one for one in self._those(ASKED) if self._is_there(one, now)]
+            for one in found:
+                self._begun[one.number] = BEGUN
+                self._write(one._replace(state=BEGUN))
+        finally:
+            fcntl.flock(self._table, fcntl.LOCK_UN)
+        found.sort(key=lambda one: one.since)
+        return [(one.number, os.pread(self._table, one.asked, _place(one.number))) for one in found]
+
+    def answer(self, number: int, said: bytes) -> None:
+        """Answer one of them, before it is committed; b"": it has to come in itself."""
+        assert len(said) <= ROOM
+        if not said:
+            self._begun[number] = WAITING
+            return
+        _put(self._table, said, _place(number) + ROOM)
+        self._begun[number] = ANSWERED
+        self._write(self._read(number)._replace(state=ANSWERED, answered=len(said)))
+
+    def settle(self, outcome: int) -> None:
+        """Say what became of those that were begun: all that were answered, if it was applied."""
+        while self._begun:
+            number, made = self._begun.popitem()
+            if made == BEGUN or (made == ANSWERED and outcome == ASKED):  # nothing has happened
+                made = ASKED if self._is_taken(number) else FREE
+            elif made == ANSWERED:
+                made = outcome
+            self._write(self._read(number)._replace(state=made))
+
+    def ring(self) -> None:
+        """Wake all who wait, if there are any. In one go: the first who is awake may take our processor."""
+        try:
+            if self._those(WAITING, ASKED, ANSWERED, DONE):
+                _put(self._bell, b"\n", 0)
+        except OSError:
+            pass  # those who wait look by themselves soon
+
+    def sweep(self) -> None:
+        """Overwrite what nobody asks for any more. Only for whoever is inside."""
+        end = os.fstat(self._table).st_size
+        for number in range(SEATS):
+            place, asks = _place(number), self._read(number).state in (ASKED, DONE)
+            if place < end and not (asks and self._is_taken(number)):
+                _put(self._table, bytes(min(2 * ROOM, end - place)), place)
+
+    def _is_there(self, seat: _Seat, now: int) -> bool:
+        """Whether somebody sits there who still wants what it asks for. Who has just asked is not looked after."""
+        if seat.boot != self._boot or seat.until <= now:
+            return False
+        return 0 <= now - seat.since < FRESH * 1e9 or self._is_taken(seat.number)
+
+    def _is_taken(self, number: int) -> bool:
+        """Whether somebody sits there. Otherwise it is for whoever comes next."""
+        if number == self._own:
+            return True
+        try:
+            theirs = self._lock_of(number)
+        except OSError:
+            return False  # the folder is gone, or there are no descriptors left: nobody is known to be there
+        if not lock(theirs):
+            return True
+        fcntl.flock(theirs, fcntl.LOCK_UN)
+        return False
+
+    # seats
+
+    def _those(self, *states: int) -> list[_Seat]:
+        """The seats that say this. Most of the table is empty, and its end is not looked at."""
+        table = os.pread(self._table, _TABLE, 0)
+        if not table or table == _EMPTY:
+            return []
+        table = table.rstrip(b"\0")
+        table = table.ljust(-(-len(table) // _SEAT.size) * _SEAT.size, b"\0")
+        return [
+            _Seat(number, *fields)
+            for number, fields in enumerate(_SEAT.iter_unpack(table))
+            if fields[0] in states
+        ]
+
+    def _read(self, number: int) -> _Seat:
+        raw = os.pread(self._table, _SEAT.size, number * _SEAT.size)
+        return _Seat(number, *_SEAT.unpack(raw.ljust(_SEAT.size, b"\0")))
+
+    def _write(self, seat: _Seat) -> None:
+        _put(self._table, _SEAT.pack(*seat[1:]), seat.number * _SEAT.size)
+
+    def _free(self, number: int) -> None:
+        self._write(_Seat(number, FREE, 0, 0, 0, 0, 0))
+
+    def _lock_of(self, number: int) -> int:
+        if number not in self._locks:
+            self._locks[number] = self._open(str(number))
+        return self._locks[number]
+
+    def close(self) -> None:
+        if hasattr(self, "_own"):
+            self._abandon()
+        self.drop()
+
+    def drop(self) -> None:
+        """Close what is open, and leave everything as it is."""
+        while self._opened:
+            os.close(self._opened.pop())
+
+
+def _place(number: int) -> int:
+    """Where in the table it stands what a seat asks; what it is answered stands behind."""
+    return _TABLE + number * 2 * ROOM
+
+
+def _put(fd: int, what: bytes, offset: int) -> None:
+    """Write all of it, or raise OSError."""
+    if os.pwrite(fd, what, offset) < len(what):
+        raise OSError(ENOSPC, "there is no room for it")
+
+
+def lock(fd: int) -> bool:
+    """Whether the file was free, and is ours."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
