@@ -41,7 +41,7 @@ from .engines.contract import (
     WriteSet,
     nothing,
 )
-from .errands import Done, Errands, Told
+from .errands import Errands, Told
 from .errors import (
     BadInput,
     BeforeHorizon,
@@ -909,22 +909,22 @@ class Committer:
             for number, each in others:
                 if time.monotonic() > until:
                     return
-                room, done = ROOM - 16, list[Done | None]()
+                room, done = ROOM - 2 * MAX_BATCH, list[msgspec.Raw | None]()
                 for name, request, _ in each:
                     done.append(self._done(overlay, name, request, room))
-                    room -= len(errands.answer(done[-1:]))
-                tx.answer(number, errands.answer(done) if any(done) else b"")
+                    room -= len(done[-1] or b"")
+                tx.answer(number, errands.answer(done))
 
-    def _done(self, overlay: Overlay, name: str, request: Any, room: int) -> Done | None:
+    def _done(self, overlay: Overlay, name: str, request: Any, room: int) -> msgspec.Raw | None:
         """What is told to whoever asked; None if it has to do it itself, because it is refused or fails here: then it
         meets that again, and is told."""
         before = len(overlay.write.records)
 
-        def decide(overlay: Overlay, request: Any) -> Done:
+        def decide(overlay: Overlay, request: Any) -> msgspec.Raw:
             return self._errands.done(decider(overlay, request), overlay.write.records[before:], room)
 
         capability, decider = self._registry.command(name)
-        found: Done | None = _tried(overlay, capability, decide, request)[0]
+        found: msgspec.Raw | None = _tried(overlay, capability, decide, request)[0]
         return found
 
     def _ask(self, batch: Sequence[_Ticket]) -> bytes | None:

@@ -77,17 +77,18 @@ class Errands:
             pass  # of another version, which has its own way to say it
         return []
 
-    def done(self, answer: Any, records: Sequence[Record], room: int) -> Done:
+    def done(self, answer: Any, records: Sequence[Record], room: int) -> msgspec.Raw:
         """What is told of a command that has been done and recorded this. Raises TypeError, ValueError or OverflowError
         if its answer cannot travel."""
         proof = records[0].hash if records else b""
-        done = Done(msgspec.Raw(_encode(answer)), [record.id for record in records], proof)
-        if len(_encode(done)) > room:
+        done = _encode(Done(msgspec.Raw(_encode(answer)), [record.id for record in records], proof))
+        if len(done) > room:
             raise OverflowError("there is no room for the answer")
-        return done
+        return msgspec.Raw(done)
 
-    def answer(self, each: Sequence[Done | None]) -> bytes:
-        return _encode(each)
+    def answer(self, each: Sequence[msgspec.Raw | None]) -> bytes:
+        """What is told of several commands, if anything."""
+        return _encode(each) if any(each) else b""
 
     def answered(self, said: bytes, names: Sequence[str]) -> list[Told | None]:
         """What is told of commands of these names; None where there is no answer. Raises OutcomeUnknown if it cannot be

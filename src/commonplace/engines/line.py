@@ -34,7 +34,8 @@ SEATS = 64
 FREE, WAITING, ASKED, BEGUN, ANSWERED, DONE = range(6)
 """What a seat says. Its owner waits to get in; or has asked for something; whoever is inside has begun with that; has
 left an answer, which holds if the commit succeeds; the commit has succeeded."""
-_SEAT = struct.Struct("<BxxxIIIQQ")
+_SEAT, _LENGTH, _ANSWERED_AT = struct.Struct("<BxxxIIIQQ"), struct.Struct("<I"), 8
+"""A seat; and of its fields, how long an answer is."""
 _TABLE = SEATS * _SEAT.size
 _EMPTY = bytes(_TABLE)
 
@@ -133,7 +134,7 @@ class Line:
         if not lock(own):
             return False
         try:
-            if self._read(number).state in (BEGUN, ANSWERED):  # somebody may still write to it
+            if self._state(number) in (BEGUN, ANSWERED):  # somebody may still write to it
                 fcntl.flock(own, fcntl.LOCK_UN)
                 return False
             _put(self._table, bytes(2 * ROOM), _place(number))  # so that there is room on the disk
@@ -155,7 +156,7 @@ class Line:
 
     def done(self) -> bool:
         assert self._own is not None
-        return self._read(self._own).state == DONE
+        return self._state(self._own) == DONE
 
     def rise(self) -> tuple[int, bytes]:
         """Leave the seat. Answers with what it said, and with the answer if there is one. Only for who is inside, or
@@ -178,7 +179,7 @@ class Line:
             while self._sits:
                 if lock(self._table):
                     try:
-                        if self._read(self._own or 0).state not in (BEGUN, ANSWERED):
+                        if self._state(self._own or 0) not in (BEGUN, ANSWERED):
                             self.rise()
                             break
                     finally:
@@ -215,14 +216,15 @@ class Line:
         if not self._those(ASKED) or not lock(self._table):
             return []  # or somebody gives up at this moment, and cannot be waited for: it may have been stopped
         try:
-            now = time.monotonic_ns()
-            for one in self._those(BEGUN, ANSWERED):  # what somebody has left behind who was inside and died
-                if one.number not in self._begun and not self._is_taken(one.number):
-                    self._free(one.number)
-            found = [one for one in self._those(ASKED) if self._is_there(one, now)]
-            for one in found:
-                self._begun[one.number] = BEGUN
-                self._write(one._replace(state=BEGUN))
+            now, found = time.monotonic_ns(), list[_Seat]()
+            for one in self._those(ASKED, BEGUN, ANSWERED):
+                if one.state == ASKED:
+                    if self._is_there(one, now):
+                        self._begun[one.number] = BEGUN
+                        self._say(one.number, BEGUN)
+                        found.append(one)
+                elif one.number not in self._begun and not self._is_taken(one.number):
+                    self._free(one.number)  # somebody has left it behind who was inside and died
         finally:
             fcntl.flock(self._table, fcntl.LOCK_UN)
         found.sort(key=lambda one: one.since)
@@ -235,8 +237,9 @@ class Line:
             self._begun[number] = WAITING
             return
         _put(self._table, said, _place(number) + ROOM)
+        _put(self._table, _LENGTH.pack(len(said)), number * _SEAT.size + _ANSWERED_AT)
         self._begun[number] = ANSWERED
-        self._write(self._read(number)._replace(state=ANSWERED, answered=len(said)))
+        self._say(number, ANSWERED)
 
     def settle(self, outcome: int) -> None:
         """Say what became of those that were begun: all that were answered, if it was applied."""
@@ -246,7 +249,7 @@ class Line:
                 made = ASKED if self._is_taken(number) else FREE
             elif made == ANSWERED:
                 made = outcome
-            self._write(self._read(number)._replace(state=made))
+            self._say(number, made)
 
     def ring(self) -> None:
         """Wake all who wait, if there are any. In one go: the first who is awake may take our processor."""
@@ -260,7 +263,7 @@ class Line:
         """Overwrite what nobody asks for any more. Only for whoever is inside."""
         end = os.fstat(self._table).st_size
         for number in range(SEATS):
-            place, asks = _place(number), self._read(number).state in (ASKED, DONE)
+            place, asks = _place(number), self._state(number) in (ASKED, DONE)
             if place < end and not (asks and self._is_taken(number)):
                 _put(self._table, bytes(min(2 * ROOM, end - place)), place)
 
@@ -301,6 +304,13 @@ class Line:
     def _read(self, number: int) -> _Seat:
         raw = os.pread(self._table, _SEAT.size, number * _SEAT.size)
         return _Seat(number, *_SEAT.unpack(raw.ljust(_SEAT.size, b"\0")))
+
+    def _state(self, number: int) -> int:
+        return (os.pread(self._table, 1, number * _SEAT.size) or b"\0")[0]
+
+    def _say(self, number: int, state: int) -> None:
+        """Change what a seat says, and nothing else about it."""
+        _put(self._table, bytes((state,)), number * _SEAT.size)
 
     def _write(self, seat: _Seat) -> None:
         _put(self._table, _SEAT.pack(*seat[1:]), seat.number * _SEAT.size)

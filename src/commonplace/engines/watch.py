@@ -49,7 +49,7 @@ class Watch:
 
         def wait(timeout: float) -> None:
             if poll.poll(max(0, timeout * 1000)):
-                os.read(fd, 65536)
+                os.read(fd, 4096)
 
         self.wait = wait  # type: ignore[method-assign]
         self._close = lambda: os.close(fd)
