@@ -493,17 +493,7 @@ class PostgresTx(PostgresReads, GatedTx):
         self._store.left = None
         conn = self._conn
         try:
-            # All of it and the COMMIT travel together: one trip. The server skips what follows an error,
-            # the COMMIT included, so an error it tells us means that nothing happened.
-            with _together(conn):
-                if self._hopes:
-                    conn.execute(q.BEGIN_WRITE)
-                    same = (self._store.book, self._found.state, self.head.position, self.head.hash)
-                    conn.execute(q.SAME_STATE, same)
-                if write.leases:
-                    self._take(write.leases)
-                moved = self._send(write)
-                commit = conn.execute("COMMIT")
+            moved = self._commit(write)
         except psycopg.errors.DivisionByZero:
             raise Moved from None
         except psycopg.Error as error:
@@ -514,9 +504,30 @@ class PostgresTx(PostgresReads, GatedTx):
                 cause = "the connection to PostgreSQL was lost"
                 raise OutcomeUnknown([record.id for record in write.records], cause) from None
             raise _translated(error) from None
+        self._leave(write, *moved.fetchall()[0][:2])
+
+    def _commit(self, write: WriteSet) -> Cursor[TupleRow]:
+        """Answers with what has moved the head. All of it and the COMMIT travel together: one trip. The server skips
+        what follows an error, the COMMIT included, so an error it tells us means that nothing happened."""
+        conn, names = self._conn, {one.name for one in write.leases}
+        more = write.drops or write.erase or write.blobs or write.blob_drops
+        plain = bool(write.records) and not more and len(names) == len(write.leases)
+        if plain and self._hopes:
+            return self._add(write, write.leases)  # one statement is a transaction of its own
+        with _together(conn):
+            if self._hopes:
+                conn.execute(q.BEGIN_WRITE)
+                same = (self._store.book, self._found.state, self.head.position, self.head.hash)
+                conn.execute(q.SAME_STATE, same)
+            if plain:
+                moved = self._add(write, write.leases)
+            else:
+                self._take(write.leases)
+                moved = self._send(write)
+            commit = conn.execute("COMMIT")
         if commit.statusmessage != "COMMIT":
             raise EngineUnavailable("PostgreSQL rolled the transaction back; nothing changed, go again")
-        self._leave(write, *moved.fetchall()[0][:2])
+        return moved
 
     def _leave(self, write: WriteSet, state: int, clock: int) -> None:
         head = self.head if write.meta is None else self.head._replace(meta=write.meta)
@@ -529,7 +540,11 @@ class PostgresTx(PostgresReads, GatedTx):
     def _send(self, write: WriteSet) -> Cursor[TupleRow]:
         """Answers with what has moved the head."""
         conn, book = self._conn, self._store.book
-        moved = self._add(write) if write.records or write.rows else None
+        moved = None
+        if write.records:
+            moved = self._add(write, ())
+        elif write.rows:
+            conn.execute(q.PUT_ROWS, self._rows(write))
         if write.drops:
             drops = [(book, _b(space), key, position) for space, key, position in write.drops]
             conn.cursor().executemany(q.DROP_ROW, drops)
@@ -542,19 +557,20 @@ class PostgresTx(PostgresReads, GatedTx):
             conn.execute(q.DROP_BLOBS, (book, _Bytes(map(_b, write.blob_drops))))
         return moved or conn.execute(q.WRITE_META, (write.meta, book), binary=True)
 
-    def _add(self, write: WriteSet) -> Cursor[TupleRow] | None:
-        book, records = self._store.book, write.records
+    def _rows(self, write: WriteSet) -> dict[str, Any]:
         latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
-        asked = {
-            "book": book,
+        return {
+            "book": self._store.book,
             "spaces": _Bytes(_b(space) for space, _, _ in latest),
             "keys": _Bytes(key for _, key, _ in latest),
             "versions": _Numbers(position for _, _, position in latest),
             "values": _Bytes(latest.values()),
         }
-        if not records:
-            self._conn.execute(q.PUT_ROWS, asked)
-            return None
+
+    def _add(self, write: WriteSet, leases: Sequence[Lease]) -> Cursor[TupleRow]:
+        book, records = self._store.book, write.records
+        takes, leaves = _takes(leases), _leaves(leases)
+        asked = self._rows(write) | takes | leaves
         asked |= {
             "positions": _Numbers(one.position for one in records),
             "ids": _Bytes(_b(one.id) for one in records),
@@ -569,28 +585,50 @@ class PostgresTx(PostgresReads, GatedTx):
             "meta": write.meta,
             "lock_space": LOCK_SPACE,
             "channel": _channel(book),
+            "state": self._found.state,
+            "before": self.head.position,
+            "hash_before": self.head.hash,
         }
-        return self._conn.execute(q.ADD, asked, binary=True)
+        return self._conn.execute(q.add(self._hopes, bool(takes), bool(leaves)), asked, binary=True)
 
     def _take(self, leases: list[Lease]) -> None:
         """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
         transaction holds them still until it ends."""
-        last = {one.name: one for one in leases}
+        last = list({one.name: one for one in leases}.values())
+        book = {"book": self._store.book}
         if len(last) < len(leases):
-            self._each(q.CHECK_LEASES, leases)
-        self._each(q.NEED_LEASES, [one for one in last.values() if one.seconds > 0])
-        self._each(q.LEAVE_LEASES, [one for one in last.values() if one.seconds <= 0])
+            names, holders = _Bytes(_b(one.name) for one in leases), _Bytes(_b(one.holder) for one in leases)
+            fences = _Numbers(one.fence for one in leases)
+            self._conn.execute(q.CHECK_LEASES, {**book, "names": names, "holders": holders, "fences": fences})
+        if takes := _takes(last):
+            self._conn.execute(q.NEED_LEASES, book | takes)
+        if leaves := _leaves(last):
+            self._conn.execute(q.LEAVE_LEASES, book | leaves)
 
-    def _each(self, query: LiteralString, leases: list[Lease]) -> None:
-        if leases:
-            asked = {
-                "book": self._store.book,
-                "names": _Bytes(_b(one.name) for one in leases),
-                "holders": _Bytes(_b(one.holder) for one in leases),
-                "fences": _Numbers(one.fence for one in leases),
-                "seconds": _Reals(float(one.seconds) for one in leases),
-            }
-            self._conn.execute(query, asked)
+
+def _takes(leases: Sequence[Lease]) -> dict[str, Any]:
+    """Those that are to be taken, as a statement asks for them; nothing if there are none."""
+    some = [one for one in leases if one.seconds > 0]
+    if not some:
+        return {}
+    return {
+        "taken": _Bytes(_b(one.name) for one in some),
+        "takers": _Bytes(_b(one.holder) for one in some),
+        "takes": _Numbers(one.fence for one in some),
+        "seconds": _Reals(float(one.seconds) for one in some),
+    }
+
+
+def _leaves(leases: Sequence[Lease]) -> dict[str, Any]:
+    """The same for those that are to be given back."""
+    some = [one for one in leases if one.seconds <= 0]
+    if not some:
+        return {}
+    return {
+        "left": _Bytes(_b(one.name) for one in some),
+        "leavers": _Bytes(_b(one.holder) for one in some),
+        "leaves": _Numbers(one.fence for one in some),
+    }
 
 
 def _silent(conn: _Connection) -> bool:

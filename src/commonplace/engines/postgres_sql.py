@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import LiteralString
+
 # --- the layout -------------------------------------------------------------------------------------------
 
 # Is there a schema of our name, how much is in it, and is it ours?
@@ -88,6 +91,8 @@ DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
 SET_SESSION = """
     SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
         set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
+        set_config('default_transaction_isolation', 'read committed', false),
+        set_config('plan_cache_mode', 'force_generic_plan', false),
         set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
         set_config('tcp_keepalives_count', '3', false),
         CASE current_setting('synchronous_commit') WHEN 'off'
@@ -230,21 +235,80 @@ PUT_ROWS = """
         %(spaces)s::bytea[], %(keys)s::bytea[], %(versions)s::bigint[], %(values)s::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
+# Leases that are taken or renewed, and whether all of them were.
+TAKEN = """
+    taken AS (
+        INSERT INTO commonplace.leases (book, name, holder, fence, until)
+        SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(
+            %(taken)s::bytea[], %(takers)s::bytea[], %(takes)s::bigint[], %(seconds)s::float8[]
+        ) AS asked (name, holder, fence, seconds) ORDER BY name
+        ON CONFLICT (book, name) DO UPDATE
+        SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
+        WHERE leases.until <= clock_timestamp()
+            OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
+        RETURNING 1)
+"""
+ALL_TAKEN = "(SELECT count(*) FROM taken) = cardinality(%(taken)s::bytea[])"
+# Leases that are given back, and whether nobody else has one of them.
+LEFT = """
+    held AS MATERIALIZED (
+        SELECT leases.name, until > clock_timestamp() AND (leases.holder <> asked.holder OR leases.fence <> asked.fence)
+            AS elsewhere
+        FROM commonplace.leases
+        JOIN unnest(%(left)s::bytea[], %(leavers)s::bytea[], %(leaves)s::bigint[]) AS asked (name, holder, fence)
+            ON leases.name = asked.name
+        WHERE book = %(book)s ORDER BY leases.name FOR UPDATE OF leases
+    ), gone AS (
+        DELETE FROM commonplace.leases
+        WHERE book = %(book)s AND name IN (SELECT name FROM held) AND NOT (SELECT bool_or(elsewhere) FROM held))
+"""
+NONE_ELSEWHERE = "(SELECT NOT coalesce(bool_or(elsewhere), false) FROM held)"
+# Either of them, or fail.
+NEED_LEASES = f"WITH {TAKEN} SELECT 1 / ({ALL_TAKEN})::int"
+LEAVE_LEASES = f"WITH {LEFT} SELECT 1 / ({NONE_ELSEWHERE})::int"
 # Events with such rows, and the head moves. Whoever listens holds a shared lock on the book's key, so a failed try at
 # that lock means there is somebody to notify; a listener that comes later first waits for this transaction to end.
-ADD = f"""
-    WITH events AS (
+EVENTS = """
+    events AS (
         INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
         SELECT %(book)s, * FROM unnest(
             %(positions)s::bigint[], %(ids)s::bytea[], %(runs)s::bytea[], %(times)s::bigint[],
-            %(headers)s::bytea[], %(hashes)s::bytea[], %(bodies)s::bytea[])
-    ), rows AS ({PUT_ROWS})
-    UPDATE commonplace.heads
-    SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
-    WHERE book = %(book)s
-    RETURNING {STATE}, {CLOCK}, CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
-        THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
-"""  # noqa: S608  constants all
+            %(headers)s::bytea[], %(hashes)s::bytea[], %(bodies)s::bytea[]))
+"""
+HERE = "here AS (SELECT %(book)s::bigint AS book)"
+STILL_HERE = f"""
+    here AS MATERIALIZED (
+        SELECT book FROM commonplace.heads
+        WHERE book = %(book)s AND {STATE} = %(state)s AND position = %(before)s AND hash = %(hash_before)s
+        FOR UPDATE NOWAIT)
+"""  # noqa: S608  constants
+MOVED = f"""
+    moved AS (
+        UPDATE commonplace.heads AS head
+        SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
+        FROM here WHERE head.book = here.book
+        RETURNING {STATE} AS state, {CLOCK} AS clock,
+            CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
+            THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END AS told)
+"""  # noqa: S608  constants
+
+
+@cache
+def add(hopes: bool, takes: bool, leaves: bool) -> LiteralString:
+    """All that a commit mostly is, in one statement: events, rows, the head, and leases if there are some. It fails as
+    a whole if a lease is somebody else's or, for who `hopes`, if the head is not as it was left (see SAME_STATE)."""
+    parts: list[LiteralString] = [STILL_HERE if hopes else HERE, EVENTS, f"rows AS ({PUT_ROWS})", MOVED]
+    holds: list[LiteralString] = ["(SELECT count(*) FROM moved) = 1"]
+    if takes:
+        parts.append(TAKEN)
+        holds.append(ALL_TAKEN)
+    if leaves:
+        parts.append(LEFT)
+        holds.append(NONE_ELSEWHERE)
+    told: LiteralString = "(SELECT state FROM moved), (SELECT clock FROM moved)"
+    return f"WITH {', '.join(parts)} SELECT {told}, 1 / ({' AND '.join(holds)})::int"
+
+
 # One version less.
 DROP_ROW = "DELETE FROM commonplace.rows WHERE book = %s AND space = %s AND key = %s AND position = %s"
 # Bodies go.
@@ -284,34 +348,6 @@ CHECK_LEASES = """
         ON held.name = asked.name
     WHERE held.book = %(book)s AND held.until > clock_timestamp()
         AND (held.holder <> asked.holder OR held.fence <> asked.fence)
-"""
-# Take or renew leases, all of them, or fail.
-NEED_LEASES = """
-    WITH taken AS (
-        INSERT INTO commonplace.leases (book, name, holder, fence, until)
-        SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(
-            %(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[], %(seconds)s::float8[]
-        ) AS asked (name, holder, fence, seconds) ORDER BY name
-        ON CONFLICT (book, name) DO UPDATE
-        SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
-        WHERE leases.until <= clock_timestamp()
-            OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
-        RETURNING 1)
-    SELECT 1 / (count(*) = cardinality(%(names)s::bytea[]))::int FROM taken
-"""
-# Give leases back, or fail if somebody else has one of them.
-LEAVE_LEASES = """
-    WITH held AS MATERIALIZED (
-        SELECT leases.name, until > clock_timestamp() AND (leases.holder <> asked.holder OR leases.fence <> asked.fence)
-            AS elsewhere
-        FROM commonplace.leases
-        JOIN unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)
-            ON leases.name = asked.name
-        WHERE book = %(book)s ORDER BY leases.name FOR UPDATE OF leases
-    ), gone AS (
-        DELETE FROM commonplace.leases
-        WHERE book = %(book)s AND name IN (SELECT name FROM held) AND NOT (SELECT bool_or(elsewhere) FROM held))
-    SELECT 1 / (NOT coalesce(bool_or(elsewhere), false))::int FROM held
 """
 # Leases that ran out.
 DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
