@@ -170,11 +170,6 @@ BATCH = 250
 """How many tasks are added at once while others write."""
 
 
-def share(kind: str, count: int, part: int = 5) -> int:
-    """Everything on SQLite, a part of it on the servers."""
-    return count if kind == "sqlite" else max(1, count // part)
-
-
 # many workers
 
 
@@ -319,10 +314,10 @@ class Crew:
 
 @fault(12, "workers", 500, 10)
 def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
-    """`count` kills of workers on SQLite, a fifth of it on the servers, and a tenth as many of whoever leads."""
+    """`count` kills of workers on each engine, and a tenth as many of whoever leads."""
     result = Result()
     for kind in SERVED:
-        kills, rng = share(kind, count), random.Random(seed)
+        kills, rng = count, random.Random(seed)
         home, effects = place(kind, tmp), tmp / f"effects-{kind}"
         with home.open() as book:
             work = book.work(id=WORK, name="deadly")
@@ -460,15 +455,15 @@ ENDS: dict[str, Callable[[Work, Claim], object]] = {
 
 @fault(12, "holders", 1000, HELD)
 def fault_12_holders(count: int, seed: int, tmp: Path) -> Result:
-    """`count` holders on SQLite and a fifth of it on the servers, stopped until their tasks went on without them: all
-    that they then do is refused, and leaves nothing behind."""
+    """`count` holders on each engine, stopped until their tasks went on without them: all that they then do is refused,
+    and leaves nothing behind."""
     result = Result()
     for kind in SERVED:
         home = place(kind, tmp)
         with home.open() as book:
             work = book.work(id=WORK, name="late", limits={"max_agents": 1_000_000})
-            for start in range(0, share(kind, count), HELD):
-                many = min(HELD, share(kind, count) - start)
+            for start in range(0, count, HELD):
+                many = min(HELD, count - start)
                 work.add_tasks([{"title": f"task {start + n}"} for n in range(many)])
                 wrong = late(book, work, home, f"first-{start}", many, seed + start, result)
                 result.problem(f"{kind} (seed {seed + start})", *wrong)

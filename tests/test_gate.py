@@ -515,14 +515,75 @@ def test_trouble_on_leaving_locks_nobody_out(gates: list[Gate], monkeypatch: pyt
         one.enter(5)
         with monkeypatch.context() as broken:
             broken.setattr(one._line, what, fails)
-            if what == "settle":
-                with pytest.raises(OSError, match="descriptors"):
-                    one.leave()
-            else:
-                one.leave()  # nobody is rung for, and everybody looks by itself
+            one.leave()  # nobody is told or rung for, and everybody looks by itself
         for gate in (two, one):
             gate.enter(1)
             gate.leave()
+
+
+@pytest.mark.spec("L2")
+def test_what_was_not_told_is_not_taken_for_part_of_the_next_commit(
+    gates: list[Gate], patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: the commit fails, and so does telling those who were answered."""
+    one, two, _ = gates
+
+    def fails(*_: object) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as quietly:
+        quietly.setattr(Line, "ring", lambda _: None)
+        one.enter(5)
+        second = Caller(two, lambda: b"please")
+        one.answer(one.others()[0][0], b"done")
+        with monkeypatch.context() as full:
+            full.setattr(one._line, "_say", fails)
+            one.leave(commonplace.StorageFailed("no room"))
+        one.enter(5)
+    one.leave()
+    assert second.ended().answer is None
+    assert second.promised == b"done"  # and it looks whether that holds
+
+
+@pytest.mark.spec("L2")
+@pytest.mark.parametrize("how", ["closed", "broken"])
+def test_an_answer_is_not_given_to_whoever_comes_next(gates: list[Gate], patient: None, how: str) -> None:
+    """It fails before it has asked for anything."""
+    one, two, _ = gates
+    with one.inside(5):
+        second = Caller(two, lambda: b"first")
+        one.answer(one.others()[0][0], b"to the first")
+    assert second.ended().answer == b"to the first"
+    if how == "closed":
+        two.close()
+        with pytest.raises(commonplace.BookClosed):
+            two.enter(5, lambda: b"second")
+    else:
+
+        def fails(_since: int) -> bool:
+            raise OSError("no such disk")
+
+        two._line.somebody_goes_first = fails  # type: ignore[method-assign,assignment]
+        with pytest.raises(OSError, match="no such disk"):
+            two.enter(5, lambda: b"second")
+
+
+def test_a_gate_that_cannot_be_made_anew_at_once_is_made_later(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate", only=True)
+    (tmp_path / "gate").unlink()
+    for file in (tmp_path / "line").iterdir():
+        file.unlink()
+    (tmp_path / "line").rmdir()
+    (tmp_path / "line").write_text("in the way")
+    for _ in range(2):
+        with pytest.raises(FileExistsError):
+            gate.enter(1)
+    (tmp_path / "line").unlink()
+    gate.enter(1)
+    gate.leave()
+    gate.close()
+    with pytest.raises(commonplace.BookClosed):
+        gate.enter(1)
 
 
 def test_who_is_interrupted_twice_never_takes_the_answer_to_something_else(
@@ -903,6 +964,37 @@ def test_what_was_done_in_part_is_not_asked_for_again(books: list[Book]) -> None
     assert committer._ask([done, other])
     done.done = True
     assert committer._ask([done, other]) is None
+
+
+def test_ids_that_came_to_nothing_are_not_told(books: list[Book], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decided was refused, and then somebody else had begun with it."""
+    book = books[0]
+    work = book.work(name="w")
+    work.add_task("one")
+    store, tries = book._ledger.store, iter([Moved(), commonplace.OutcomeUnknown([], "it was gone")])
+
+    def refused(_apply: Apply, _write: WriteSet) -> None:
+        raise next(tries)
+
+    with each_apply(store, refused), pytest.raises(commonplace.OutcomeUnknown) as unknown:
+        work.claim("ada")
+    assert len(unknown.value.ids) == 1  # of the second try
+    tries = iter([Moved()])
+
+    def unknown_outcome(*_: object) -> None:
+        raise commonplace.OutcomeUnknown([], "another process had begun to write it")
+
+    with each_apply(store, refused), monkeypatch.context() as then:
+        attempt = store.attempt
+
+        def once(timeout: float = 30.0, asked: Asked = nothing) -> Any:
+            then.setattr(store, "begin", unknown_outcome)
+            return attempt(timeout, asked)
+
+        then.setattr(store, "attempt", once)
+        with pytest.raises(commonplace.OutcomeUnknown) as unknown:
+            work.claim("ada")
+    assert unknown.value.ids == ()
 
 
 def test_what_is_not_done_in_time_is_asked_for_again(

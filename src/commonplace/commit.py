@@ -858,6 +858,8 @@ class Committer:
                         ticket.done = True
                 except Moved:
                     applying = False
+                    for ticket in batch:
+                        ticket.ids = ticket.ids if ticket.done else []  # those came to nothing
                     time.sleep(random.uniform(0, min(0.05, 0.0002 * 2 ** min(attempt, 8))))  # noqa: S311  jitter
                 except Served as served:
                     self._answer(batch, served.answer)

@@ -49,16 +49,19 @@ class Gate:
         self.promised = b""
         """What somebody inside has answered to what was asked for, and may have committed, or not, before it was gone.
         Whoever has looked which it was forgets it; until then every failure is an unknown outcome."""
+        self._closed = False
         self._open()
         _gates.add(self)
 
     def _open(self) -> None:
-        self._door = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        self._door = -1
+        door = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             self._line = Line(self.folder)
         except BaseException:
-            os.close(self._door)
+            os.close(door)
             raise
+        self._door = door
 
     @staticmethod
     def remove(path: Path) -> None:
@@ -74,8 +77,11 @@ class Gate:
             entered = self._mutex.acquire(timeout=max(timeout, 0))
             if not entered:
                 raise TimeoutError
-            if self._door < 0:
+            self._line.begin_anew()
+            if self._closed:
                 raise BookClosed("this book is closed; open it again")
+            if self._door < 0:  # it was removed, and could not be made anew at once
+                self._open()
             self.promised = self._wait(deadline, asked)
             while self._only and not self._is_there():  # somebody removed the gate: lock the new one
                 self._shut()
@@ -87,8 +93,10 @@ class Gate:
                 try:
                     answer = None if isinstance(error, Served) else self._line.give_up()
                 finally:
-                    self._unlock()
-                    self._mutex.release()
+                    try:
+                        self._unlock()
+                    finally:
+                        self._mutex.release()
             if answer is not None:
                 raise Served(answer, None if isinstance(error, TimeoutError) else error) from error
             if type(error) is TimeoutError:
@@ -163,6 +171,8 @@ class Gate:
         try:
             try:
                 line.settle(DONE if error is None else ASKED if isinstance(error, Moved) else ANSWERED)
+            except OSError:
+                pass  # whoever is not told comes in, and sees for itself
             finally:
                 self._unlock()
                 line.ring()
@@ -194,20 +204,21 @@ class Gate:
         """Close it, once whoever of this process is inside has left. `last` is done before."""
         with self._mutex:
             last()
+            self._closed = True
             self._shut()
 
     def drop(self) -> None:
         """Close it without a word: for a child process, in which it is of no use."""
-        if self._door >= 0:
-            os.close(self._door)
-            self._door = -1
+        door, self._door, self._closed = self._door, -1, True
+        if door >= 0:
+            os.close(door)
             self._line.drop()
 
     def _shut(self) -> None:
         if self._door >= 0:
             self._unlock()  # closing would not do if a child has been forked
-            os.close(self._door)
-            self._door = -1
+            door, self._door = self._door, -1
+            os.close(door)
             self._line.close()
 
 

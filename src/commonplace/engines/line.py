@@ -64,6 +64,8 @@ class Line:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         self._bell_at = folder / "bell"
+        self._watch: Watch | None = None
+        self._own: int | None = None
         self._opened = list[int]()
         """Every descriptor, the folder's first: what lies in it is opened by way of that, and no link is followed."""
         try:
@@ -75,12 +77,10 @@ class Line:
         self._locks: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         """The seats that we are at, and what we have made of each."""
-        self._own: int | None = None
         self._sits = False
         self._risen: tuple[int, bytes] = (FREE, b"")
         """What the seat said when we last left it."""
         self._boot = crc32(boot_clock()[0].encode())
-        self._watch: Watch | None = None
 
     def _open(self, name: str) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -88,6 +88,10 @@ class Line:
         return self._opened[-1]
 
     # for who waits
+
+    def begin_anew(self) -> None:
+        """Somebody comes who has not asked for anything yet: what was answered before is not for it."""
+        self._risen = (FREE, b"")
 
     def somebody_goes_first(self, since: int) -> bool:
         """Whether somebody was there before, and has waited for long for what nobody else can do for it."""
@@ -105,7 +109,6 @@ class Line:
         the same, and is not served."""
         if self._sits:
             self._abandon()  # what was left there at some interruption is not ours any more
-        self._risen = (FREE, b"")
         try:
             number = self._seat()
             if number is None:
@@ -243,8 +246,8 @@ class Line:
 
     def settle(self, outcome: int) -> None:
         """Say what became of those that were begun: all that were answered, if it was applied."""
-        while self._begun:
-            number, made = self._begun.popitem()
+        begun, self._begun = self._begun, {}  # whatever happens, they are none of the next commit
+        for number, made in begun.items():
             if made == BEGUN or (made == ANSWERED and outcome == ASKED):  # nothing has happened
                 made = ASKED if self._is_taken(number) else FREE
             elif made == ANSWERED:
@@ -324,12 +327,14 @@ class Line:
         return self._locks[number]
 
     def close(self) -> None:
-        if hasattr(self, "_own"):
-            self._abandon()
+        self._abandon()
         self.drop()
 
     def drop(self) -> None:
         """Close what is open, and leave everything as it is."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         while self._opened:
             os.close(self._opened.pop())
 

@@ -672,6 +672,8 @@ class PostgresStore(Store):
         """How the last transaction left the book, for as long as it is known."""
         self._meeting = threading.Lock()
         self._gate: Gate | None = None
+        self._gates: list[Gate] = []
+        """All that there were: somebody may still be at an earlier one."""
         self._server: tuple[Any, ...] = ()
         """What tells the server that we were last connected to from any other, and whom we are there."""
         self._gate_of = self._server
@@ -821,9 +823,8 @@ class PostgresStore(Store):
         """Where this host's writers to the book meet. Who has been connected to another server meets elsewhere."""
         with self._meeting:
             if self._gate_of != self._server:
-                if self._gate is not None:
-                    self._gate.close()
                 self._gate = meeting("postgresql", *self._server, self.book)
+                self._gates += [self._gate] if self._gate is not None else []
                 self._gate_of = self._server
             return self._gate
 
@@ -932,8 +933,8 @@ class PostgresStore(Store):
         self.news.close()
         self._pool.close()
         with self._meeting:
-            if self._gate is not None:
-                self._gate.close()
+            while self._gates:
+                self._gates.pop().close()
 
 
 class PostgresEngine(Engine):
