@@ -822,6 +822,29 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
     assert work.counts["completed"] == 3
 
 
+@pytest.mark.spec("5.3")
+def test_many_tasks_at_once_are_done_for_those_who_wait(books: list[Book], in_order: None) -> None:
+    first, *rest = books
+    work = first.work(name="w", id="w")
+    work.add_tasks([{"title": f"part {n}"} for n in range(12)])
+    works = [book.work(id="w") for book in rest]
+    held = [each.claim_many(4, f"agent-{n}") for n, each in enumerate(works)]
+    applied, counted = counting()
+    with each_apply(rest[0]._ledger.store, counted):
+        with held_up(books):
+            waiting = [
+                Doing(book, lambda work=work, claims=claims: work.complete_many(claims, "done"))  # type: ignore[misc]
+                for book, work, claims in zip(rest, works, held, strict=True)
+            ]
+        done = [one.ended() for one in waiting]
+    assert applied == [12]
+    assert [[task.id for task in each] for each in done] == [
+        [claim.task.id for claim in each] for each in held
+    ]
+    assert {task.status for each in done for task in each} == {"completed"}
+    assert work.counts["completed"] == 12
+
+
 @pytest.mark.spec("L5")
 def test_what_is_refused_is_told_to_whoever_asked_for_it(books: list[Book], in_order: None) -> None:
     """And leaves nothing behind in what is written for the others."""

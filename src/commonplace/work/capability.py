@@ -242,6 +242,7 @@ WORK = Capability(
     travels={
         "work.claim": (Act[claims.Claiming], list[Task]),
         "work.complete": (Act[claims.Completing], tuple[Task, Task | None]),
+        "work.complete_many": (Act[claims.CompletingMany], list[Task]),
     },
     views=(
         View("work.works", 1, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),

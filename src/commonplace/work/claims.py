@@ -226,6 +226,13 @@ def decide_complete(
     return done, found[0] if found else None
 
 
+class CompletingMany(TypedDict):
+    """What a completion of many is given."""
+
+    claims: tuple[tuple[int, int], ...]
+    result: Result
+
+
 @command()
 def decide_complete_many(desk: Desk, claims: tuple[tuple[int, int], ...], result: Result) -> list[Task]:
     """The same for many tasks with the same result, all or none."""
