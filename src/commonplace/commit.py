@@ -20,8 +20,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -281,24 +282,17 @@ class Overlay(Lens):
             known.sound.add(place)
         return row
 
-    def foresee(self, rows: Sequence[RowName]) -> None:
-        """Say what the next command of this kind will probably read, for an engine to bring along with its lock."""
-        self._known.expected = rows
-
-    def bring(self, now: Sequence[RowName], later: Sequence[RowName]) -> None:
+    def bring(self, now: Sequence[RowName], later: Callable[[], Iterable[RowName]] = tuple) -> None:
         """Read rows of inline views in one trip to the engine: if some of those that are wanted now are not known
         yet, with those that will be wanted later."""
-        missing, more = (
-            [
-                place
-                for view, key in rows
-                if (place := (self._space(view), pack(key))) not in self._latest
-                and place not in self._known.rows
-            ]
-            for rows in (now, later)
-        )
+        missing = self._unknown(now)
         if missing:
-            self._fetch([*missing, *more])
+            self._known.ahead = dict.fromkeys(ahead := self._unknown(later()))
+            self._fetch([*missing, *ahead])
+
+    def _unknown(self, rows: Iterable[RowName]) -> list[Place]:
+        places = ((self._space(view), pack(key)) for view, key in rows)
+        return [one for one in places if one not in self._latest and one not in self._known.rows]
 
     def _bytes(self, row: Row) -> bytes:
         assert row.value is not None
@@ -550,16 +544,20 @@ class RowCache:
     MOST = 4096
     KEPT = 16
     AGAIN = 128
+    HANDED = 192
 
     def __init__(self) -> None:
         self._read: dict[Place, int] = {}
         """What was read last, the latest at the end, and by how many transactions."""
         self.asked: Sequence[RowName] = ()
         """What the next transaction is known to read, by view and key."""
-        self.expected: Sequence[RowName] = ()
-        """What the last one thought that the next would read."""
+        self.ahead: dict[Place, None] = {}
+        """What was read along with something else because the next ones will read it, and nobody here has yet."""
         self._moved = False
         """Whether somebody else had written when the last transaction began."""
+        self._handed: Mapping[Place, Row | None] = {}
+        self._touched: Collection[Place] = ()
+        """What the last transaction has begun with, and what it has read or written."""
         self.rows: dict[Place, Row | None] = {}
         self.sound: set[Place] = set()
         """Those that have been found to be as they were written."""
@@ -576,7 +574,6 @@ class RowCache:
 
     def begin(self, head: Head, meta: Meta, registry: Registry) -> None:
         self._moved = (head.position, head.hash) != self._at
-        self.expected = ()
         if self._moved or meta is not self.meta or len(self.rows) > self.MOST:
             self.clear()
         if len(self.kept) > self.KEPT:
@@ -588,6 +585,12 @@ class RowCache:
             self.meta = meta
         self._at = None
 
+    def bring(self, rows: Mapping[Place, Row | None]) -> None:
+        """Rows that the transaction has begun with."""
+        self._handed = rows
+        for place, row in rows.items():
+            self.rows.setdefault(place, row)
+
     def clear(self) -> None:
         self.rows.clear()
         self.sound.clear()
@@ -598,6 +601,7 @@ class RowCache:
         if overlay.meta is not self.meta:
             return
         if overlay.tx.far:
+            self._touched = overlay._latest
             self._remember(place for place in overlay._latest if place in self.rows)
         changed = [(row.space, row.key) for row in overlay.write.rows]
         changed += [(space, key) for space, key, _ in overlay.write.drops]
@@ -610,8 +614,15 @@ class RowCache:
     def _remember(self, places: Iterable[Place]) -> None:
         for place in places:
             self._read[place] = self._read.pop(place, 0) + 1
+            self.ahead.pop(place, None)
         while len(self._read) > self.AGAIN:
             del self._read[next(iter(self._read))]
+
+    def recent(self) -> dict[Place, Row | None]:
+        """What was looked ahead for, and what was read or written last, here or by those who have handed it on."""
+        last = dict.fromkeys((*self.ahead, *self._touched, *self._handed))
+        known = (place for place in last if place in self.rows)
+        return {place: self.rows[place] for place in islice(known, self.HANDED)}
 
     def often(self) -> list[Place]:
         """What more than one of the last transactions have read."""
@@ -619,9 +630,9 @@ class RowCache:
 
     def likely(self) -> list[Place]:
         """What the next one will have to read: what it says itself, and if somebody else goes on writing, what many
-        read and what the last one has foreseen."""
-        places = dict.fromkeys(self.often() if self._moved else ())
-        for view, key in (*self.asked, *(self.expected if self._moved else ())):
+        read and what an earlier one has looked ahead for."""
+        places = dict.fromkeys((*self.often(), *self.ahead) if self._moved else ())
+        for view, key in self.asked:
             if view in self.names:
                 place = (self.names[view], pack(key))
                 if self._moved or place not in self.rows:
@@ -844,6 +855,8 @@ class Committer:
                         if tx.folded < tx.head.position:
                             self._catch_up(overlay)
                             continue
+                        if tx.far:
+                            overlay.bring(self._known.asked)
                         until = time.monotonic() + MAX_BATCH_SECONDS
                         decided = self._decide(overlay, batch, until)
                         self._serve(overlay, until)
@@ -854,6 +867,8 @@ class Committer:
                         else:
                             tx.confirm()
                         self._known.end(overlay)
+                        if overlay.dirty and tx.far:
+                            tx.hand_on(self._known.recent())
                     for ticket in decided:
                         ticket.done = True
                 except Moved:
@@ -897,7 +912,7 @@ class Committer:
                 if count == len(batch):  # who has come meanwhile comes along
                     self._take(batch)
                     if overlay.tx.far:
-                        overlay.bring([row for late in batch[count:] for row in late.reads], ())
+                        overlay.bring([row for late in batch[count:] for row in late.reads])
         return decided
 
     # for other processes, and by them
@@ -907,7 +922,7 @@ class Committer:
         tx, errands = overlay.tx, self._errands
         while others := [(number, errands.asked(said)) for number, said in tx.others()]:
             if tx.far:
-                overlay.bring([row for _, each in others for _, _, reads in each for row in reads], ())
+                overlay.bring([row for _, each in others for _, _, reads in each for row in reads])
             for number, each in others:
                 if time.monotonic() > until:
                     return
@@ -980,6 +995,5 @@ class Committer:
         if tx.folded < tx.head.position:
             self._known.clear()  # the engine has lost its rows, so what they were says nothing
         self._known.begin(tx.head, meta, self._registry)
-        for place, row in tx.brought.items():
-            self._known.rows.setdefault(place, row)
+        self._known.bring(tx.brought)
         return Overlay(tx, self._registry, meta, self._residues, self._known)

@@ -238,7 +238,7 @@ class Tx(Reads):
     """The engine's wall clock in microseconds since 1970, read when the transaction began."""
 
     brought: Mapping[Place, Row | None] = MappingProxyType({})
-    """Rows that were read when it began (see `Store.likely`), None where there is no such row."""
+    """Rows that were read when it began (see `Store.likely`) or handed on to it, None where there is no such row."""
 
     @property
     def promised(self) -> bytes:
@@ -258,6 +258,11 @@ class Tx(Reads):
         """Say what one of them is answered once this transaction is committed; b"": it has to come in itself. Those
         who get no answer at all ask again."""
         raise EngineUnavailable("nobody has asked for anything")
+
+    def hand_on(self, rows: Mapping[Place, Row | None]) -> None:
+        """After `apply`: rows as they are now, None where there is none, that whoever of this host comes next will
+        probably read. They may be brought to it, or not."""
+        return
 
     def confirm(self) -> None:
         """Nothing is to be written. Raises Moved if what was read may no longer hold (see `Store.attempt`)."""

@@ -163,6 +163,25 @@ class Gate:
         """Answer one of them, before it is committed; b"": it has to come in itself."""
         self._line.answer(seat, said)
 
+    @property
+    def company(self) -> bool:
+        """For whoever is inside: whether others wait, or are being served."""
+        return self._line.company
+
+    def hand_on(self, what: bytes) -> None:
+        """Leave something for whoever is inside next. It may find something older, or nothing."""
+        try:
+            self._line.hand_on(what)
+        except OSError:
+            pass  # what lies there then is not whole, or out of date, and whoever takes it looks
+
+    def handed(self) -> bytes:
+        """What was left for whoever is inside, if anything."""
+        try:
+            return self._line.handed()
+        except OSError:
+            return b""
+
     def leave(self, error: BaseException | None = None) -> None:
         """Leave. What was answered holds if there was no error. If somebody moved, nothing has happened; else those who
         were answered see for themselves what has."""

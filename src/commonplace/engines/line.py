@@ -37,7 +37,9 @@ left an answer, which holds if the commit succeeds; the commit has succeeded."""
 _SEAT, _LENGTH, _ANSWERED_AT = struct.Struct("<BxxxIIIQQ"), struct.Struct("<I"), 8
 """A seat; and of its fields, how long an answer is."""
 _TABLE = SEATS * _SEAT.size
-_EMPTY = bytes(_TABLE)
+MOST_HANDED = 128 * 1024
+_BATON = struct.Struct("<III")
+"""What stands before what is handed on: its length, its checksum, and of which run of the machine it is."""
 
 
 class _Seat(NamedTuple):
@@ -74,6 +76,7 @@ class Line:
         except BaseException:
             self.close()
             raise
+        self._baton: int | None = None
         self._locks: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         """The seats that we are at, and what we have made of each."""
@@ -262,8 +265,32 @@ class Line:
         except OSError:
             pass  # those who wait look by themselves soon
 
+    @property
+    def company(self) -> bool:
+        """Whether somebody waits, or is being served."""
+        return bool(self._those(WAITING, ASKED, BEGUN, ANSWERED))
+
+    def hand_on(self, what: bytes) -> None:
+        """Leave something for whoever is inside next, unless it is too much."""
+        if len(what) > MOST_HANDED:
+            return
+        _put(self._baton_file(), _BATON.pack(len(what), crc32(what), self._boot) + what, 0)
+
+    def handed(self) -> bytes:
+        """What was left there, if it is whole, and of this run of the machine."""
+        raw = os.pread(self._baton_file(), _BATON.size + MOST_HANDED, 0)
+        length, check, boot = _BATON.unpack_from(raw.ljust(_BATON.size, b"\0"))
+        what = raw[_BATON.size : _BATON.size + length]
+        return what if len(what) == length and crc32(what) == check and boot == self._boot else b""
+
+    def _baton_file(self) -> int:
+        if self._baton is None:
+            self._baton = self._open("baton")
+        return self._baton
+
     def sweep(self) -> None:
-        """Overwrite what nobody asks for any more. Only for whoever is inside."""
+        """Overwrite what nobody asks for any more, and what was handed on. Only for whoever is inside."""
+        _put(self._baton_file(), bytes(os.fstat(self._baton_file()).st_size), 0)
         end = os.fstat(self._table).st_size
         for number in range(SEATS):
             place, asks = _place(number), self._state(number) in (ASKED, DONE)
@@ -292,16 +319,16 @@ class Line:
     # seats
 
     def _those(self, *states: int) -> list[_Seat]:
-        """The seats that say this. Most of the table is empty, and its end is not looked at."""
+        """The seats that say this. Mostly there is none, which their first bytes show."""
         table = os.pread(self._table, _TABLE, 0)
-        if not table or table == _EMPTY:
+        said = table[:: _SEAT.size].rstrip(b"\0")
+        if not said:
             return []
-        table = table.rstrip(b"\0")
-        table = table.ljust(-(-len(table) // _SEAT.size) * _SEAT.size, b"\0")
+        table = table.ljust(_TABLE, b"\0")
         return [
-            _Seat(number, *fields)
-            for number, fields in enumerate(_SEAT.iter_unpack(table))
-            if fields[0] in states
+            _Seat(number, *_SEAT.unpack_from(table, number * _SEAT.size))
+            for number, state in enumerate(said)
+            if state in states
         ]
 
     def _read(self, number: int) -> _Seat:

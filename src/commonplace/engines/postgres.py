@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, LiteralString, NamedTuple, Self
+from typing import Any, Literal, LiteralString, Self
 
 import psycopg
 from psycopg import Cursor, sql
@@ -71,6 +71,7 @@ from .contract import (
     nothing,
 )
 from .gate import Gate, GatedTx
+from .hope import Found, clock, hand_on, handed
 from .meeting import meeting
 
 LAYOUT = 1
@@ -83,9 +84,6 @@ LOCK_SPACE = 0x636F6D6D
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
 LOCK_TIMEOUT = 30.0
-ALONE, FRESH = 8, 1.0
-"""After how many transactions in which nobody else wrote a store trusts that it is alone with its book, and for how
-many seconds after the last one, its connection included. To be wrong costs more than a trip."""
 PIECE = 500
 """Rows per statement where work is done in pieces."""
 SLOW_CHECK = 5.0
@@ -435,42 +433,19 @@ def _placed(places: Collection[Place], found: list[TupleRow]) -> dict[Place, Row
     return {(row.space, row.key): row for row in rows}
 
 
-def _clock() -> float:
-    """Seconds on a clock that nobody sets, and that goes on while the machine sleeps where there is such a one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-
-class _Found(NamedTuple):
-    """How a transaction found the book, or left it."""
-
-    head: Head
-    state: int
-    """What is the same again only if nobody has written."""
-    clock: int
-    """What the server's clock said, in microseconds."""
-    when: float
-    """And ours, which nobody sets."""
-    alone: int
-    """How many transactions of this store in a row have found the book as the one before had left it."""
-
-    @property
-    def hopeful(self) -> bool:
-        """Whether nobody else seems to write."""
-        return self.alone >= ALONE and _clock() - self.when < FRESH
-
-    def now(self) -> int:
-        return self.clock + int((_clock() - self.when) * 1e6)
-
-
 class PostgresTx(PostgresReads, GatedTx):
     """Either it holds the lock on the head from its first trip to its last, or it was begun in the hope that the book
-    is still as this store has left it a moment ago. Then there is no first trip, and the last one looks first."""
+    is still as somebody has left it a moment ago. Then there is no first trip, and the last one looks first."""
+
+    run = 0
+    """How many transactions in a row, of this host's processes at the gate, found the book as the one before had left
+    it."""
 
     def __init__(
         self,
         store: PostgresStore,
         conn: _Connection,
-        found: _Found,
+        found: Found,
         hopes: bool,
         brought: Mapping[Place, Row | None],
     ) -> None:
@@ -478,12 +453,16 @@ class PostgresTx(PostgresReads, GatedTx):
         self._found, self._hopes = found, hopes
         self.now, self.brought = found.now(), brought
 
+    @property
+    def state(self) -> int:
+        return self._found.state
+
     def confirm(self) -> None:
         if self._hopes:
             now = _first(self._all(q.READ_STATE, (self._store.book,)))
             if now is None or now[0] != self._found.state:
                 raise Moved
-            self._store.left = self._found._replace(clock=now[1], when=_clock())
+            self._store.left = self._found._replace(clock=now[1], when=clock())
 
     def apply(self, write: WriteSet) -> None:
         self._store.check()
@@ -529,13 +508,20 @@ class PostgresTx(PostgresReads, GatedTx):
             raise EngineUnavailable("PostgreSQL rolled the transaction back; nothing changed, go again")
         return moved
 
-    def _leave(self, write: WriteSet, state: int, clock: int) -> None:
+    def _leave(self, write: WriteSet, state: int, theirs: int) -> None:
         head = self.head if write.meta is None else self.head._replace(meta=write.meta)
         if write.records:
             last = write.records[-1]
             head = head._replace(position=last.position, hash=last.hash, created_at=last.created_at)
             self._store.news.tell(last.position)
-        self._store.left = _Found(head, state, clock, _clock(), self._found.alone)
+        self._store.left = Found(head, state, theirs, clock(), self._found.alone)
+
+    def hand_on(self, rows: Mapping[Place, Row | None]) -> None:
+        left, gate = self._store.left, self._gate
+        if left is None or gate is None or not gate.company:
+            return
+        gate.hand_on(hand_on(left._replace(alone=self.run), rows))
+        self._store.left = left._replace(alone=0)  # who would go by the gate could do nothing for the others
 
     def _send(self, write: WriteSet) -> Cursor[TupleRow]:
         """Answers with what has moved the head."""
@@ -668,7 +654,7 @@ class PostgresStore(Store):
             open=True,
         )
         self.news = _News(self._connect, book, replica)
-        self.left: _Found | None = None
+        self.left: Found | None = None
         """How the last transaction left the book, for as long as it is known."""
         self._meeting = threading.Lock()
         self._gate: Gate | None = None
@@ -802,10 +788,10 @@ class PostgresStore(Store):
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
     def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        return self._inside(timeout, asked)
+        return self._inside(timeout, asked, False)
 
     @contextmanager
-    def _inside(self, timeout: float, asked: Asked) -> Iterator[Tx]:
+    def _inside(self, timeout: float, asked: Asked, hopes: bool) -> Iterator[Tx]:
         self.check()
         gate = self._met()
         if gate is None:
@@ -815,7 +801,17 @@ class PostgresStore(Store):
         began = time.monotonic()
         with gate.inside(timeout, asked):
             waited = time.monotonic() - began
-            with self._locked(timeout if waited < 1 else max(0.001, timeout - waited)) as tx:
+            left = timeout if waited < 1 else max(0.001, timeout - waited)
+            last = handed(gate.handed()) if hopes and not gate.promised else None
+            if last is not None and last.found.hopeful:
+                own = 0 if self.left is None else self.left.again(last.found.state)
+                with self._hoping(last.found._replace(alone=own), dict(last)) as hoping:
+                    if hoping is not None:
+                        hoping.run, hoping._gate = last.found.alone + 1, gate
+                        yield hoping
+                        return
+            with self._locked(left) as tx:
+                tx.run = 0 if last is None else last.found.again(tx.state)
                 tx._gate = gate
                 yield tx
 
@@ -838,30 +834,38 @@ class PostgresStore(Store):
         if places:
             opening.append(_get_all(self.book, places))
         with self._session(timeout, *opening) as (conn, answers):
-            *fields, state, clock = self._found(_first(answers[head]))
-            left = self.left
-            alone = left.alone + 1 if left is not None and left.state == state else 0
-            self.left = left = _Found(Head(*fields), state, clock, _clock(), alone)
+            *fields, state, theirs = self._found(_first(answers[head]))
+            alone = 0 if self.left is None else self.left.again(state)
+            self.left = left = Found(Head(*fields), state, theirs, clock(), alone)
             found = _placed(places, answers[-1]) if places else {}
             brought = {place: found.get(place) for place in places}
             with PostgresTx(self, conn, left, False, brought) as tx:
                 yield tx
 
     @contextmanager
+    def _hoping(self, found: Found, brought: Mapping[Place, Row | None]) -> Iterator[PostgresTx | None]:
+        """A transaction without a first trip; None if the server has said something that has to be heard first."""
+        conn = self._take(LOCK_TIMEOUT)
+        try:
+            if _silent(conn):
+                self.left = None  # until it is known again
+                with PostgresTx(self, conn, found, True, brought) as tx:
+                    yield tx
+            else:
+                yield None
+        finally:
+            self._give_back(conn)
+
+    @contextmanager
     def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
         self.check()
-        left = self.left
-        if left is not None and left.hopeful and timeout == LOCK_TIMEOUT and not self.likely():
-            conn = self._take(timeout)
-            try:
-                if _silent(conn):
-                    self.left = None  # until it is known again
-                    with PostgresTx(self, conn, left, True, {}) as tx:
-                        yield tx
+        left, usual = self.left, timeout == LOCK_TIMEOUT
+        if usual and left is not None and left.hopeful and not self.likely():
+            with self._hoping(left, {}) as hoping:
+                if hoping is not None:
+                    yield hoping
                     return
-            finally:
-                self._give_back(conn)
-        with self._inside(timeout, asked) as tx:
+        with self._inside(timeout, asked, usual) as tx:
             yield tx
 
     def wait(self, after: int, timeout: float) -> int:

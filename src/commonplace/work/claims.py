@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 import msgspec
 from msgspec.structs import replace
 
+from ..commit import RowName
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..events import Event
 from .desk import Desk, command, lease_name, moved
@@ -32,7 +33,7 @@ REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 SOME, EVERY = 32, 1_000_000
 """How many holders a claim looks after by the way, if its process has not done so for so many microseconds."""
 MOST_AT_ONCE = 1_000
-NEXT = 16
+NEXT = 32
 """How many tasks are looked up in advance for the next claim, where that saves a trip to a server."""
 BACK_OFF = "back-off"
 """Who holds a task that is to be tried again later."""
@@ -105,10 +106,16 @@ def _best(desk: Desk, agent: str, count: int) -> list[Task]:
 
 def _look_ahead(desk: Desk, some: Sequence[int], members: Iterator[int]) -> Iterator[int]:
     """Where reading is a trip to a server, tasks that will be claimed next come with those that are needed now."""
-    ahead = list(islice(members, NEXT))
-    now, later = ([("work.tasks", (desk.work, number)) for number in each] for each in (some, ahead))
-    desk.overlay.bring(now, later)
-    desk.overlay.foresee(later)
+    ahead = list[int]()
+
+    def rows(numbers: Sequence[int]) -> list[RowName]:
+        return [("work.tasks", (desk.work, number)) for number in numbers]
+
+    def later() -> list[RowName]:
+        ahead.extend(islice(members, NEXT))
+        return rows(ahead)
+
+    desk.overlay.bring(rows(some), later)
     return chain(ahead, members)
 
 
