@@ -55,6 +55,7 @@ ENGINE_MAY_IMPORT = {
     "engines.clock",
     "engines.contract",
     "engines.gate",
+    "engines.hope",
     "engines.line",
     "engines.local",
     "engines.meeting",

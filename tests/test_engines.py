@@ -179,7 +179,7 @@ class TestServerThatDies:
     def test_who_was_alone_with_a_server_goes_on_when_it_was_restarted(
         self, shelf: Shelf, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.engines.postgres.FRESH", 600.0)
+        monkeypatch.setattr("commonplace.engines.hope.FRESH", 600.0)
         store = shelf.open()
         for n in range(12):
             append(store, [f"before {n}"])

@@ -28,7 +28,7 @@ from commonplace.engines import gate as gates_module
 from commonplace.engines import line as lines
 from commonplace.engines.contract import ROOM, Asked, Moved, Served, WriteSet, nothing
 from commonplace.engines.gate import Gate
-from commonplace.engines.line import ANSWERED, ASKED, BEGUN, SEATS, WAITING, Line
+from commonplace.engines.line import ANSWERED, ASKED, BEGUN, DONE, SEATS, WAITING, Line
 from commonplace.engines.meeting import meeting
 from commonplace.errands import Errands
 from commonplace.ledger import LEDGER
@@ -64,10 +64,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_order(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     """And whoever came first goes first, so that a test knows who is inside."""
 
-    def goes_first(self: Line, since: int) -> bool:
-        return any(one.since < since for one in self._those(WAITING, ASKED, ANSWERED))
+    def look(self: Line, since: int) -> tuple[bool, bool]:
+        others_first = any(one.since < since for one in self._those(WAITING, ASKED, ANSWERED))
+        return any(one.number == self._own for one in self._those(DONE)), others_first
 
-    monkeypatch.setattr(Line, "somebody_goes_first", goes_first)
+    monkeypatch.setattr(Line, "look", look)
 
 
 @pytest.fixture
@@ -560,10 +561,10 @@ def test_an_answer_is_not_given_to_whoever_comes_next(gates: list[Gate], patient
             two.enter(5, lambda: b"second")
     else:
 
-        def fails(_since: int) -> bool:
+        def fails(_since: int) -> tuple[bool, bool]:
             raise OSError("no such disk")
 
-        two._line.somebody_goes_first = fails  # type: ignore[method-assign,assignment]
+        two._line.look = fails  # type: ignore[method-assign,assignment]
         with pytest.raises(OSError, match="no such disk"):
             two.enter(5, lambda: b"second")
 

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -242,9 +242,9 @@ class Overlay(Lens):
         return self._known.memo
 
     @property
-    def kept(self) -> dict[Any, Any]:
-        """What deciders have made of rows and would make again, for as long as nobody else writes and no command fails.
-        Whoever keeps something says with it as of which position it holds."""
+    def kept(self) -> dict[Any, Kept]:
+        """What deciders have made of rows and would make again, for as long as nobody else writes and no command
+        fails."""
         return self._known.kept
 
     def lease(self, name: str) -> Lease | None:
@@ -537,6 +537,14 @@ def check_horizon(meta: Meta, position: int) -> None:
         )
 
 
+class Kept(NamedTuple):
+    """What a decider has made of rows: as of which position it holds, and of which rows, by view and key."""
+
+    position: int
+    made: Any
+    rows: Callable[[], Iterable[RowName]]
+
+
 class RowCache:
     """The newest versions of inline rows, as the last transaction of this process left them. They still hold
     if nobody has written since: if the next transaction begins at the head where that one ended."""
@@ -563,7 +571,7 @@ class RowCache:
         """Those that have been found to be as they were written."""
         self.memo: dict[str, int] = {}
         """What deciders of this process remember for themselves. Nothing but speed may depend on it."""
-        self.kept: dict[Any, Any] = {}
+        self.kept: dict[Any, Kept] = {}
         """What they have made of rows."""
         self.meta: Meta | None = None
         self.names: dict[str, str] = {}
@@ -620,7 +628,8 @@ class RowCache:
 
     def recent(self) -> dict[Place, Row | None]:
         """What was looked ahead for, and what was read or written last, here or by those who have handed it on."""
-        last = dict.fromkeys((*self.ahead, *self._touched, *self._handed))
+        made_of = [(self.names[view], pack(key)) for one in self.kept.values() for view, key in one.rows()]
+        last = dict.fromkeys((*self.ahead, *self._touched, *made_of, *self._handed))
         known = (place for place in last if place in self.rows)
         return {place: self.rows[place] for place in islice(known, self.HANDED)}
 

@@ -119,13 +119,13 @@ class Gate:
     def _wait(self, deadline: float, asked: Asked) -> bytes:
         """Until the door is locked for us, or it is done what we have asked for. Answers with what was promised."""
         line, since = self._line, time.monotonic_ns()
-        if not line.somebody_goes_first(since) and self._lock():
+        if not line.look(since)[1] and self._lock():
             return b""
         sits = line.sit(asked(), since, deadline)
         while True:
-            if sits and line.done():
+            done, others_first = line.look(since)
+            if sits and done:
                 raise Served(line.rise()[1])
-            others_first = line.somebody_goes_first(since)
             if not others_first and self._lock():
                 break
             left = deadline - time.monotonic()

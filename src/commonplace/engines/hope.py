@@ -8,7 +8,7 @@ a gate is handed this, and the rows that it will probably read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from .contract import Head, Place, Row
 ALONE, FRESH = 8, 1.0
 """After how many transactions in which nobody else wrote it is hoped that nobody does, and for how many seconds after
 the last one, its connection included. To be wrong costs more than a trip."""
+NOWHERE = -1
 FORMAT = 1
 """Of what is handed on; the library next to us may be of another version."""
 
@@ -54,18 +55,15 @@ class Found(NamedTuple):
 
 
 class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """What is handed on: how the book was left, rows as they were then, and where there was none."""
+    """What is handed on: how the book was left, and rows as they were then. Where there is none, one of no position."""
 
     format: int
     found: Found
     rows: list[Row]
-    none: list[Place]
 
-    def __iter__(self) -> Iterator[tuple[Place, Row | None]]:
-        for row in self.rows:
-            yield (row.space, row.key), row
-        for place in self.none:
-            yield place, None
+    @property
+    def brought(self) -> dict[Place, Row | None]:
+        return {row[:2]: None if row.position == NOWHERE else row for row in self.rows}
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -74,8 +72,8 @@ _decode = msgspec.msgpack.Decoder(Handed).decode
 
 def hand_on(found: Found, rows: Mapping[Place, Row | None]) -> bytes:
     """The same as bytes."""
-    none = [place for place, row in rows.items() if row is None]
-    return _encode(Handed(FORMAT, found, [row for row in rows.values() if row is not None], none))
+    each = [Row(*place, NOWHERE, None) if row is None else row for place, row in rows.items()]
+    return _encode(Handed(FORMAT, found, each))
 
 
 def handed(said: bytes) -> Handed | None:

@@ -96,15 +96,20 @@ class Line:
         """Somebody comes who has not asked for anything yet: what was answered before is not for it."""
         self._risen = (FREE, b"")
 
-    def somebody_goes_first(self, since: int) -> bool:
-        """Whether somebody was there before, and has waited for long for what nobody else can do for it."""
-        waiting = self._those(WAITING)
-        if not waiting:
-            return False
+    def look(self, since: int) -> tuple[bool, bool]:
+        """Whether it is done what we have asked for; and whether somebody goes first, who was there before and has
+        waited for long for what nobody else can do for it."""
+        seats = self._those(WAITING, DONE)
+        if not seats:
+            return False, False
         now = time.monotonic_ns()
-        return any(
-            one.since < since and TURN * 1e9 < now - one.since < PATIENCE * 1e9 and self._is_taken(one.number)
-            for one in waiting
+        done = any(one.state == DONE and one.number == self._own for one in seats)
+        return done, any(
+            one.state == WAITING
+            and one.since < since
+            and TURN * 1e9 < now - one.since < PATIENCE * 1e9
+            and self._is_taken(one.number)
+            for one in seats
         )
 
     def sit(self, asked: bytes | None, since: int, deadline: float) -> bool:
@@ -159,10 +164,6 @@ class Line:
             self._watch.wait(timeout)
         else:
             time.sleep(min(timeout, NAP))
-
-    def done(self) -> bool:
-        assert self._own is not None
-        return self._state(self._own) == DONE
 
     def rise(self) -> tuple[int, bytes]:
         """Leave the seat. Answers with what it said, and with the answer if there is one. Only for who is inside, or

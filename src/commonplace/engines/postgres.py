@@ -518,10 +518,13 @@ class PostgresTx(PostgresReads, GatedTx):
 
     def hand_on(self, rows: Mapping[Place, Row | None]) -> None:
         left, gate = self._store.left, self._gate
-        if left is None or gate is None or not gate.company:
+        if left is None or gate is None:
             return
-        gate.hand_on(hand_on(left._replace(alone=self.run), rows))
-        self._store.left = left._replace(alone=0)  # who would go by the gate could do nothing for the others
+        if gate.company:
+            gate.hand_on(hand_on(left._replace(alone=self.run), rows))
+            self._store.left = left._replace(alone=0)  # who goes by the gate can do nothing for the others
+        else:
+            gate.hand_on(b"")  # what lies there is out of date
 
     def _send(self, write: WriteSet) -> Cursor[TupleRow]:
         """Answers with what has moved the head."""
@@ -798,22 +801,34 @@ class PostgresStore(Store):
             with self._locked(timeout) as tx:
                 yield tx
             return
-        began = time.monotonic()
-        with gate.inside(timeout, asked):
+        began, error = time.monotonic(), None
+        gate.enter(timeout, asked)
+        try:
             waited = time.monotonic() - began
             left = timeout if waited < 1 else max(0.001, timeout - waited)
-            last = handed(gate.handed()) if hopes and not gate.promised else None
-            if last is not None and last.found.hopeful:
-                own = 0 if self.left is None else self.left.again(last.found.state)
-                with self._hoping(last.found._replace(alone=own), dict(last)) as hoping:
-                    if hoping is not None:
-                        hoping.run, hoping._gate = last.found.alone + 1, gate
-                        yield hoping
-                        return
-            with self._locked(left) as tx:
-                tx.run = 0 if last is None else last.found.again(tx.state)
+            with self._begun(left, gate, hopes and not gate.promised) as tx:
                 tx._gate = gate
                 yield tx
+        except BaseException as trouble:
+            error = trouble
+            raise
+        finally:
+            gate.leave(error)
+
+    @contextmanager
+    def _begun(self, timeout: float, gate: Gate, hopes: bool) -> Iterator[PostgresTx]:
+        """A transaction of whoever is at the gate: in hope, if what the one before has handed on gives reason to."""
+        last = handed(gate.handed()) if hopes else None
+        if last is not None and last.found.hopeful:
+            own = 0 if self.left is None else self.left.again(last.found.state)
+            with self._hoping(last.found._replace(alone=own), last.brought) as hoping:
+                if hoping is not None:
+                    hoping.run = last.found.alone + 1
+                    yield hoping
+                    return
+        with self._locked(timeout) as tx:
+            tx.run = 0 if last is None else last.found.again(tx.state)
+            yield tx
 
     def _met(self) -> Gate | None:
         """Where this host's writers to the book meet. Who has been connected to another server meets elsewhere."""
@@ -856,16 +871,21 @@ class PostgresStore(Store):
         finally:
             self._give_back(conn)
 
-    @contextmanager
-    def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
-        self.check()
+    def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
         left, usual = self.left, timeout == LOCK_TIMEOUT
         if usual and left is not None and left.hopeful and not self.likely():
-            with self._hoping(left, {}) as hoping:
-                if hoping is not None:
-                    yield hoping
-                    return
-        with self._inside(timeout, asked, usual) as tx:
+            return self._alone(left, timeout, asked)
+        return self._inside(timeout, asked, usual)
+
+    @contextmanager
+    def _alone(self, left: Found, timeout: float, asked: Asked) -> Iterator[Tx]:
+        """In the hope that nobody else writes there is nobody to meet at the gate."""
+        self.check()
+        with self._hoping(left, {}) as hoping:
+            if hoping is not None:
+                yield hoping
+                return
+        with self._inside(timeout, asked, True) as tx:
             yield tx
 
     def wait(self, after: int, timeout: float) -> int:

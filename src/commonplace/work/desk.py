@@ -18,7 +18,7 @@ from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
-from ..commit import Lens, Overlay
+from ..commit import Kept, Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
@@ -251,12 +251,16 @@ class Desk(Reading):
 
     def sets(self) -> Sets:
         """Those that the last event has left are gone on with, by whoever acts next, too."""
-        overlay = self.overlay
-        kept: tuple[int, Sets] | None = overlay.kept.get(self.work)
-        if kept is None or kept[0] != overlay.position:
-            kept = overlay.kept[self.work] = overlay.position, Sets(overlay, self.work)
-        kept[1].lens = overlay
-        return kept[1]
+        kept = self.overlay.kept.get(self.work)
+        if kept is None or kept.position != self.overlay.position:
+            kept = self._keep(Sets(self.overlay, self.work), self.overlay.position)
+        sets: Sets = kept.made
+        sets.lens = self.overlay
+        return sets
+
+    def _keep(self, sets: Sets, position: int) -> Kept:
+        kept = self.overlay.kept[self.work] = Kept(position, sets, sets.rows)
+        return kept
 
     # who may
 
@@ -339,7 +343,7 @@ class Desk(Reading):
         payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
         event = self.emit(kind, payload, parents=parents, id=id)
         if event.position == self.overlay.position and not more.get("edges"):
-            self.overlay.kept[self.work] = event.position, sets
+            self._keep(sets, event.position)
         else:
             self.overlay.kept.clear()
         return event

@@ -1,0 +1,311 @@
+"""What spares processes that share a book on a server a trip there: each begins with what the one before it has left,
+and is refused if that no longer holds."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace.engines.contract import Head, Moved, Place, Row, Tx, WriteSet
+from commonplace.engines.gate import Gate
+from commonplace.engines.hope import ALONE, FORMAT, Found, clock, hand_on, handed
+from commonplace.engines.line import MOST_HANDED
+from commonplace.engines.postgres import PostgresEngine, PostgresStore, PostgresTx
+from commonplace.testing import Server
+from commonplace.testing.workers import record
+
+ROWS: dict[Place, Row | None] = {("s/1/", b"a"): Row("s/1/", b"a", 7, b"value"), ("s/1/", b"none"): None}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.close()
+
+
+def baton(tmp_path: Path) -> Path:
+    return tmp_path / "line" / "baton"
+
+
+# what is left at a gate
+
+
+def test_whoever_comes_next_finds_what_was_handed_on(gate: Gate, tmp_path: Path) -> None:
+    other = Gate(tmp_path / "gate")
+    with gate.inside(5):
+        assert gate.handed() == b""
+        gate.hand_on(b"a longer thing")
+        gate.hand_on(b"this")
+    with other.inside(5):
+        assert other.handed() == b"this"
+    other.close()
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "emptied"])
+def test_what_is_not_whole_is_not_taken(gate: Gate, tmp_path: Path, harm: str) -> None:
+    """Somebody was killed while it wrote, or the disk was full."""
+    gate.hand_on(b"something to go on with")
+    whole = baton(tmp_path).read_bytes()
+    harmed = {"cut": whole[:-1], "changed": whole[:-1] + b"H", "emptied": b""}[harm]
+    baton(tmp_path).write_bytes(harmed)
+    assert gate.handed() == b""
+
+
+def test_what_was_left_before_the_machine_began_anew_is_not_taken(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate.hand_on(b"before")
+    monkeypatch.setattr("commonplace.engines.line.boot_clock", lambda: ("another boot", 0))
+    later = Gate(tmp_path / "gate")
+    assert later.handed() == b""
+    later.close()
+
+
+def test_too_much_is_not_handed_on(gate: Gate) -> None:
+    gate.hand_on(b"!" * MOST_HANDED)
+    assert len(gate.handed()) == MOST_HANDED
+    gate.hand_on(b"?" * (MOST_HANDED + 1))
+    assert gate.handed() == b"!" * MOST_HANDED, "what is out of date is known by what it says"
+
+
+def test_a_disk_that_fails_hinders_nobody(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise OSError("no such disk")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pwrite", fails)
+        gate.hand_on(b"lost")
+    assert gate.handed() == b""
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pread", fails)
+        assert gate.handed() == b""
+
+
+def test_sweeping_takes_it_away(gate: Gate, tmp_path: Path) -> None:
+    gate.hand_on(b"hunter2")
+    gate.sweep()
+    assert gate.handed() == b""
+    assert b"hunter2" not in baton(tmp_path).read_bytes()
+    assert baton(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+def left(alone: int = ALONE, ago: float = 0.0) -> Found:
+    return Found(Head(7, b"hash", 5, b"meta"), 99, 1_000_000, clock() - ago, alone)
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    found = left()
+    last = handed(hand_on(found, ROWS))
+    assert last is not None
+    assert (last.found, last.brought) == (found, ROWS)
+    assert list(last.brought) == list(ROWS), "the order says what was used last"
+
+
+def test_what_cannot_be_read_is_nothing() -> None:
+    for said in (b"", b"\x00", b"\x93nonsense", hand_on(left(), {})[:-1]):
+        assert handed(said) is None
+
+
+def test_what_another_version_says_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commonplace.engines.hope.FORMAT", FORMAT + 1)
+    later = hand_on(left(), ROWS)
+    monkeypatch.undo()
+    assert handed(later) is None
+
+
+@pytest.mark.parametrize(
+    ("alone", "ago", "hopeful"),
+    [(ALONE, 0.0, True), (ALONE - 1, 0.0, False), (ALONE, 2.0, False), (ALONE, -2.0, False)],
+)
+def test_there_is_hope_while_nobody_else_seems_to_write(alone: int, ago: float, hopeful: bool) -> None:
+    assert left(alone, ago).hopeful is hopeful
+
+
+# two processes of a host, and one of another
+
+
+class Hosts:
+    """Three stores of one book: two that meet at a gate, and one that is elsewhere."""
+
+    def __init__(self, engine: PostgresEngine, book: str) -> None:
+        self.here, self.there, self.far = (engine.open(book, create=True) for _ in range(3))
+        assert isinstance(self.far, PostgresStore)
+        self.far._met = lambda: None  # type: ignore[method-assign]
+
+    def write(self, store: Any, begin: Callable[[], Any] | None = None) -> PostgresTx:
+        """One event and one row, and word of both to whoever comes next."""
+        with (begin or store.attempt)() as tx:
+            assert isinstance(tx, PostgresTx)
+            position = tx.head.position + 1
+            row = Row("s/1/", b"k", position, b"%d" % position)
+            tx.apply(WriteSet(records=[record(position)], rows=[row]))
+            tx.hand_on({("s/1/", b"k"): row, ("s/1/", b"none"): None})
+        return tx
+
+    def warm_up(self) -> None:
+        for _ in range(ALONE):
+            self.write(self.here)
+            self.write(self.there)
+
+
+@pytest.fixture
+def hosts(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    monkeypatch.setattr(Gate, "company", True)
+    monkeypatch.setattr("commonplace.engines.hope.FRESH", 600.0)  # however slow the machine is
+    engine = PostgresEngine(postgres.url)
+    hosts = Hosts(engine, f"hope-{os.urandom(6).hex()}")
+    yield hosts
+    for store in (hosts.here, hosts.there, hosts.far):
+        store.close()
+    engine.close()
+
+
+def hopes(tx: Tx) -> bool:
+    assert isinstance(tx, PostgresTx)
+    return tx._hopes
+
+
+def test_whoever_comes_next_begins_with_what_the_one_before_has_written(hosts: Hosts) -> None:
+    first = hosts.write(hosts.here)
+    assert not hopes(first), "nobody knows yet whether somebody else writes"
+    hosts.warm_up()
+    last = hosts.write(hosts.here)
+    with hosts.there.attempt() as tx:
+        assert hopes(tx)
+        assert tx.head.position == last.head.position + 1
+        value = b"%d" % tx.head.position
+        assert tx.brought == {
+            ("s/1/", b"k"): Row("s/1/", b"k", tx.head.position, value),
+            ("s/1/", b"none"): None,
+        }
+        assert tx.get("s/1/", [b"k"])[b"k"].value == value
+        tx.confirm()
+
+
+def test_if_somebody_elsewhere_has_written_nothing_of_it_is_taken(hosts: Hosts) -> None:
+    hosts.warm_up()
+    elsewhere = hosts.write(hosts.far)
+    assert not hopes(elsewhere)
+    with pytest.raises(Moved):
+        hosts.write(hosts.here)
+    with pytest.raises(Moved), hosts.there.attempt() as tx:
+        tx.confirm()
+    found = hosts.write(hosts.here, hosts.here.begin)
+    assert not hopes(found)
+    assert found.head.position == elsewhere.head.position + 1
+    assert not hopes(hosts.write(hosts.there)), "hope comes back slowly"
+    hosts.warm_up()
+    assert hopes(hosts.write(hosts.there))
+
+
+def test_who_was_promised_something_takes_the_lock(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has promised it may be dead, and its write still be on its way: only the lock tells."""
+    hosts.warm_up()
+    monkeypatch.setattr(Gate, "_wait", lambda *_: b"a promise")
+    with hosts.there.attempt() as tx:
+        assert not hopes(tx)
+        tx.forget_promise()
+
+
+def test_who_has_company_does_not_go_by_the_gate(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could do nothing for those who wait there."""
+    entered = Counter[Gate]()
+    enter = Gate.enter
+
+    def counted(self: Gate, *how: Any) -> None:
+        entered[self] += 1
+        enter(self, *how)
+
+    hosts.write(hosts.here)  # from here on it knows the server, and where to meet
+    monkeypatch.setattr(Gate, "enter", counted)
+    for _ in range(3 * ALONE):
+        hosts.write(hosts.here)
+    assert entered.total() == 3 * ALONE
+    monkeypatch.setattr(Gate, "company", False)
+    for _ in range(3 * ALONE):
+        hosts.write(hosts.here)
+    assert entered.total() < 5 * ALONE, "who is alone goes by it, and nobody was misled by what lay there"
+
+
+# whole books
+
+
+def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2.2: what many write at once is one history, and each task has one holder."""
+    monkeypatch.setattr("commonplace.engines.hope.FRESH", 600.0)
+    begun, begins = Counter[bool](), PostgresTx.__init__
+
+    def counted(self: PostgresTx, *how: Any) -> None:
+        begins(self, *how)
+        begun[self._hopes and self.brought != {}] += 1
+
+    monkeypatch.setattr(PostgresTx, "__init__", counted)
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=hope-{os.urandom(6).hex()}"
+    books = [commonplace.open(url) for _ in range(4)]
+    work = books[0].work(name="w")
+    work.add_tasks([{"title": f"t{n}"} for n in range(240)])
+    claimed, completed = list[str](), list[str]()
+
+    def worker(book: commonplace.Book, agent: str) -> None:
+        theirs = book.work(id=work.id)
+        while (claim := theirs.claim(agent)) is not None:
+            claimed.append(claim.task.id)
+            completed.append(claim.complete("done").id)
+
+    threads = [threading.Thread(target=worker, args=(book, f"dev-{n}")) for n, book in enumerate(books)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert Counter(claimed) == Counter(completed) == Counter(task.id for task in work.tasks())
+    assert begun[True] > begun[False], "most began with what another had written"
+    assert books[0].verify().ok
+    before = [(task, work.task(task.id)) for task in work.tasks()]
+    books[1].rebuild()
+    assert before == [(task, work.task(task.id)) for task in work.tasks()], (
+        "views are as they would be made anew"
+    )
+    for book in books:
+        book.close()
+
+
+def _claims(url: str, work: str, runtime: str, agent: str) -> list[str]:
+    os.environ["XDG_RUNTIME_DIR"] = runtime
+    found = list[str]()
+    with commonplace.open(url) as book:
+        while (claim := book.work(id=work).claim(agent)) is not None:
+            found.append(claim.task.id)
+            claim.complete("done")
+    return found
+
+
+def test_two_hosts_with_two_processes_each_share_a_book(postgres: Server, tmp_path: Path) -> None:
+    """5.3: hosts know nothing of each other's gates, and still each task is done once."""
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=hosts-{os.urandom(6).hex()}"
+    with commonplace.open(url) as book:
+        work = book.work(name="w")
+        work.add_tasks([{"title": f"t{n}"} for n in range(160)])
+        runtimes = [tmp_path / name for name in ("one", "two")]
+        for runtime in runtimes:
+            runtime.mkdir()
+        with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as four:
+            done = [four.submit(_claims, url, work.id, str(runtimes[n % 2]), f"dev-{n}") for n in range(4)]
+            found = [id for one in done for id in one.result(120)]
+        assert Counter(found) == Counter(task.id for task in work.tasks(status="completed"))
+        assert len(found) == 160
+        assert book.verify().ok
+    assert all(any(runtime.glob("commonplace-*/*-line/table")) for runtime in runtimes), (
+        "each had its own gate"
+    )
