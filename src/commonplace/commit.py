@@ -552,7 +552,7 @@ class RowCache:
     MOST = 4096
     KEPT = 16
     AGAIN = 128
-    HANDED = 192
+    HANDED = 96
 
     def __init__(self) -> None:
         self._read: dict[Place, int] = {}
@@ -596,8 +596,7 @@ class RowCache:
     def bring(self, rows: Mapping[Place, Row | None]) -> None:
         """Rows that the transaction has begun with."""
         self._handed = rows
-        for place, row in rows.items():
-            self.rows.setdefault(place, row)
+        self.rows.update(rows)
 
     def clear(self) -> None:
         self.rows.clear()

@@ -238,7 +238,8 @@ class Tx(Reads):
     """The engine's wall clock in microseconds since 1970, read when the transaction began."""
 
     brought: Mapping[Place, Row | None] = MappingProxyType({})
-    """Rows that were read when it began (see `Store.likely`) or handed on to it, None where there is no such row."""
+    """Rows that were read when it began (see `Store.likely`) or handed on to it, None or one of no value where there is
+    no such row."""
 
     @property
     def promised(self) -> bytes:

@@ -18,7 +18,6 @@ from .contract import Head, Place, Row
 ALONE, FRESH = 8, 1.0
 """After how many transactions in which nobody else wrote it is hoped that nobody does, and for how many seconds after
 the last one, its connection included. To be wrong costs more than a trip."""
-NOWHERE = -1
 FORMAT = 1
 """Of what is handed on; the library next to us may be of another version."""
 
@@ -55,7 +54,7 @@ class Found(NamedTuple):
 
 
 class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """What is handed on: how the book was left, and rows as they were then. Where there is none, one of no position."""
+    """What is handed on: how the book was left, and rows as they were then. Where there was none, one of no value."""
 
     format: int
     found: Found
@@ -63,7 +62,7 @@ class Handed(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def brought(self) -> dict[Place, Row | None]:
-        return {row[:2]: None if row.position == NOWHERE else row for row in self.rows}
+        return {row[:2]: row for row in self.rows}
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -72,7 +71,7 @@ _decode = msgspec.msgpack.Decoder(Handed).decode
 
 def hand_on(found: Found, rows: Mapping[Place, Row | None]) -> bytes:
     """The same as bytes."""
-    each = [Row(*place, NOWHERE, None) if row is None else row for place, row in rows.items()]
+    each = [Row(*place, 0, None) if row is None else row for place, row in rows.items()]
     return _encode(Handed(FORMAT, found, each))
 
 

@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Iterable
 from errno import ENOSPC
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +38,7 @@ left an answer, which holds if the commit succeeds; the commit has succeeded."""
 _SEAT, _LENGTH, _ANSWERED_AT = struct.Struct("<BxxxIIIQQ"), struct.Struct("<I"), 8
 """A seat; and of its fields, how long an answer is."""
 _TABLE = SEATS * _SEAT.size
+_DONE = bytes((DONE,))
 MOST_HANDED = 128 * 1024
 _BATON = struct.Struct("<III")
 """What stands before what is handed on: its length, its checksum, and of which run of the machine it is."""
@@ -99,17 +101,16 @@ class Line:
     def look(self, since: int) -> tuple[bool, bool]:
         """Whether it is done what we have asked for; and whether somebody goes first, who was there before and has
         waited for long for what nobody else can do for it."""
-        seats = self._those(WAITING, DONE)
-        if not seats:
-            return False, False
+        table = os.pread(self._table, _TABLE, 0)
+        said, own = table[:: _SEAT.size], self._own
+        done = own is not None and said[own : own + 1] == _DONE
+        return done, WAITING in said and self._goes_first(_seats(table, WAITING), since)
+
+    def _goes_first(self, waiting: Iterable[_Seat], since: int) -> bool:
         now = time.monotonic_ns()
-        done = any(one.state == DONE and one.number == self._own for one in seats)
-        return done, any(
-            one.state == WAITING
-            and one.since < since
-            and TURN * 1e9 < now - one.since < PATIENCE * 1e9
-            and self._is_taken(one.number)
-            for one in seats
+        return any(
+            one.since < since and TURN * 1e9 < now - one.since < PATIENCE * 1e9 and self._is_taken(one.number)
+            for one in waiting
         )
 
     def sit(self, asked: bytes | None, since: int, deadline: float) -> bool:
@@ -269,7 +270,7 @@ class Line:
     @property
     def company(self) -> bool:
         """Whether somebody waits, or is being served."""
-        return bool(self._those(WAITING, ASKED, BEGUN, ANSWERED))
+        return bool(os.pread(self._table, _TABLE, 0)[:: _SEAT.size].strip(b"\0"))
 
     def hand_on(self, what: bytes) -> None:
         """Leave something for whoever is inside next, unless it is too much."""
@@ -320,17 +321,8 @@ class Line:
     # seats
 
     def _those(self, *states: int) -> list[_Seat]:
-        """The seats that say this. Mostly there is none, which their first bytes show."""
-        table = os.pread(self._table, _TABLE, 0)
-        said = table[:: _SEAT.size].rstrip(b"\0")
-        if not said:
-            return []
-        table = table.ljust(_TABLE, b"\0")
-        return [
-            _Seat(number, *_SEAT.unpack_from(table, number * _SEAT.size))
-            for number, state in enumerate(said)
-            if state in states
-        ]
+        """The seats that say this."""
+        return _seats(os.pread(self._table, _TABLE, 0), *states)
 
     def _read(self, number: int) -> _Seat:
         raw = os.pread(self._table, _SEAT.size, number * _SEAT.size)
@@ -365,6 +357,13 @@ class Line:
             self._watch = None
         while self._opened:
             os.close(self._opened.pop())
+
+
+def _seats(table: bytes, *states: int) -> list[_Seat]:
+    """Mostly there is none, which their first bytes show."""
+    found = [number for number, state in enumerate(table[:: _SEAT.size].rstrip(b"\0")) if state in states]
+    table = table.ljust(_TABLE, b"\0") if found else b""
+    return [_Seat(number, *_SEAT.unpack_from(table, number * _SEAT.size)) for number in found]
 
 
 def _place(number: int) -> int:
