@@ -290,6 +290,11 @@ class Overlay(Lens):
             self._known.ahead = dict.fromkeys(ahead := self._unknown(later()))
             self._fetch([*missing, *ahead])
 
+    def at_hand(self, view: str, *key: str | int) -> bool:
+        """Whether a row of an inline view can be read without a trip."""
+        place = (self._space(view), pack(key))
+        return not self.tx.far or place in self._latest or place in self._known.rows
+
     def _unknown(self, rows: Iterable[RowName]) -> list[Place]:
         places = ((self._space(view), pack(key)) for view, key in rows)
         return [one for one in places if one not in self._latest and one not in self._known.rows]

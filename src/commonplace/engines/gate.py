@@ -91,12 +91,13 @@ class Gate:
             answer = None
             if entered:
                 try:
-                    answer = None if isinstance(error, Served) else self._line.give_up()
+                    if not isinstance(error, Served):  # who was served has not locked the door, or not any more
+                        try:
+                            answer = self._line.give_up()
+                        finally:
+                            self._unlock()
                 finally:
-                    try:
-                        self._unlock()
-                    finally:
-                        self._mutex.release()
+                    self._mutex.release()
             if answer is not None:
                 raise Served(answer, None if isinstance(error, TimeoutError) else error) from error
             if type(error) is TimeoutError:

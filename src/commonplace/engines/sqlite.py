@@ -353,8 +353,8 @@ class SqliteTx(SqliteReads, GatedTx):
             many(ADD_EVENT, write.records)
         if len(write.rows) == 1:
             do(PUT_ROW, write.rows[0])
-        elif write.rows:
-            many(PUT_ROW, write.rows)
+        elif write.rows:  # of a row that was replaced again and again, the last
+            many(PUT_ROW, {row[:3]: row for row in write.rows}.values())
         if write.drops:
             many(DROP_ROW, write.drops)
         if write.erase:

@@ -93,11 +93,17 @@ def claim(desk: Desk, agent: str, lease: float, count: int, task: str | None = N
 
 
 def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    found, members = list[Task](), desk.sets().together(desk.ready_queues(agent))
-    while len(found) < count:
-        some = list(islice(members, count - len(found)))
-        if not some:
-            break
+    queues, found = desk.ready_queues(agent), list[Task]()
+    if count == 1:
+        first = desk.sets().first(queues)
+        if first is None:
+            return found
+        if desk.overlay.at_hand("work.tasks", desk.work, first):
+            (task,) = desk.all_numbered([first])
+            if agent not in task.avoid:
+                return [task]
+    members = desk.sets().together(queues)
+    while some := list(islice(members, count - len(found))):
         if desk.overlay.tx.far:
             members = _look_ahead(desk, some, members)
         found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
