@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 import commonplace
-from commonplace.engines.contract import Engine, WriteSet
-from commonplace.engines.postgres import PostgresEngine, PostgresReads, PostgresStore
+from commonplace.engines.contract import Engine, Lease, WriteSet
+from commonplace.engines.postgres import PostgresEngine, PostgresReads, PostgresStore, PostgresTx
 from commonplace.engines.redis import RedisEngine
 from commonplace.errors import EngineUnavailable, NotABook, OutcomeUnknown
 from commonplace.testing import (
@@ -129,6 +129,38 @@ def test_who_is_alone_with_a_book_on_a_server_commits_in_one_trip(
         claim.complete("done")
         assert trips[:1] == ["_opened"], "somebody else has written, so the lock comes first"
         assert book.verify().ok
+
+
+READ_LEASES_SO_FAR = """
+    SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+    WHERE schemaname = 'commonplace' AND relname = 'leases'
+"""
+
+
+@pytest.mark.parametrize("how", ["with events", "by themselves", "twice"])
+def test_a_few_leases_are_found_without_reading_all(postgres: Server, how: str) -> None:
+    """5.3: what a claim costs does not grow with how many there are."""
+    engine = PostgresEngine(postgres.url)
+    store = engine.open(f"leases-{uuid.uuid4().hex}", create=True)
+    names = [f"lease-{n}" for n in range(2_000)]
+    with store.begin() as tx:
+        tx.apply(WriteSet(records=[record(1)], leases=[Lease(name, "me", 1, 600.0) for name in names]))
+    with psycopg.connect(postgres.url, autocommit=True) as server:
+        server.execute("ANALYZE commonplace.leases")
+    some = [Lease(name, "me", 1, 0.0) for name in names[700:704]]
+    some += [Lease(f"more-{n}", "me", 2, 600.0) for n in range(4)]
+    with store.begin() as tx:
+        assert isinstance(tx, PostgresTx)
+        if how == "with events":
+            tx._add(WriteSet(records=[record(2)]), some)
+        else:
+            tx._take([*some, *some] if how == "twice" else some)
+        ((read,),) = tx._all(READ_LEASES_SO_FAR, ())
+        assert read < 50
+    with store.read() as reads:
+        assert len(reads.leases(names)) == len(names), "nothing was applied"
+    store.close()
+    engine.close()
 
 
 ENGINES: dict[str, Callable[[str], Engine]] = {"postgres": PostgresEngine, "redis": RedisEngine}

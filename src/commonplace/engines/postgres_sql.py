@@ -249,18 +249,20 @@ TAKEN = """
         RETURNING 1)
 """
 ALL_TAKEN = "(SELECT count(*) FROM taken) = cardinality(%(taken)s::bytea[])"
-# Leases that are given back, and whether nobody else has one of them.
+# Leases that are given back, and whether nobody else has one of them. Each is looked up by itself: a join might read all
+# of the book's to find a few.
 LEFT = """
     held AS MATERIALIZED (
-        SELECT leases.name, until > clock_timestamp() AND (leases.holder <> asked.holder OR leases.fence <> asked.fence)
-            AS elsewhere
-        FROM commonplace.leases
-        JOIN unnest(%(left)s::bytea[], %(leavers)s::bytea[], %(leaves)s::bigint[]) AS asked (name, holder, fence)
-            ON leases.name = asked.name
-        WHERE book = %(book)s ORDER BY leases.name FOR UPDATE OF leases
+        SELECT lease.until > clock_timestamp()
+            AND (lease.holder <> asked.holder OR lease.fence <> asked.fence) AS elsewhere
+        FROM (SELECT * FROM unnest(%(left)s::bytea[], %(leavers)s::bytea[], %(leaves)s::bigint[])
+            AS each (name, holder, fence) ORDER BY name) AS asked
+        CROSS JOIN LATERAL (
+            SELECT holder, fence, until FROM commonplace.leases
+            WHERE book = %(book)s AND name = asked.name FOR UPDATE) AS lease
     ), gone AS (
         DELETE FROM commonplace.leases
-        WHERE book = %(book)s AND name IN (SELECT name FROM held) AND NOT (SELECT bool_or(elsewhere) FROM held))
+        WHERE book = %(book)s AND name = ANY(%(left)s::bytea[]) AND NOT (SELECT bool_or(elsewhere) FROM held))
 """
 NONE_ELSEWHERE = "(SELECT NOT coalesce(bool_or(elsewhere), false) FROM held)"
 # Either of them, or fail.
@@ -341,13 +343,14 @@ RELEASE_LEASE = """
         AND (until <= clock_timestamp() OR (holder = %s AND fence = %s))
     RETURNING holder
 """
-# Fails if one of these leases is in force for somebody else (see SAME_STATE).
+# Fails if one of these leases is in force for somebody else (see SAME_STATE, LEFT).
 CHECK_LEASES = """
-    SELECT 1 / (count(*) = 0)::int FROM commonplace.leases held
-    JOIN unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)
-        ON held.name = asked.name
-    WHERE held.book = %(book)s AND held.until > clock_timestamp()
-        AND (held.holder <> asked.holder OR held.fence <> asked.fence)
+    SELECT 1 / (count(*) = 0)::int
+    FROM unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)
+    CROSS JOIN LATERAL (
+        SELECT holder, fence FROM commonplace.leases
+        WHERE book = %(book)s AND name = asked.name AND until > clock_timestamp() LIMIT 1) AS held
+    WHERE held.holder <> asked.holder OR held.fence <> asked.fence
 """
 # Leases that ran out.
 DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
