@@ -283,6 +283,56 @@ def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
         book.close()
 
 
+def test_what_is_handed_on_is_what_the_server_holds(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While tasks are claimed, completed and failed, events erased and views made anew."""
+    monkeypatch.setattr(Gate, "company", True)
+    wrong, looked_at, hands_on = list[Any](), Counter[str](), PostgresTx.hand_on
+
+    def compared(self: PostgresTx, rows: dict[Place, Row | None]) -> None:
+        with self._store.read() as reads:  # nobody else is inside before this one has left
+            assert reads.head.position == self._store.left.head.position  # type: ignore[union-attr]
+            stored = reads.get_all(rows)
+        wrong.extend(
+            (place, row) for place, row in rows.items() if stored.get(place) != (row and row.value and row)
+        )
+        looked_at.update(space for space, _ in rows)
+        hands_on(self, rows)
+
+    monkeypatch.setattr(PostgresTx, "hand_on", compared)
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=held-{os.urandom(6).hex()}"
+    books = [commonplace.open(url) for _ in range(4)]
+    work = books[0].work(name="w", on_failure={"policy": "retry", "retries": 1, "backoff": 0.0})
+    work.add_tasks([{"title": f"t{n}", "priority": n % 3} for n in range(90)])
+
+    def worker(book: commonplace.Book, agent: str) -> None:
+        theirs, count = book.work(id=work.id), 0
+        while (claim := theirs.claim(agent)) is not None:
+            count += 1
+            if count % 7 == 3:
+                claim.fail("not today")
+            else:
+                claim.complete("done")
+
+    def meddler(book: commonplace.Book) -> None:
+        for n in range(3):
+            book.erase(book.record("agent.spoke", payload={"n": n}).id)
+            book.rebuild()
+
+    doing = [threading.Thread(target=worker, args=(book, f"dev-{n}")) for n, book in enumerate(books[1:])]
+    doing.append(threading.Thread(target=meddler, args=(books[0],)))
+    for thread in doing:
+        thread.start()
+    for thread in doing:
+        thread.join(120)
+    assert wrong == []
+    assert {space.partition("/")[0] for space in looked_at} >= {"work.tasks", "work.sets", "work.counts"}
+    assert books[0].verify().ok
+    for book in books:
+        book.close()
+
+
 def _claims(url: str, work: str, runtime: str, agent: str) -> list[str]:
     os.environ["XDG_RUNTIME_DIR"] = runtime
     found = list[str]()

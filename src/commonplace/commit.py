@@ -611,6 +611,7 @@ class RowCache:
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is not self.meta:
+            self.clear()  # views have become others: nothing of this is handed on
             return
         if overlay.tx.far:
             self._touched = overlay._latest
