@@ -60,6 +60,7 @@ ENGINE_MAY_IMPORT = {
     "engines.local",
     "engines.meeting",
     "engines.memory",
+    "engines.postgres_wire",
     "engines.watch",
 }
 

@@ -152,7 +152,7 @@ def test_a_few_leases_are_found_without_reading_all(postgres: Server, how: str) 
     with store.begin() as tx:
         assert isinstance(tx, PostgresTx)
         if how == "with events":
-            tx._add(WriteSet(records=[record(2)]), some)
+            tx._all(*tx._add(WriteSet(records=[record(2)]), some))
         else:
             tx._take([*some, *some] if how == "twice" else some)
         ((read,),) = tx._all(READ_LEASES_SO_FAR, ())

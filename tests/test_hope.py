@@ -4,7 +4,11 @@ and is refused if that no longer holds."""
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,17 +19,16 @@ from typing import Any
 import pytest
 
 import commonplace
+from commonplace.commit import RowCache
 from commonplace.engines.contract import Head, Moved, Place, Row, Tx, WriteSet
 from commonplace.engines.gate import Gate
-from commonplace.engines.hope import ALONE, FORMAT, Found, clock, hand_on, handed
-from commonplace.engines.line import MOST_HANDED
+from commonplace.engines.hope import ALONE, FORMAT, Found, clock, pack, unpack
+from commonplace.engines.line import FRESH, MOST_HANDED, Line
 from commonplace.engines.postgres import PostgresEngine, PostgresStore, PostgresTx
 from commonplace.testing import Server
 from commonplace.testing.workers import record
 
 ROWS: dict[Place, Row | None] = {("s/1/", b"a"): Row("s/1/", b"a", 7, b"value"), ("s/1/", b"none"): None}
-
-BROUGHT = {place: row or Row(*place, 0, None) for place, row in ROWS.items()}
 
 
 @pytest.fixture
@@ -42,21 +45,51 @@ def baton(tmp_path: Path) -> Path:
 # what is left at a gate
 
 
-def test_whoever_comes_next_finds_what_was_handed_on(gate: Gate, tmp_path: Path) -> None:
+@pytest.fixture
+def company(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Line, "company", True)
+
+
+def test_whoever_comes_next_finds_what_was_handed_on(gate: Gate, tmp_path: Path, company: None) -> None:
     other = Gate(tmp_path / "gate")
     with gate.inside(5):
         assert gate.handed() == b""
-        gate.hand_on(b"a longer thing")
-        gate.hand_on(b"this")
+        assert gate.hand_on(lambda: b"a longer thing")
+        assert gate.hand_on(lambda: b"this")
     with other.inside(5):
         assert other.handed() == b"this"
     other.close()
 
 
+def test_who_is_alone_leaves_nothing_and_misleads_nobody(gate: Gate) -> None:
+    gate._line.hand_on(b"of before")
+    assert not gate.hand_on(lambda: pytest.fail("nobody asks for it"))
+    assert gate.handed() == b""
+
+
+def test_who_waits_is_company_and_who_has_died_is_not(gate: Gate, tmp_path: Path) -> None:
+    """It was killed while it waited, and nobody has taken its seat since."""
+    waits = """
+import sys
+from pathlib import Path
+from commonplace.engines.gate import Gate
+Gate(Path(sys.argv[1])).enter(600, lambda: b"something")
+"""
+    with gate.inside(5):
+        with subprocess.Popen([sys.executable, "-c", waits, str(tmp_path / "gate")]) as other:
+            deadline = time.monotonic() + 60
+            while not gate._line.company and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert gate._line.company
+            other.kill()
+        time.sleep(2 * FRESH)
+        assert not gate._line.company
+
+
 @pytest.mark.parametrize("harm", ["cut", "changed", "emptied"])
 def test_what_is_not_whole_is_not_taken(gate: Gate, tmp_path: Path, harm: str) -> None:
     """Somebody was killed while it wrote, or the disk was full."""
-    gate.hand_on(b"something to go on with")
+    gate._line.hand_on(b"something to go on with")
     whole = baton(tmp_path).read_bytes()
     harmed = {"cut": whole[:-1], "changed": whole[:-1] + b"H", "emptied": b""}[harm]
     baton(tmp_path).write_bytes(harmed)
@@ -66,39 +99,59 @@ def test_what_is_not_whole_is_not_taken(gate: Gate, tmp_path: Path, harm: str) -
 def test_what_was_left_before_the_machine_began_anew_is_not_taken(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate.hand_on(b"before")
+    gate._line.hand_on(b"before")
     monkeypatch.setattr("commonplace.engines.line.boot_clock", lambda: ("another boot", 0))
     later = Gate(tmp_path / "gate")
     assert later.handed() == b""
     later.close()
 
 
-def test_too_much_is_not_handed_on(gate: Gate) -> None:
-    gate.hand_on(b"!" * MOST_HANDED)
+def test_too_much_is_not_handed_on_and_what_was_there_goes(gate: Gate) -> None:
+    gate._line.hand_on(b"!" * MOST_HANDED)
     assert len(gate.handed()) == MOST_HANDED
-    gate.hand_on(b"?" * (MOST_HANDED + 1))
-    assert gate.handed() == b"!" * MOST_HANDED, "what is out of date is known by what it says"
+    gate._line.hand_on(b"?" * (MOST_HANDED + 1))
+    assert gate.handed() == b""
 
 
-def test_a_disk_that_fails_hinders_nobody(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_hinders_nobody(gate: Gate, monkeypatch: pytest.MonkeyPatch, company: None) -> None:
     def fails(*_: Any) -> Any:
         raise OSError("no such disk")
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "pwrite", fails)
-        gate.hand_on(b"lost")
+        assert gate.hand_on(lambda: b"lost")
     assert gate.handed() == b""
+    gate._line.hand_on(b"there")
+    monkeypatch.setattr(os, "pread", fails)
+    assert gate.handed() == b""
+
+
+def test_a_disk_that_does_not_say_who_waits_hinders_nobody(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise OSError("no such disk")
+
     with monkeypatch.context() as broken:
         broken.setattr(os, "pread", fails)
-        assert gate.handed() == b""
+        assert gate.hand_on(lambda: b"lost"), "nobody is known to be alone"
 
 
 def test_sweeping_takes_it_away(gate: Gate, tmp_path: Path) -> None:
-    gate.hand_on(b"hunter2")
+    gate._line.hand_on(b"hunter2")
     gate.sweep()
     assert gate.handed() == b""
     assert b"hunter2" not in baton(tmp_path).read_bytes()
     assert baton(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+def test_where_nothing_was_handed_on_there_is_nothing_to_sweep(tmp_path: Path) -> None:
+    """Somebody has even removed the folder."""
+    with commonplace.open(tmp_path / "b.db") as book:
+        book.record("agent.spoke")
+        shutil.rmtree(tmp_path / "b.db-line")
+        book.purge()
+    assert not list(tmp_path.rglob("baton"))
 
 
 def left(alone: int = ALONE, ago: float = 0.0) -> Found:
@@ -107,22 +160,22 @@ def left(alone: int = ALONE, ago: float = 0.0) -> Found:
 
 def test_it_is_read_as_it_was_written() -> None:
     found = left()
-    last = handed(hand_on(found, ROWS))
+    last = unpack(pack(found, 3, ROWS))
     assert last is not None
-    assert (last.found, last.brought) == (found, BROUGHT)
+    assert (last.found, last.run, last.brought) == (found, 3, ROWS)
     assert list(last.brought) == list(ROWS), "the order says what was used last"
 
 
 def test_what_cannot_be_read_is_nothing() -> None:
-    for said in (b"", b"\x00", b"\x93nonsense", hand_on(left(), {})[:-1]):
-        assert handed(said) is None
+    for said in (b"", b"\x00", b"\x94nonsense", pack(left(), 0, {})[:-1]):
+        assert unpack(said) is None
 
 
 def test_what_another_version_says_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commonplace.engines.hope.FORMAT", FORMAT + 1)
-    later = hand_on(left(), ROWS)
+    later = pack(left(), 0, ROWS)
     monkeypatch.undo()
-    assert handed(later) is None
+    assert unpack(later) is None
 
 
 @pytest.mark.parametrize(
@@ -131,6 +184,9 @@ def test_what_another_version_says_is_nothing(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_there_is_hope_while_nobody_else_seems_to_write(alone: int, ago: float, hopeful: bool) -> None:
     assert left(alone, ago).hopeful is hopeful
+    last = unpack(pack(left(0, ago), alone, {}))
+    assert last is not None
+    assert last.hopeful is hopeful
 
 
 # two processes of a host, and one of another
@@ -151,7 +207,7 @@ class Hosts:
             position = tx.head.position + 1
             row = Row("s/1/", b"k", position, b"%d" % position)
             tx.apply(WriteSet(records=[record(position)], rows=[row]))
-            tx.hand_on({("s/1/", b"k"): row, ("s/1/", b"none"): None})
+            tx.hand_on(lambda: {("s/1/", b"k"): row, ("s/1/", b"none"): None})
         return tx
 
     def warm_up(self) -> None:
@@ -162,7 +218,7 @@ class Hosts:
 
 @pytest.fixture
 def hosts(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    monkeypatch.setattr(Gate, "company", True)
+    monkeypatch.setattr(Line, "company", True)
     monkeypatch.setattr("commonplace.engines.hope.FRESH", 600.0)  # however slow the machine is
     engine = PostgresEngine(postgres.url)
     hosts = Hosts(engine, f"hope-{os.urandom(6).hex()}")
@@ -188,7 +244,7 @@ def test_whoever_comes_next_begins_with_what_the_one_before_has_written(hosts: H
         value = b"%d" % tx.head.position
         assert tx.brought == {
             ("s/1/", b"k"): Row("s/1/", b"k", tx.head.position, value),
-            ("s/1/", b"none"): Row("s/1/", b"none", 0, None),
+            ("s/1/", b"none"): None,
         }
         assert tx.get("s/1/", [b"k"])[b"k"].value == value
         tx.confirm()
@@ -233,13 +289,56 @@ def test_who_has_company_does_not_go_by_the_gate(hosts: Hosts, monkeypatch: pyte
     for _ in range(3 * ALONE):
         hosts.write(hosts.here)
     assert entered.total() == 3 * ALONE
-    monkeypatch.setattr(Gate, "company", False)
+    monkeypatch.setattr(Line, "company", False)
     for _ in range(3 * ALONE):
         hosts.write(hosts.here)
     assert entered.total() < 5 * ALONE, "who is alone goes by it, and nobody was misled by what lay there"
 
 
+def test_a_connection_that_was_idle_is_tried_first(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been lost without a word: then a trip that can be made again is better than a write that cannot."""
+    hosts.warm_up()
+    hosts.write(hosts.here)
+    assert isinstance(hosts.there, PostgresStore)
+    hosts.there._used.clear()
+    assert not hopes(hosts.write(hosts.there))
+    assert hopes(hosts.write(hosts.here))
+
+
+def test_large_rows_are_left_where_they_are(hosts: Hosts) -> None:
+    known = RowCache()
+    rows = {
+        ("s/1/", b"%d" % n): Row("s/1/", b"%d" % n, 1, b"!" * (10 if n % 2 else 50_000)) for n in range(200)
+    }
+    known.bring(rows)
+    found = known.recent()
+    assert list(found) == [place for n, place in enumerate(rows) if n % 2][: len(found)]
+    assert len(found) == RowCache.HANDED // 2
+
+
 # whole books
+
+
+def test_purge_reaches_what_was_handed_on_anywhere(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L10: also at the gate of another role, or of the server before it was restarted."""
+    monkeypatch.setattr(Line, "company", True)
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=hope-{os.urandom(6).hex()}"
+    with commonplace.open(url) as book:
+        work = book.work(name="w")
+        task = work.add_task("the word is hunter2")
+        work.claim("dev-1")
+        store = book._ledger.store
+        assert isinstance(store, PostgresStore)
+        old, store._server = store._met(), ("as it was before",)
+        assert old is not None
+        assert b"hunter2" in (old.folder / "baton").read_bytes()
+        assert store._met() is not old
+        for event in list(book.events()):
+            if "hunter2" in str(event.payload):
+                book.erase(event.id)
+        assert not [line for line in book.purge().remaining if "swept" in line]
+        assert b"hunter2" not in (old.folder / "baton").read_bytes()
+        assert work.task(task.id).title == ""
 
 
 def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
@@ -287,10 +386,11 @@ def test_what_is_handed_on_is_what_the_server_holds(
     postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While tasks are claimed, completed and failed, events erased and views made anew."""
-    monkeypatch.setattr(Gate, "company", True)
+    monkeypatch.setattr(Line, "company", True)
     wrong, looked_at, hands_on = list[Any](), Counter[str](), PostgresTx.hand_on
 
-    def compared(self: PostgresTx, rows: dict[Place, Row | None]) -> None:
+    def compared(self: PostgresTx, known: Callable[[], dict[Place, Row | None]]) -> None:
+        rows = known()
         with self._store.read() as reads:  # nobody else is inside before this one has left
             assert reads.head.position == self._store.left.head.position  # type: ignore[union-attr]
             stored = reads.get_all(rows)
@@ -298,7 +398,7 @@ def test_what_is_handed_on_is_what_the_server_holds(
             (place, row) for place, row in rows.items() if stored.get(place) != (row and row.value and row)
         )
         looked_at.update(space for space, _ in rows)
-        hands_on(self, rows)
+        hands_on(self, known)
 
     monkeypatch.setattr(PostgresTx, "hand_on", compared)
     url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=held-{os.urandom(6).hex()}"

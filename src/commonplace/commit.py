@@ -287,7 +287,9 @@ class Overlay(Lens):
         yet, with those that will be wanted later."""
         missing = self._unknown(now)
         if missing:
-            self._known.ahead = dict.fromkeys(ahead := self._unknown(later()))
+            ahead = self._unknown(later())
+            if ahead:
+                self._known.ahead = dict.fromkeys(ahead)
             self._fetch([*missing, *ahead])
 
     def at_hand(self, view: str, *key: str | int) -> bool:
@@ -557,7 +559,9 @@ class RowCache:
     MOST = 4096
     KEPT = 16
     AGAIN = 128
-    HANDED = 96
+    HANDED, HANDED_BYTES = 96, 24 * 1024
+    """How many rows are handed on at most: what eight processes need that claim and complete, and no more than is
+    quicker to read here than at a server."""
 
     def __init__(self) -> None:
         self._read: dict[Place, int] = {}
@@ -569,8 +573,9 @@ class RowCache:
         self._moved = False
         """Whether somebody else had written when the last transaction began."""
         self._handed: Mapping[Place, Row | None] = {}
+        """What the last transaction has begun with."""
         self._touched: Collection[Place] = ()
-        """What the last transaction has begun with, and what it has read or written."""
+        """What it has read or written."""
         self.rows: dict[Place, Row | None] = {}
         self.sound: set[Place] = set()
         """Those that have been found to be as they were written."""
@@ -603,6 +608,11 @@ class RowCache:
         self._handed = rows
         self.rows.update(rows)
 
+    def forget(self) -> None:
+        """Know of no row, and hand none on."""
+        self.clear()
+        self.ahead, self._handed, self._touched = {}, {}, ()
+
     def clear(self) -> None:
         self.rows.clear()
         self.sound.clear()
@@ -611,10 +621,10 @@ class RowCache:
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is not self.meta:
-            self.clear()  # views have become others: nothing of this is handed on
+            self.forget()  # views have become others
             return
         if overlay.tx.far:
-            self._touched = overlay._latest
+            self._touched = tuple(overlay._latest)
             self._remember(place for place in overlay._latest if place in self.rows)
         changed = [(row.space, row.key) for row in overlay.write.rows]
         changed += [(space, key) for space, key, _ in overlay.write.drops]
@@ -635,8 +645,14 @@ class RowCache:
         """What was looked ahead for, and what was read or written last, here or by those who have handed it on."""
         made_of = [(self.names[view], pack(key)) for one in self.kept.values() for view, key in one.rows()]
         last = dict.fromkeys((*self.ahead, *self._touched, *made_of, *self._handed))
-        known = (place for place in last if place in self.rows)
-        return {place: self.rows[place] for place in islice(known, self.HANDED)}
+        found, room = dict[Place, Row | None](), self.HANDED_BYTES
+        for place in islice((place for place in last if place in self.rows), self.HANDED):
+            row = self.rows[place]
+            size = len(place[1]) + (len(row.value) if row is not None and row.value is not None else 0)
+            if size <= room:
+                found[place] = row
+                room -= size
+        return found
 
     def often(self) -> list[Place]:
         """What more than one of the last transactions have read."""
@@ -881,8 +897,8 @@ class Committer:
                         else:
                             tx.confirm()
                         self._known.end(overlay)
-                        if overlay.dirty and tx.far:
-                            tx.hand_on(self._known.recent())
+                        if overlay.dirty:
+                            tx.hand_on(self._known.recent)
                     for ticket in decided:
                         ticket.done = True
                 except Moved:

@@ -238,8 +238,7 @@ class Tx(Reads):
     """The engine's wall clock in microseconds since 1970, read when the transaction began."""
 
     brought: Mapping[Place, Row | None] = MappingProxyType({})
-    """Rows that were read when it began (see `Store.likely`) or handed on to it, None or one of no value where there is
-    no such row."""
+    """Rows that were read when it began (see `Store.likely`) or handed on to it, None where there is no such row."""
 
     @property
     def promised(self) -> bytes:
@@ -260,9 +259,9 @@ class Tx(Reads):
         who get no answer at all ask again."""
         raise EngineUnavailable("nobody has asked for anything")
 
-    def hand_on(self, rows: Mapping[Place, Row | None]) -> None:
-        """After `apply`: rows as they are now, None where there is none, that whoever of this host comes next will
-        probably read. They may be brought to it, or not."""
+    def hand_on(self, rows: Callable[[], Mapping[Place, Row | None]]) -> None:
+        """After `apply`: say which rows whoever of this host comes next will probably read, as they are now, None where
+        there is none. They may be brought to it, or not."""
         return
 
     def confirm(self) -> None:

@@ -91,7 +91,9 @@ class Gate:
             answer = None
             if entered:
                 try:
-                    if not isinstance(error, Served):  # who was served has not locked the door, or not any more
+                    if not isinstance(
+                        error, Served
+                    ):  # who was served has not locked the door, or not any more
                         try:
                             answer = self._line.give_up()
                         finally:
@@ -164,17 +166,15 @@ class Gate:
         """Answer one of them, before it is committed; b"": it has to come in itself."""
         self._line.answer(seat, said)
 
-    @property
-    def company(self) -> bool:
-        """For whoever is inside: whether others wait, or are being served."""
-        return self._line.company
-
-    def hand_on(self, what: bytes) -> None:
-        """Leave something for whoever is inside next. It may find something older, or nothing."""
+    def hand_on(self, what: Callable[[], bytes]) -> bool:
+        """For whoever is inside: if others wait or are being served, leave something for whoever is inside next. It may
+        find something older, or nothing. Answers whether there is anybody."""
         try:
-            self._line.hand_on(what)
+            company = self._line.company
+            self._line.hand_on(what() if company else b"")  # what lies there is out of date
+            return company
         except OSError:
-            pass  # what lies there then is not whole, or out of date, and whoever takes it looks
+            return True  # what lies there then is not whole, or out of date, and whoever takes it looks
 
     def handed(self) -> bytes:
         """What was left for whoever is inside, if anything."""

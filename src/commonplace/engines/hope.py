@@ -38,44 +38,56 @@ class Found(NamedTuple):
     when: float
     """And ours, which nobody sets."""
     alone: int
-    """How many transactions in a row have found the book as the one before had left it."""
+    """How many transactions of this store in a row have found the book as the one before had left it."""
+
+    @property
+    def fresh(self) -> bool:
+        return 0 <= clock() - self.when < FRESH
 
     @property
     def hopeful(self) -> bool:
         """Whether nobody else seems to write."""
-        return self.alone >= ALONE and 0 <= clock() - self.when < FRESH
+        return self.alone >= ALONE and self.fresh
 
     def now(self) -> int:
         return self.clock + int((clock() - self.when) * 1e6)
 
     def again(self, state: int) -> int:
-        """How many there are in a row with one that finds this state."""
+        """How many of them there are with one that finds this state."""
         return self.alone + 1 if self.state == state else 0
 
 
 class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """What is handed on: how the book was left, and rows as they were then. Where there was none, one of no value."""
+    """What is handed on."""
 
     format: int
     found: Found
+    """How the book was left."""
+    run: int
+    """How many transactions in a row, of whatever process at the gate, found it as the one before had left it."""
     rows: list[Row]
+    """Rows as they were then; where there was none, one without a value."""
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether nobody elsewhere seems to write."""
+        return self.run >= ALONE and self.found.fresh
 
     @property
     def brought(self) -> dict[Place, Row | None]:
-        return {row[:2]: row for row in self.rows}
+        return {row[:2]: None if row.value is None else row for row in self.rows}
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Handed).decode
 
 
-def hand_on(found: Found, rows: Mapping[Place, Row | None]) -> bytes:
-    """The same as bytes."""
+def pack(found: Found, run: int, rows: Mapping[Place, Row | None]) -> bytes:
     each = [Row(*place, 0, None) if row is None else row for place, row in rows.items()]
-    return _encode(Handed(FORMAT, found, each))
+    return _encode(Handed(FORMAT, found, run, each))
 
 
-def handed(said: bytes) -> Handed | None:
+def unpack(said: bytes) -> Handed | None:
     """What was handed on, if we can read it."""
     try:
         found = _decode(said) if said else None

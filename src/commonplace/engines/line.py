@@ -23,6 +23,8 @@ from .watch import Watch
 
 NAP = 0.001
 """How often whoever found no seat looks at the door, and everybody while somebody else goes first, in seconds."""
+TRIES = 20
+"""How often whoever wants a seat tries to get at the table, before it waits without."""
 TURN, PATIENCE = 0.003, 0.25
 """Everybody lets those go first who came before and have waited longer than that for what only they can do. Who then
 does not come for so long (a debugger has stopped it) is not waited for."""
@@ -39,7 +41,7 @@ _SEAT, _LENGTH, _ANSWERED_AT = struct.Struct("<BxxxIIIQQ"), struct.Struct("<I"),
 """A seat; and of its fields, how long an answer is."""
 _TABLE = SEATS * _SEAT.size
 _DONE = bytes((DONE,))
-MOST_HANDED = 128 * 1024
+MOST_HANDED = 64 * 1024
 _BATON = struct.Struct("<III")
 """What stands before what is handed on: its length, its checksum, and of which run of the machine it is."""
 
@@ -87,8 +89,8 @@ class Line:
         """What the seat said when we last left it."""
         self._boot = crc32(boot_clock()[0].encode())
 
-    def _open(self, name: str) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _open(self, name: str, create: bool = True) -> int:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._opened.append(os.open(name, flags, 0o600, dir_fd=self._opened[0]))
         return self._opened[-1]
 
@@ -134,11 +136,14 @@ class Line:
         return True
 
     def _seat(self) -> int | None:
-        if self._own is None and lock(self._table):
-            try:
-                self._own = next((number for number in range(SEATS) if self._taken_by_us(number)), None)
-            finally:
-                fcntl.flock(self._table, fcntl.LOCK_UN)
+        for _ in range(TRIES if self._own is None else 0):
+            if lock(self._table):
+                try:
+                    self._own = next((number for number in range(SEATS) if self._taken_by_us(number)), None)
+                finally:
+                    fcntl.flock(self._table, fcntl.LOCK_UN)
+                break
+            time.sleep(NAP / 10)  # somebody else takes one at this moment
         return self._own
 
     def _taken_by_us(self, number: int) -> bool:
@@ -269,30 +274,43 @@ class Line:
 
     @property
     def company(self) -> bool:
-        """Whether somebody waits, or is being served."""
-        return bool(os.pread(self._table, _TABLE, 0)[:: _SEAT.size].strip(b"\0"))
+        """Whether somebody sits there. Who is dead does not."""
+        now = time.monotonic_ns()
+        return any(
+            0 <= now - one.since < FRESH * 1e9 or self._is_taken(one.number)
+            for one in self._those(WAITING, ASKED, BEGUN, ANSWERED, DONE)
+        )
 
     def hand_on(self, what: bytes) -> None:
-        """Leave something for whoever is inside next, unless it is too much."""
-        if len(what) > MOST_HANDED:
-            return
-        _put(self._baton_file(), _BATON.pack(len(what), crc32(what), self._boot) + what, 0)
+        """Leave something for whoever is inside next, if it is not too much."""
+        what = what if len(what) <= MOST_HANDED else b""
+        if self._baton is None:
+            self._baton = self._open("baton")
+        _put(self._baton, _BATON.pack(len(what), crc32(what), self._boot) + what, 0)
 
     def handed(self) -> bytes:
         """What was left there, if it is whole, and of this run of the machine."""
-        raw = os.pread(self._baton_file(), _BATON.size + MOST_HANDED, 0)
+        if not self._has_baton():
+            return b""
+        assert self._baton is not None
+        raw = os.pread(self._baton, _BATON.size + MOST_HANDED, 0)
         length, check, boot = _BATON.unpack_from(raw.ljust(_BATON.size, b"\0"))
         what = raw[_BATON.size : _BATON.size + length]
         return what if len(what) == length and crc32(what) == check and boot == self._boot else b""
 
-    def _baton_file(self) -> int:
+    def _has_baton(self) -> bool:
         if self._baton is None:
-            self._baton = self._open("baton")
-        return self._baton
+            try:
+                self._baton = self._open("baton", create=False)
+            except FileNotFoundError:
+                return False  # nobody has left anything
+        return True
 
     def sweep(self) -> None:
         """Overwrite what nobody asks for any more, and what was handed on. Only for whoever is inside."""
-        _put(self._baton_file(), bytes(os.fstat(self._baton_file()).st_size), 0)
+        if self._has_baton():
+            assert self._baton is not None
+            _put(self._baton, bytes(os.fstat(self._baton).st_size), 0)
         end = os.fstat(self._table).st_size
         for number in range(SEATS):
             place, asks = _place(number), self._state(number) in (ASKED, DONE)

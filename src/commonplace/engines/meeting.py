@@ -13,6 +13,7 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
+from ..errors import Busy
 from .gate import Gate
 
 OLD = 30 * 86_400
@@ -36,6 +37,29 @@ def meeting(*server: object) -> Gate | None:
         return None  # no room, or no right to write there: everybody goes to the server by itself
 
 
+def lines() -> list[Path]:
+    """The folders in which what was asked for and handed on lies, at all gates of this user."""
+    folder = _where()
+    return sorted(folder.glob("*-line")) if folder is not None and _is_ours(folder) else []
+
+
+def sweep(timeout: float) -> list[str]:
+    """Overwrite what was asked for and handed on at any gate of this user: also at those of another role, and of the
+    same server before it was restarted. Says where that could not be done."""
+    left = list[str]()
+    for line in lines():
+        try:
+            gate = Gate(line.with_name(line.name.removesuffix("line") + "gate"))
+            try:
+                with gate.inside(timeout):
+                    gate.sweep()
+            finally:
+                gate.close()
+        except (OSError, Busy) as error:
+            left.append(f"{line}, where writers of this host meet, could not be swept: {error}")
+    return left
+
+
 def _clear(folder: Path) -> None:
     """Remove the gates of servers that are long gone. Whoever is still at one of them meets nobody new there."""
     for gate in folder.glob("*-gate"):
@@ -43,12 +67,24 @@ def _clear(folder: Path) -> None:
             Gate.remove(gate)
 
 
-def _folder() -> Path | None:
-    """A folder that nobody else can write to: what is asked for there is done in the name of whoever is at the gate."""
+def _where() -> Path | None:
+    """Where this user's gates are; None where there are no users."""
     if not hasattr(os, "getuid"):
         return None
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"commonplace-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return folder if ours and not found.st_mode & 0o077 else None
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"commonplace-{os.getuid()}"
+
+
+def _folder() -> Path | None:
+    """A folder that nobody else can write to: what is asked for there is done in the name of whoever is at the gate."""
+    folder = _where()
+    if folder is not None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder if folder is not None and _is_ours(folder) else None
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

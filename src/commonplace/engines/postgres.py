@@ -13,25 +13,24 @@ by session, not by transaction.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import select
 import selectors
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, LiteralString, Self
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import Cursor, sql
-from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ..errors import (
@@ -71,8 +70,9 @@ from .contract import (
     nothing,
 )
 from .gate import Gate, GatedTx
-from .hope import Found, clock, hand_on, handed
-from .meeting import meeting
+from .hope import FRESH, Found, clock, pack, unpack
+from .meeting import lines, meeting, sweep
+from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, numbers, to_bytes, to_text
 
 LAYOUT = 1
 """The layout of the tables that this code reads and writes."""
@@ -83,7 +83,8 @@ LOCK_SPACE = 0x636F6D6D
 
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
-LOCK_TIMEOUT = 30.0
+LOCK_TIMEOUT, OTHERS_TIMEOUT = 30.0, 1.0
+"""How long one waits for the lock, and at the gates of other servers, in seconds."""
 PIECE = 500
 """Rows per statement where work is done in pieces."""
 SLOW_CHECK = 5.0
@@ -105,80 +106,29 @@ CONNECTION = {
 # the error that we raise.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-_Connection = psycopg.Connection[TupleRow]
 _Statement = tuple[LiteralString, Sequence[Any] | dict[str, Any] | None]
-
-
-def _b(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _s(stored: bytes) -> str:
-    return stored.decode("utf-8", "surrogatepass")
-
-
-class _Bytes(list[bytes | None]):
-    """An array of bytea."""
-
-
-class _Numbers(list[int]):
-    """An array of bigint."""
-
-
-class _Reals(list[float]):
-    """An array of double precision."""
-
-
-def _array(element: int, items: list[bytes | None]) -> bytes:
-    """A one-dimensional array as PostgreSQL sends it: how many dimensions, whether some are null, the type of its
-    elements, how many from where on, then each with its length."""
-    start = struct.pack("!5i", 1, None in items, element, len(items), 1)
-    return start + b"".join(
-        b"\xff\xff\xff\xff" if item is None else len(item).to_bytes(4) + item for item in items
-    )
-
-
-class _BytesDumper(Dumper):
-    """The driver's own would look at every element to find its type, and write the array as text."""
-
-    format, oid = Format.BINARY, 1001
-
-    def dump(self, obj: _Bytes) -> bytes:
-        return _array(17, obj)
-
-
-class _NumbersDumper(Dumper):
-    format, oid = Format.BINARY, 1016
-
-    def dump(self, obj: _Numbers) -> bytes:
-        return _array(20, [one.to_bytes(8, signed=True) for one in obj])
-
-
-class _RealsDumper(Dumper):
-    format, oid = Format.BINARY, 1022
-
-    def dump(self, obj: _Reals) -> bytes:
-        return _array(701, [struct.pack("!d", one) for one in obj])
 
 
 def _record(row: Sequence[Any]) -> Record:
     position, id, run, created_at, header, hash, body = row
-    return Record(position, _s(id), None if run is None else _s(run), created_at, header, hash, body)
+    return Record(
+        position, to_text(id), None if run is None else to_text(run), created_at, header, hash, body
+    )
 
 
 def _lease(row: Sequence[Any]) -> Lease:
     name, holder, fence, seconds = row
-    return Lease(_s(name), _s(holder), fence, seconds)
+    return Lease(to_text(name), to_text(holder), fence, seconds)
 
 
-def _lost(conn: _Connection, error: psycopg.Error) -> bool:
+def _lost(conn: Connection, error: psycopg.Error) -> bool:
     """The server may not have heard us, or we not it: the connection is of no more use."""
     state = error.sqlstate or "08000"
     return conn.closed or state.startswith(("08", "57P"))
 
 
 @contextmanager
-def _together(conn: _Connection) -> Iterator[None]:
+def _together(conn: Connection) -> Iterator[None]:
     """What is executed inside travels in one trip. If the server refuses some of it, that is what is raised; the driver
     would log what follows from it as well."""
     refusal: psycopg.Error | None = None
@@ -239,7 +189,7 @@ class _News:
     cannot listen; there it looks at the head twice a second.
     """
 
-    def __init__(self, connect: Callable[[], _Connection], book: int, replica: bool) -> None:
+    def __init__(self, connect: Callable[[], Connection], book: int, replica: bool) -> None:
         self._connect = connect
         self._book = book
         self._replica = replica
@@ -305,7 +255,7 @@ class _News:
                 self._trouble = error
                 self._pause(None, 1.0)
 
-    def _listen(self, conn: _Connection) -> None:
+    def _listen(self, conn: Connection) -> None:
         """Listen while wanted. Being heard comes before the first look at the head, so whoever commits
         after that look is sure to notify us."""
         if not self._replica:
@@ -322,7 +272,7 @@ class _News:
             self._pause(conn, 0.5 if self._replica else SLOW_CHECK)
             told = [int(news.payload) for news in conn.notifies(timeout=0) if news.payload.isdecimal()]
 
-    def _pause(self, conn: _Connection | None, seconds: float) -> None:
+    def _pause(self, conn: Connection | None, seconds: float) -> None:
         """Until something is heard, `stop` is called or the time is over."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._poke_out, selectors.EVENT_READ)
@@ -338,7 +288,7 @@ def _channel(book: int) -> str:
 class PostgresReads(Reads):
     far = True
 
-    def __init__(self, store: PostgresStore, conn: _Connection, head: Head) -> None:
+    def __init__(self, store: PostgresStore, conn: Connection, head: Head) -> None:
         self._store = store
         self._conn = conn
         self.head = head
@@ -364,17 +314,17 @@ class PostgresReads(Reads):
         if run is None:
             rows = self._all(q.READ_RECORDS, (*stretch, min(limit, MAX)))
         else:
-            rows = self._all(q.READ_RUN, (*stretch, _b(run), min(limit, MAX)))
+            rows = self._all(q.READ_RUN, (*stretch, to_bytes(run), min(limit, MAX)))
         return [_record(row) for row in rows]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        rows = self._all(q.READ_BY_ID, (self._store.book, _Bytes(map(_b, ids)))) if ids else []
+        rows = self._all(q.READ_BY_ID, (self._store.book, Bytes(map(to_bytes, ids)))) if ids else []
         return {record.id: record for record in map(_record, rows)}
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         if not keys:
             return {}
-        asked = {"book": self._store.book, "space": _b(space), "keys": _Bytes(keys), "at": _at(at)}
+        asked = {"book": self._store.book, "space": to_bytes(space), "keys": Bytes(keys), "at": _at(at)}
         return {
             key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
         }
@@ -391,7 +341,13 @@ class PostgresReads(Reads):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        asked = {"book": self._store.book, "space": _b(space), "start": start, "end": end, "at": _at(at)}
+        asked = {
+            "book": self._store.book,
+            "space": to_bytes(space),
+            "start": start,
+            "end": end,
+            "at": _at(at),
+        }
         asked["limit"] = MAX if limit is None else limit
         rows = self._all(q.SCAN_BACK if reverse or limit is None else q.SCAN_SOME, asked)
         if limit is None and not reverse:
@@ -401,7 +357,7 @@ class PostgresReads(Reads):
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         key, position = start, -1
         while True:
-            piece = self._all(q.READ_VERSIONS, (self._store.book, _b(space), key, position, PIECE))
+            piece = self._all(q.READ_VERSIONS, (self._store.book, to_bytes(space), key, position, PIECE))
             for key, position, value in piece:
                 if end is not None and key >= end:
                     return
@@ -410,11 +366,11 @@ class PostgresReads(Reads):
                 return
 
     def blob(self, digest: str) -> bytes | None:
-        rows = self._all(q.READ_BLOB, (self._store.book, _b(digest)))
+        rows = self._all(q.READ_BLOB, (self._store.book, to_bytes(digest)))
         return rows[0][0] if rows else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        rows = self._all(q.READ_LEASES, (self._store.book, _Bytes(map(_b, names)))) if names else []
+        rows = self._all(q.READ_LEASES, (self._store.book, Bytes(map(to_bytes, names)))) if names else []
         return {lease.name: lease for lease in map(_lease, rows)}
 
 
@@ -423,12 +379,12 @@ def _at(at: int | None) -> int:
 
 
 def _get_all(book: int, places: Collection[Place]) -> tuple[LiteralString, dict[str, Any]]:
-    spaces, keys = _Bytes(_b(space) for space, _ in places), _Bytes(key for _, key in places)
+    spaces, keys = Bytes(to_bytes(space) for space, _ in places), Bytes(key for _, key in places)
     return q.GET_ROWS_OF_SPACES, {"book": book, "spaces": spaces, "keys": keys}
 
 
 def _placed(places: Collection[Place], found: list[TupleRow]) -> dict[Place, Row]:
-    spaces = {_b(space): space for space, _ in places}
+    spaces = {to_bytes(space): space for space, _ in places}
     rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
     return {(row.space, row.key): row for row in rows}
 
@@ -444,7 +400,7 @@ class PostgresTx(PostgresReads, GatedTx):
     def __init__(
         self,
         store: PostgresStore,
-        conn: _Connection,
+        conn: Connection,
         found: Found,
         hopes: bool,
         brought: Mapping[Place, Row | None],
@@ -460,9 +416,9 @@ class PostgresTx(PostgresReads, GatedTx):
     def confirm(self) -> None:
         if self._hopes:
             now = _first(self._all(q.READ_STATE, (self._store.book,)))
-            if now is None or now[0] != self._found.state:
+            if now is None or now[1:] != (self._found.state, self.head.position, self.head.hash):
                 raise Moved
-            self._store.left = self._found._replace(clock=now[1], when=clock())
+            self._store.left = self._found._replace(clock=now[0], when=clock())
 
     def apply(self, write: WriteSet) -> None:
         self._store.check()
@@ -483,30 +439,31 @@ class PostgresTx(PostgresReads, GatedTx):
                 cause = "the connection to PostgreSQL was lost"
                 raise OutcomeUnknown([record.id for record in write.records], cause) from None
             raise _translated(error) from None
-        self._leave(write, *moved.fetchall()[0][:2])
+        self._leave(write, *moved[:2])
 
-    def _commit(self, write: WriteSet) -> Cursor[TupleRow]:
-        """Answers with what has moved the head. All of it and the COMMIT travel together: one trip. The server skips
-        what follows an error, the COMMIT included, so an error it tells us means that nothing happened."""
+    def _commit(self, write: WriteSet) -> Sequence[int]:
+        """Answers with the new state, and what the server's clock says. All of it and the COMMIT travel together: one
+        trip. The server skips what follows an error, the COMMIT included, so an error it tells us means that nothing
+        happened."""
         conn, names = self._conn, {one.name for one in write.leases}
         more = write.drops or write.erase or write.blobs or write.blob_drops
         plain = bool(write.records) and not more and len(names) == len(write.leases)
         if plain and self._hopes:
-            return self._add(write, write.leases)  # one statement is a transaction of its own
+            return numbers(conn, *self._add(write, write.leases))  # one statement is a transaction of its own
         with _together(conn):
             if self._hopes:
                 conn.execute(q.BEGIN_WRITE)
                 same = (self._store.book, self._found.state, self.head.position, self.head.hash)
                 conn.execute(q.SAME_STATE, same)
             if plain:
-                moved = self._add(write, write.leases)
+                moved = conn.execute(*self._add(write, write.leases), binary=True)
             else:
                 self._take(write.leases)
                 moved = self._send(write)
             commit = conn.execute("COMMIT")
         if commit.statusmessage != "COMMIT":
             raise EngineUnavailable("PostgreSQL rolled the transaction back; nothing changed, go again")
-        return moved
+        return moved.fetchall()[0]
 
     def _leave(self, write: WriteSet, state: int, theirs: int) -> None:
         head = self.head if write.meta is None else self.head._replace(meta=write.meta)
@@ -516,58 +473,54 @@ class PostgresTx(PostgresReads, GatedTx):
             self._store.news.tell(last.position)
         self._store.left = Found(head, state, theirs, clock(), self._found.alone)
 
-    def hand_on(self, rows: Mapping[Place, Row | None]) -> None:
+    def hand_on(self, rows: Callable[[], Mapping[Place, Row | None]]) -> None:
         left, gate = self._store.left, self._gate
-        if left is None or gate is None:
-            return
-        if gate.company:
-            gate.hand_on(hand_on(left._replace(alone=self.run), rows))
+        if left is not None and gate is not None and gate.hand_on(lambda: pack(left, self.run, rows())):
             self._store.left = left._replace(alone=0)  # who goes by the gate can do nothing for the others
-        else:
-            gate.hand_on(b"")  # what lies there is out of date
 
     def _send(self, write: WriteSet) -> Cursor[TupleRow]:
         """Answers with what has moved the head."""
         conn, book = self._conn, self._store.book
         moved = None
         if write.records:
-            moved = self._add(write, ())
+            moved = conn.execute(*self._add(write, ()), binary=True)
         elif write.rows:
             conn.execute(q.PUT_ROWS, self._rows(write))
         if write.drops:
-            drops = [(book, _b(space), key, position) for space, key, position in write.drops]
+            drops = [(book, to_bytes(space), key, position) for space, key, position in write.drops]
             conn.cursor().executemany(q.DROP_ROW, drops)
         if write.erase:
-            conn.execute(q.ERASE_BODIES, (book, _Numbers(write.erase)))
+            conn.execute(q.ERASE_BODIES, (book, Numbers(write.erase)))
         if write.blobs:
-            blobs = [(book, _b(digest), content) for digest, content in write.blobs.items()]
+            blobs = [(book, to_bytes(digest), content) for digest, content in write.blobs.items()]
             conn.cursor().executemany(q.PUT_BLOB, blobs)
         if write.blob_drops:
-            conn.execute(q.DROP_BLOBS, (book, _Bytes(map(_b, write.blob_drops))))
+            conn.execute(q.DROP_BLOBS, (book, Bytes(map(to_bytes, write.blob_drops))))
         return moved or conn.execute(q.WRITE_META, (write.meta, book), binary=True)
 
     def _rows(self, write: WriteSet) -> dict[str, Any]:
         latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
         return {
             "book": self._store.book,
-            "spaces": _Bytes(_b(space) for space, _, _ in latest),
-            "keys": _Bytes(key for _, key, _ in latest),
-            "versions": _Numbers(position for _, _, position in latest),
-            "values": _Bytes(latest.values()),
+            "spaces": Bytes(to_bytes(space) for space, _, _ in latest),
+            "keys": Bytes(key for _, key, _ in latest),
+            "versions": Numbers(position for _, _, position in latest),
+            "values": Bytes(latest.values()),
         }
 
-    def _add(self, write: WriteSet, leases: Sequence[Lease]) -> Cursor[TupleRow]:
+    def _add(self, write: WriteSet, leases: Sequence[Lease]) -> tuple[LiteralString, dict[str, Any]]:
+        """The statement that adds events, with all that it is asked with."""
         book, records = self._store.book, write.records
         takes, leaves = _takes(leases), _leaves(leases)
         asked = self._rows(write) | takes | leaves
         asked |= {
-            "positions": _Numbers(one.position for one in records),
-            "ids": _Bytes(_b(one.id) for one in records),
-            "runs": _Bytes(None if one.run is None else _b(one.run) for one in records),
-            "times": _Numbers(one.created_at for one in records),
-            "headers": _Bytes(one.header for one in records),
-            "hashes": _Bytes(one.hash for one in records),
-            "bodies": _Bytes(one.body for one in records),
+            "positions": Numbers(one.position for one in records),
+            "ids": Bytes(to_bytes(one.id) for one in records),
+            "runs": Bytes(None if one.run is None else to_bytes(one.run) for one in records),
+            "times": Numbers(one.created_at for one in records),
+            "headers": Bytes(one.header for one in records),
+            "hashes": Bytes(one.hash for one in records),
+            "bodies": Bytes(one.body for one in records),
             "position": records[-1].position,
             "hash": records[-1].hash,
             "created_at": records[-1].created_at,
@@ -578,7 +531,7 @@ class PostgresTx(PostgresReads, GatedTx):
             "before": self.head.position,
             "hash_before": self.head.hash,
         }
-        return self._conn.execute(q.add(self._hopes, bool(takes), bool(leaves)), asked, binary=True)
+        return q.add(self._hopes, bool(takes), bool(leaves)), asked
 
     def _take(self, leases: list[Lease]) -> None:
         """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
@@ -586,8 +539,11 @@ class PostgresTx(PostgresReads, GatedTx):
         last = list({one.name: one for one in leases}.values())
         book = {"book": self._store.book}
         if len(last) < len(leases):
-            names, holders = _Bytes(_b(one.name) for one in leases), _Bytes(_b(one.holder) for one in leases)
-            fences = _Numbers(one.fence for one in leases)
+            names, holders = (
+                Bytes(to_bytes(one.name) for one in leases),
+                Bytes(to_bytes(one.holder) for one in leases),
+            )
+            fences = Numbers(one.fence for one in leases)
             self._conn.execute(q.CHECK_LEASES, {**book, "names": names, "holders": holders, "fences": fences})
         if takes := _takes(last):
             self._conn.execute(q.NEED_LEASES, book | takes)
@@ -601,10 +557,10 @@ def _takes(leases: Sequence[Lease]) -> dict[str, Any]:
     if not some:
         return {}
     return {
-        "taken": _Bytes(_b(one.name) for one in some),
-        "takers": _Bytes(_b(one.holder) for one in some),
-        "takes": _Numbers(one.fence for one in some),
-        "seconds": _Reals(float(one.seconds) for one in some),
+        "taken": Bytes(to_bytes(one.name) for one in some),
+        "takers": Bytes(to_bytes(one.holder) for one in some),
+        "takes": Numbers(one.fence for one in some),
+        "seconds": Reals(float(one.seconds) for one in some),
     }
 
 
@@ -614,13 +570,13 @@ def _leaves(leases: Sequence[Lease]) -> dict[str, Any]:
     if not some:
         return {}
     return {
-        "left": _Bytes(_b(one.name) for one in some),
-        "leavers": _Bytes(_b(one.holder) for one in some),
-        "leaves": _Numbers(one.fence for one in some),
+        "left": Bytes(to_bytes(one.name) for one in some),
+        "leavers": Bytes(to_bytes(one.holder) for one in some),
+        "leaves": Numbers(one.fence for one in some),
     }
 
 
-def _silent(conn: _Connection) -> bool:
+def _silent(conn: Connection) -> bool:
     """Whether the server has said nothing that we have not asked for, such as that it is going down."""
     poll = select.poll()
     poll.register(conn.fileno(), select.POLLIN)
@@ -633,7 +589,7 @@ def _first(rows: list[TupleRow]) -> TupleRow | None:
 
 def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:
     """The statement that takes, renews or releases a lease; it answers with a row if it could."""
-    asked = (book, _b(lease.name), _b(lease.holder), lease.fence)
+    asked = (book, to_bytes(lease.name), to_bytes(lease.holder), lease.fence)
     return (q.TAKE_LEASE, (*asked, float(lease.seconds))) if lease.seconds > 0 else (q.RELEASE_LEASE, asked)
 
 
@@ -645,7 +601,7 @@ class PostgresStore(Store):
         self._name = name
         self._born = Born()
         self._closed = False
-        self._pool: ConnectionPool[_Connection] = ConnectionPool(
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
             conninfo,
             kwargs={"autocommit": True},
             configure=self._configure,
@@ -657,6 +613,8 @@ class PostgresStore(Store):
             open=True,
         )
         self.news = _News(self._connect, book, replica)
+        self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
+        """When each connection was last given back."""
         self.left: Found | None = None
         """How the last transaction left the book, for as long as it is known."""
         self._meeting = threading.Lock()
@@ -672,21 +630,18 @@ class PostgresStore(Store):
         if self._closed:
             raise BookClosed("this book is closed; open it again")
 
-    def _configure(self, conn: _Connection) -> None:
-        conn.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: one prepared statement each
-        conn.adapters.register_dumper(_Bytes, _BytesDumper)
-        conn.adapters.register_dumper(_Numbers, _NumbersDumper)
-        conn.adapters.register_dumper(_Reals, _RealsDumper)
+    def _configure(self, conn: Connection) -> None:
+        adapt(conn)
         conn.execute(q.SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
         self._server = _first(conn.execute(q.READ_SERVER).fetchall()) or ()
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
         """A connection beside the pool, with the session that the pool's have."""
         conn = psycopg.connect(self._conninfo, autocommit=True)
         self._configure(conn)
         return conn
 
-    def _take(self, timeout: float) -> _Connection:
+    def _take(self, timeout: float) -> Connection:
         """A connection from the pool. The pool itself would go on trying in silence while the server is
         away; so after a moment without one, a try of our own says what the trouble is."""
         deadline = time.monotonic() + max(timeout, 1.0)  # making a connection is not waiting for a lock
@@ -707,7 +662,7 @@ class PostgresStore(Store):
                         "raise the timeout"
                     ) from None
 
-    def _give_back(self, conn: _Connection) -> None:
+    def _give_back(self, conn: Connection) -> None:
         if self._born.elsewhere:
             return  # the parent's socket: not ours to touch
         status = conn.info.transaction_status
@@ -721,11 +676,12 @@ class PostgresStore(Store):
                 conn.close()  # the server rolls back what a lost connection left
         elif status == TransactionStatus.ACTIVE:
             conn.close()
+        self._used[conn] = clock()
         self._pool.putconn(conn)
 
     def _opened(
         self, timeout: float, statements: Sequence[_Statement], again: bool = True
-    ) -> tuple[_Connection, list[list[TupleRow]]]:
+    ) -> tuple[Connection, list[list[TupleRow]]]:
         """A connection on which these statements were run, in one trip, and the rows that each answered.
 
         A pooled connection may have died since it was last used, so the statements are tried once more on
@@ -752,7 +708,7 @@ class PostgresStore(Store):
     @contextmanager
     def _session(
         self, timeout: float, *statements: _Statement
-    ) -> Iterator[tuple[_Connection, list[list[TupleRow]]]]:
+    ) -> Iterator[tuple[Connection, list[list[TupleRow]]]]:
         self.check()
         conn, answers = self._opened(timeout, statements)
         try:
@@ -801,33 +757,27 @@ class PostgresStore(Store):
             with self._locked(timeout) as tx:
                 yield tx
             return
-        began, error = time.monotonic(), None
-        gate.enter(timeout, asked)
-        try:
+        began = time.monotonic()
+        with gate.inside(timeout, asked):
             waited = time.monotonic() - began
             left = timeout if waited < 1 else max(0.001, timeout - waited)
             with self._begun(left, gate, hopes and not gate.promised) as tx:
                 tx._gate = gate
                 yield tx
-        except BaseException as trouble:
-            error = trouble
-            raise
-        finally:
-            gate.leave(error)
 
     @contextmanager
     def _begun(self, timeout: float, gate: Gate, hopes: bool) -> Iterator[PostgresTx]:
         """A transaction of whoever is at the gate: in hope, if what the one before has handed on gives reason to."""
-        last = handed(gate.handed()) if hopes else None
-        if last is not None and last.found.hopeful:
+        last = unpack(gate.handed()) if hopes else None
+        if last is not None and last.hopeful:
             own = 0 if self.left is None else self.left.again(last.found.state)
-            with self._hoping(last.found._replace(alone=own), last.brought) as hoping:
+            with self._hoping(timeout, last.found._replace(alone=own), last.brought) as hoping:
                 if hoping is not None:
-                    hoping.run = last.found.alone + 1
+                    hoping.run = last.run + 1
                     yield hoping
                     return
         with self._locked(timeout) as tx:
-            tx.run = 0 if last is None else last.found.again(tx.state)
+            tx.run = last.run + 1 if last is not None and last.found.state == tx.state else 0
             yield tx
 
     def _met(self) -> Gate | None:
@@ -858,11 +808,14 @@ class PostgresStore(Store):
                 yield tx
 
     @contextmanager
-    def _hoping(self, found: Found, brought: Mapping[Place, Row | None]) -> Iterator[PostgresTx | None]:
-        """A transaction without a first trip; None if the server has said something that has to be heard first."""
-        conn = self._take(LOCK_TIMEOUT)
+    def _hoping(
+        self, timeout: float, found: Found, brought: Mapping[Place, Row | None]
+    ) -> Iterator[PostgresTx | None]:
+        """A transaction without a first trip; None if its connection has not been used for a while, or the server has
+        said something that has to be heard first: then a trip that can be made again shows whether it is still good."""
+        conn = self._take(timeout)
         try:
-            if _silent(conn):
+            if clock() - self._used.get(conn, -FRESH) < FRESH and _silent(conn):
                 self.left = None  # until it is known again
                 with PostgresTx(self, conn, found, True, brought) as tx:
                     yield tx
@@ -881,7 +834,7 @@ class PostgresStore(Store):
     def _alone(self, left: Found, timeout: float, asked: Asked) -> Iterator[Tx]:
         """In the hope that nobody else writes there is nobody to meet at the gate."""
         self.check()
-        with self._hoping(left, {}) as hoping:
+        with self._hoping(timeout, left, {}) as hoping:
             if hoping is not None:
                 yield hoping
                 return
@@ -902,13 +855,13 @@ class PostgresStore(Store):
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
-        both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, _Bytes([_b(name)]))))
+        both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, Bytes([to_bytes(name)]))))
         with self._session(LOCK_TIMEOUT, *both) as (_, answers):
             found = _first(answers[-1])
             return asked._replace(seconds=0.0) if found is None else _lease(found)
 
     def drop_spaces(self, prefix: str) -> None:
-        start = _b(prefix)
+        start = to_bytes(prefix)
         end = start[:-1] + bytes([start[-1] + 1]) if start else b"\xff"  # no UTF-8 has a byte 0xff
         at: TupleRow | None = (start, b"")
         while at is not None:
@@ -916,7 +869,7 @@ class PostgresStore(Store):
             at = self._ask(q.DROP_SPACES, piece)
 
     def trim(self, space: str, horizon: int) -> int:
-        asked = {"book": self.book, "space": _b(space), "horizon": min(horizon, MAX), "piece": PIECE}
+        asked = {"book": self.book, "space": to_bytes(space), "horizon": min(horizon, MAX), "piece": PIECE}
         dropped, key, position, count = 0, b"", -1, PIECE
         while count == PIECE:
             found = self._ask(q.TRIM_SPACE, {**asked, "key": key, "position": position})
@@ -931,9 +884,7 @@ class PostgresStore(Store):
                 found = conn.execute("SHOW data_directory").fetchone()
         except psycopg.Error:
             return []  # a role that may not know it
-        gate = self._met()
-        line = [] if gate is None else [gate.folder]
-        return [Path(found[0]), *line] if found and Path(found[0]).is_dir() else line
+        return [Path(found[0]), *lines()] if found and Path(found[0]).is_dir() else lines()
 
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's
@@ -943,10 +894,12 @@ class PostgresStore(Store):
         if gate is not None:
             with gate.inside(LOCK_TIMEOUT):
                 gate.sweep()
+        left = sweep(OTHERS_TIMEOUT)
         try:
             with self._connect() as conn:
                 conn.execute(q.DROP_OLD_LEASES, (self.book,))
-                return postgres_purge.purge(conn)
+                report = postgres_purge.purge(conn)
+                return dataclasses.replace(report, remaining=(*report.remaining, *left))
         except psycopg.Error as error:
             raise _translated(error) from None
 
@@ -976,7 +929,7 @@ class PostgresEngine(Engine):
         self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in given.items()})
 
     @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
+    def _connection(self) -> Iterator[Connection]:
         try:
             with psycopg.connect(self._conninfo, autocommit=True) as conn:
                 conn.execute(q.SET_SESSION, ("", f"{LOCK_TIMEOUT:g}s"))
@@ -984,7 +937,7 @@ class PostgresEngine(Engine):
         except psycopg.Error as error:
             raise _translated(error) from None
 
-    def _ours(self, conn: _Connection) -> bool:
+    def _ours(self, conn: Connection) -> bool:
         """Whether our tables are here. Raises NotABook or BookTooNew when they are not ours to use."""
         _, relations, markers = conn.execute(q.FIND_LAYOUT).fetchone() or (0, 0, 0)
         if not markers:
@@ -1003,7 +956,7 @@ class PostgresEngine(Engine):
             )
         return True
 
-    def _make_tables(self, conn: _Connection) -> None:
+    def _make_tables(self, conn: Connection) -> None:
         with conn.transaction():
             conn.execute(q.LOCK_LAYOUT, (LOCK_SPACE,))
             if self._ours(conn):
@@ -1017,14 +970,14 @@ class PostgresEngine(Engine):
     def open(self, book: str, create: bool) -> Store:
         with self._connection() as conn:
             ours = self._ours(conn)
-            found = conn.execute(q.FIND_BOOK, (_b(book),)).fetchone() if ours else None
+            found = conn.execute(q.FIND_BOOK, (to_bytes(book),)).fetchone() if ours else None
             if found is None and not create:
                 raise BookNotFound(f"there is no book named {book!r} here; open it with create=True")
             if not ours:
                 self._make_tables(conn)
             if found is None:
                 with conn.transaction():
-                    found = conn.execute(q.MAKE_BOOK, (_b(book),)).fetchone()
+                    found = conn.execute(q.MAKE_BOOK, (to_bytes(book),)).fetchone()
                     assert found is not None
                     conn.execute(q.ENTER_BOOK, (str(found[0]),))
                     conn.execute(q.MAKE_HEAD, (found[0], GENESIS))
@@ -1035,14 +988,14 @@ class PostgresEngine(Engine):
         with self._connection() as conn:
             if not self._ours(conn):
                 return []
-            return sorted(_s(name) for (name,) in conn.execute(q.LIST_BOOKS, binary=True))
+            return sorted(to_text(name) for (name,) in conn.execute(q.LIST_BOOKS, binary=True))
 
     def drop(self, book: str) -> None:
         with self._connection() as conn:
             if not self._ours(conn):
                 return
             with conn.transaction():
-                found = conn.execute(q.FIND_BOOK + " FOR UPDATE", (_b(book),)).fetchone()
+                found = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
                 if found is None:
                     return
                 conn.execute(q.ENTER_BOOK, (str(found[0]),))
@@ -1055,7 +1008,7 @@ class PostgresEngine(Engine):
         """Nothing is held between calls."""
 
 
-def _facts(conn: _Connection) -> tuple[Facts, bool]:
+def _facts(conn: Connection) -> tuple[Facts, bool]:
     fsync, full_pages, commits, replica = conn.execute(q.READ_SETTINGS).fetchone() or ("", "", "", False)
     durable: Literal["proven", "configured", "no"]
     if fsync != "on":
@@ -1072,7 +1025,8 @@ def _facts(conn: _Connection) -> tuple[Facts, bool]:
             hosts="many",
             purge="operator",
             purge_why="purge rewrites the tables and turns over the write-ahead log as far as the role may; "
-            "backups, archives and standbys are the operator's to clean",
+            "backups, archives and standbys are the operator's to clean, and so are the temporary folders "
+            "commonplace-* of other users and hosts, where their processes meet",
             notes=("a replica: it reads, and takes no writes",) if replica else (),
         ),
         replica,

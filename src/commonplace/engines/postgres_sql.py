@@ -136,7 +136,7 @@ SAME_STATE = f"""
         FOR UPDATE NOWAIT) AS head
 """  # noqa: S608  constants
 # The same without a lock, for whoever has nothing to write.
-READ_STATE = f"SELECT {STATE}, {CLOCK} FROM commonplace.heads WHERE book = %s"  # noqa: S608  constants
+READ_STATE = f"SELECT {CLOCK}, {STATE}, position, hash FROM commonplace.heads WHERE book = %s"  # noqa: S608  constants
 # How far the ledger goes.
 READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
 # A stretch of the ledger.
@@ -249,8 +249,8 @@ TAKEN = """
         RETURNING 1)
 """
 ALL_TAKEN = "(SELECT count(*) FROM taken) = cardinality(%(taken)s::bytea[])"
-# Leases that are given back, and whether nobody else has one of them. Each is looked up by itself: a join might read all
-# of the book's to find a few.
+# Leases that are given back, and whether nobody else has one of them. Each is looked up by itself: a join might read
+# all of the book's to find a few.
 LEFT = """
     held AS MATERIALIZED (
         SELECT lease.until > clock_timestamp()

@@ -23,9 +23,10 @@ from ..events import Event, decode
 from ..keys import Key
 
 WIDTH = 256
-LAST = 8
 MOST = WIDTH**3
 """How many tasks a work can number."""
+LAST = 8
+"""How many leaves are told to be of use to others; tasks are claimed from few of them at a time."""
 
 VIEW = "work.sets"
 TOP, LEAF = 0, 1
