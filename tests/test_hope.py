@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import commonplace
@@ -25,6 +26,7 @@ from commonplace.engines.gate import Gate
 from commonplace.engines.hope import ALONE, FORMAT, Found, clock, pack, unpack
 from commonplace.engines.line import FRESH, MOST_HANDED, Line
 from commonplace.engines.postgres import PostgresEngine, PostgresStore, PostgresTx
+from commonplace.engines.postgres_wire import Bytes, Numbers, Reals, adapt, numbers
 from commonplace.testing import Server
 from commonplace.testing.workers import record
 
@@ -314,6 +316,43 @@ def test_large_rows_are_left_where_they_are(hosts: Hosts) -> None:
     found = known.recent()
     assert list(found) == [place for n, place in enumerate(rows) if n % 2][: len(found)]
     assert len(found) == RowCache.HANDED // 2
+
+
+def test_statements_are_prepared_anew_when_the_server_has_forgotten_them(postgres: Server) -> None:
+    """The driver does so after some errors, with all that a connection has prepared."""
+    add, take = "SELECT %(a)s + %(b)s, %(a)s::bigint", "SELECT %(a)s - %(b)s"
+    with psycopg.connect(postgres.url, autocommit=True) as conn:
+        for order in ((add, take), (take, add), (add, take)):
+            for query in order:
+                found = numbers(conn, query, {"a": 7, "b": 9})
+                assert found == ([16, 7] if query is add else [-2])
+            conn.execute("DEALLOCATE ALL")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            numbers(conn, "SELECT %(a)s / %(b)s", {"a": 1, "b": 0})
+        assert numbers(conn, "SELECT %(a)s / %(b)s", {"a": 8, "b": 2}) == [4]
+
+
+def test_values_arrive_as_they_are(postgres: Server) -> None:
+    sent = {
+        "bytes": Bytes([b"a\0\xff", None, b""]),
+        "numbers": Numbers([-(2**63), 0, 2**63 - 1]),
+        "reals": Reals([0.1, -1e300]),
+        "number": -5,
+        "raw": b"\0\xff",
+        "none": None,
+        "text": "\u00fc",
+    }
+    same = """
+        SELECT (%(bytes)s::bytea[] IS NOT DISTINCT FROM '{"\\\\x6100ff",NULL,"\\\\x"}'::bytea[])::int,
+            (%(numbers)s::bigint[] = '{-9223372036854775808,0,9223372036854775807}'::bigint[])::int,
+            (%(reals)s::float8[] = '{0.1,-1e300}'::float8[])::int, (%(number)s = -5)::int,
+            (%(raw)s = '\\x00ff'::bytea)::int, (%(none)s::bytea IS NULL)::int, (%(text)s = U&'\\00fc')::int
+    """
+    with psycopg.connect(postgres.url, autocommit=True) as conn:
+        assert numbers(conn, same, sent) == [1] * 7
+        adapt(conn)
+        with conn.cursor(binary=True) as cursor:
+            assert cursor.execute(same, sent).fetchone() == (1,) * 7, "the driver sends them alike"
 
 
 # whole books

@@ -109,12 +109,14 @@ _prepared: WeakKeyDictionary[Connection, dict[str, tuple[bytes, list[str]]]] = W
 def numbers(conn: Connection, query: LiteralString, values: Mapping[str, Any]) -> list[int]:
     """Run a statement that answers with one row of numbers."""
     known = _prepared.setdefault(conn, {})
+    name = b"direct_%d" % len(known)
     if query in known:
+        name, names = known[query]
         try:
-            return _run(conn, *known[query], values)
+            return _run(conn, name, names, values)
         except InvalidSqlStatementName:
             pass  # nothing has happened: the driver has let the server forget all that was prepared
-    known[query] = _prepare(conn, b"direct_%d" % len(known), query, values)
+    known[query] = _prepare(conn, name, query, values)
     return _run(conn, *known[query], values)
 
 
