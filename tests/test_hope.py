@@ -79,10 +79,7 @@ Gate(Path(sys.argv[1])).enter(600, lambda: b"something")
 """
     with gate.inside(5):
         with subprocess.Popen([sys.executable, "-c", waits, str(tmp_path / "gate")]) as other:
-            deadline = time.monotonic() + 60
-            while not gate._line.company and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert gate._line.company
+            waited_for(lambda: gate._line.company)
             other.kill()
         time.sleep(2 * FRESH)
         assert not gate._line.company
@@ -429,19 +426,23 @@ def test_what_is_handed_on_is_what_the_server_holds(
     wrong, looked_at, hands_on = list[Any](), Counter[str](), PostgresTx.hand_on
 
     def compared(self: PostgresTx, known: Callable[[], dict[Place, Row | None]]) -> None:
-        rows = known()
+        rows, ledger = known(), books[0]._ledger
         with self._store.read() as reads:  # nobody else is inside before this one has left
             assert reads.head.position == self._store.left.head.position  # type: ignore[union-attr]
-            stored = reads.get_all(rows)
+            meta, stored = ledger.meta_of(reads.head), reads.get_all(rows)
+        now = {
+            meta.space(view) for view in ledger.registry.views.values()
+        }  # those of before nobody reads any more
+        held = {place: None if row is None or row.value is None else row for place, row in rows.items()}
         wrong.extend(
-            (place, row) for place, row in rows.items() if stored.get(place) != (row and row.value and row)
+            (place, row) for place, row in held.items() if place[0] in now and stored.get(place) != row
         )
         looked_at.update(space for space, _ in rows)
         hands_on(self, known)
 
-    monkeypatch.setattr(PostgresTx, "hand_on", compared)
     url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=held-{os.urandom(6).hex()}"
     books = [commonplace.open(url) for _ in range(4)]
+    monkeypatch.setattr(PostgresTx, "hand_on", compared)
     work = books[0].work(name="w", on_failure={"policy": "retry", "retries": 1, "backoff": 0.0})
     work.add_tasks([{"title": f"t{n}", "priority": n % 3} for n in range(90)])
 
@@ -470,6 +471,48 @@ def test_what_is_handed_on_is_what_the_server_holds(
     assert books[0].verify().ok
     for book in books:
         book.close()
+
+
+def test_what_was_known_before_the_books_record_changed_is_not_handed_on(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit raises the horizon and adds a task, and whoever comes next adds another one."""
+    monkeypatch.setattr(Line, "company", True)
+    monkeypatch.setattr("commonplace.engines.hope.FRESH", 600.0)
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=horizon-{os.urandom(6).hex()}"
+    with commonplace.open(url) as one, commonplace.open(url) as two:
+        first = one.work(name="w")
+        second = two.work(id=first.id)
+        for _ in range(ALONE):
+            first.add_task("a task")
+            second.add_task("a task")
+        store = one._ledger.store
+        assert isinstance(store, PostgresStore)
+        committer, gate = one._ledger._committer, store._met()
+        assert gate is not None
+        door = Gate(gate.path)
+        with door.inside(5):
+            raising = threading.Thread(target=lambda: one._ledger.raise_horizon(5))
+            raising.start()
+            waited_for(lambda: committer._leading)
+            adding = threading.Thread(target=lambda: first.add_task("along with it"))
+            adding.start()
+            waited_for(lambda: bool(committer._queue))
+        raising.join(30)
+        adding.join(30)
+        door.close()
+        second.add_task("after it")
+        assert [task.number for task in first.tasks()] == list(range(2 * ALONE + 2))
+        titles = [task.title for task in first.tasks()]
+        two.rebuild()
+        assert titles == [task.title for task in first.tasks()]
+
+
+def waited_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def _claims(url: str, work: str, runtime: str, agent: str) -> list[str]:

@@ -592,7 +592,9 @@ class RowCache:
 
     def begin(self, head: Head, meta: Meta, registry: Registry) -> None:
         self._moved = (head.position, head.hash) != self._at
-        if self._moved or meta is not self.meta or len(self.rows) > self.MOST:
+        if meta is not self.meta:
+            self.forget()
+        elif self._moved or len(self.rows) > self.MOST:
             self.clear()
         if len(self.kept) > self.KEPT:
             self.kept.clear()
@@ -609,8 +611,9 @@ class RowCache:
         self.rows.update(rows)
 
     def forget(self) -> None:
-        """Know of no row, and hand none on."""
+        """Know of no row, and of none that will be read: views have become others."""
         self.clear()
+        self._read.clear()
         self.ahead, self._handed, self._touched = {}, {}, ()
 
     def clear(self) -> None:
@@ -621,7 +624,7 @@ class RowCache:
     def end(self, overlay: Overlay) -> None:
         """After the commit: what was written is what the next transaction would read."""
         if overlay.meta is not self.meta:
-            self.forget()  # views have become others
+            self.forget()
             return
         if overlay.tx.far:
             self._touched = tuple(overlay._latest)
