@@ -299,7 +299,7 @@ def test_a_connection_that_was_idle_is_tried_first(hosts: Hosts, monkeypatch: py
     hosts.warm_up()
     hosts.write(hosts.here)
     assert isinstance(hosts.there, PostgresStore)
-    hosts.there._used.clear()
+    hosts.there._used.update(dict.fromkeys(hosts.there._used, -700.0))
     assert not hopes(hosts.write(hosts.there))
     assert hopes(hosts.write(hosts.here))
 

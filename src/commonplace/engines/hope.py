@@ -27,6 +27,11 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
+def fresh(when: float) -> bool:
+    """Whether that was a moment ago."""
+    return 0 <= clock() - when < FRESH
+
+
 class Found(NamedTuple):
     """How a transaction found the book, or left it."""
 
@@ -41,13 +46,9 @@ class Found(NamedTuple):
     """How many transactions of this store in a row have found the book as the one before had left it."""
 
     @property
-    def fresh(self) -> bool:
-        return 0 <= clock() - self.when < FRESH
-
-    @property
     def hopeful(self) -> bool:
         """Whether nobody else seems to write."""
-        return self.alone >= ALONE and self.fresh
+        return self.alone >= ALONE and fresh(self.when)
 
     def now(self) -> int:
         return self.clock + int((clock() - self.when) * 1e6)
@@ -71,7 +72,7 @@ class Handed(msgspec.Struct, frozen=True, array_like=True):
     @property
     def hopeful(self) -> bool:
         """Whether nobody elsewhere seems to write."""
-        return self.run >= ALONE and self.found.fresh
+        return self.run >= ALONE and fresh(self.found.when)
 
     @property
     def brought(self) -> dict[Place, Row | None]:

@@ -70,7 +70,7 @@ from .contract import (
     nothing,
 )
 from .gate import Gate, GatedTx
-from .hope import FRESH, Found, clock, pack, unpack
+from .hope import Found, clock, fresh, pack, unpack
 from .meeting import lines, meeting, sweep
 from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, numbers, to_bytes, to_text
 
@@ -815,7 +815,7 @@ class PostgresStore(Store):
         said something that has to be heard first: then a trip that can be made again shows whether it is still good."""
         conn = self._take(timeout)
         try:
-            if clock() - self._used.get(conn, -FRESH) < FRESH and _silent(conn):
+            if fresh(self._used.get(conn, 0.0)) and _silent(conn):
                 self.left = None  # until it is known again
                 with PostgresTx(self, conn, found, True, brought) as tx:
                     yield tx
