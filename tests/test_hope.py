@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from commonplace.engines.gate import Gate
 from commonplace.engines.hope import ALONE, FORMAT, Found, clock, pack, unpack
 from commonplace.engines.line import FRESH, MOST_HANDED, Line
 from commonplace.engines.postgres import PostgresEngine, PostgresStore, PostgresTx
-from commonplace.engines.postgres_wire import Bytes, Numbers, Reals, adapt, numbers
+from commonplace.engines.postgres_wire import Bytes, Numbers, Reals, adapt, run_prepared
 from commonplace.testing import Server
 from commonplace.testing.workers import record
 
@@ -38,6 +39,20 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.close()
+
+
+def a_book(server: Server) -> str:
+    """The URL of a new one."""
+    return f"{server.url}{'&' if '?' in server.url else '?'}book=hope-{os.urandom(6).hex()}"
+
+
+def all_at_once(*each: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=one) for one in each]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
 
 
 def baton(tmp_path: Path) -> Path:
@@ -321,12 +336,12 @@ def test_statements_are_prepared_anew_when_the_server_has_forgotten_them(postgre
     with psycopg.connect(postgres.url, autocommit=True) as conn:
         for order in ((add, take), (take, add), (add, take)):
             for query in order:
-                found = numbers(conn, query, {"a": 7, "b": 9})
+                found = run_prepared(conn, query, {"a": 7, "b": 9})
                 assert found == ([16, 7] if query is add else [-2])
             conn.execute("DEALLOCATE ALL")
         with pytest.raises(psycopg.errors.DivisionByZero):
-            numbers(conn, "SELECT %(a)s / %(b)s", {"a": 1, "b": 0})
-        assert numbers(conn, "SELECT %(a)s / %(b)s", {"a": 8, "b": 2}) == [4]
+            run_prepared(conn, "SELECT %(a)s / %(b)s", {"a": 1, "b": 0})
+        assert run_prepared(conn, "SELECT %(a)s / %(b)s", {"a": 8, "b": 2}) == [4]
 
 
 def test_values_arrive_as_they_are(postgres: Server) -> None:
@@ -346,7 +361,7 @@ def test_values_arrive_as_they_are(postgres: Server) -> None:
             (%(raw)s = '\\x00ff'::bytea)::int, (%(none)s::bytea IS NULL)::int, (%(text)s = U&'\\00fc')::int
     """
     with psycopg.connect(postgres.url, autocommit=True) as conn:
-        assert numbers(conn, same, sent) == [1] * 7
+        assert run_prepared(conn, same, sent) == [1] * 7
         adapt(conn)
         with conn.cursor(binary=True) as cursor:
             assert cursor.execute(same, sent).fetchone() == (1,) * 7, "the driver sends them alike"
@@ -358,7 +373,7 @@ def test_values_arrive_as_they_are(postgres: Server) -> None:
 def test_purge_reaches_what_was_handed_on_anywhere(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """L10: also at the gate of another role, or of the server before it was restarted."""
     monkeypatch.setattr(Line, "company", True)
-    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=hope-{os.urandom(6).hex()}"
+    url = a_book(postgres)
     with commonplace.open(url) as book:
         work = book.work(name="w")
         task = work.add_task("the word is hunter2")
@@ -389,7 +404,7 @@ def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
         begun[self._hopes and self.brought != {}] += 1
 
     monkeypatch.setattr(PostgresTx, "__init__", counted)
-    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=hope-{os.urandom(6).hex()}"
+    url = a_book(postgres)
     books = [commonplace.open(url) for _ in range(4)]
     work = books[0].work(name="w")
     work.add_tasks([{"title": f"t{n}"} for n in range(240)])
@@ -401,11 +416,7 @@ def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
             claimed.append(claim.task.id)
             completed.append(claim.complete("done").id)
 
-    threads = [threading.Thread(target=worker, args=(book, f"dev-{n}")) for n, book in enumerate(books)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    all_at_once(*(partial(worker, book, f"dev-{n}") for n, book in enumerate(books)))
     assert Counter(claimed) == Counter(completed) == Counter(task.id for task in work.tasks())
     assert begun[True] > begun[False], "most began with what another had written"
     assert books[0].verify().ok
@@ -440,7 +451,7 @@ def test_what_is_handed_on_is_what_the_server_holds(
         looked_at.update(space for space, _ in rows)
         hands_on(self, known)
 
-    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=held-{os.urandom(6).hex()}"
+    url = a_book(postgres)
     books = [commonplace.open(url) for _ in range(4)]
     monkeypatch.setattr(PostgresTx, "hand_on", compared)
     work = books[0].work(name="w", on_failure={"policy": "retry", "retries": 1, "backoff": 0.0})
@@ -460,12 +471,8 @@ def test_what_is_handed_on_is_what_the_server_holds(
             book.erase(book.record("agent.spoke", payload={"n": n}).id)
             book.rebuild()
 
-    doing = [threading.Thread(target=worker, args=(book, f"dev-{n}")) for n, book in enumerate(books[1:])]
-    doing.append(threading.Thread(target=meddler, args=(books[0],)))
-    for thread in doing:
-        thread.start()
-    for thread in doing:
-        thread.join(120)
+    workers = (partial(worker, book, f"dev-{n}") for n, book in enumerate(books[1:]))
+    all_at_once(*workers, partial(meddler, books[0]))
     assert wrong == []
     assert {space.partition("/")[0] for space in looked_at} >= {"work.tasks", "work.sets", "work.counts"}
     assert books[0].verify().ok
@@ -479,7 +486,7 @@ def test_what_was_known_before_the_books_record_changed_is_not_handed_on(
     """One commit raises the horizon and adds a task, and whoever comes next adds another one."""
     monkeypatch.setattr(Line, "company", True)
     monkeypatch.setattr("commonplace.engines.hope.FRESH", 600.0)
-    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=horizon-{os.urandom(6).hex()}"
+    url = a_book(postgres)
     with commonplace.open(url) as one, commonplace.open(url) as two:
         first = one.work(name="w")
         second = two.work(id=first.id)
@@ -527,7 +534,7 @@ def _claims(url: str, work: str, runtime: str, agent: str) -> list[str]:
 
 def test_two_hosts_with_two_processes_each_share_a_book(postgres: Server, tmp_path: Path) -> None:
     """5.3: hosts know nothing of each other's gates, and still each task is done once."""
-    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}book=hosts-{os.urandom(6).hex()}"
+    url = a_book(postgres)
     with commonplace.open(url) as book:
         work = book.work(name="w")
         work.add_tasks([{"title": f"t{n}"} for n in range(160)])

@@ -594,15 +594,14 @@ class RowCache:
         self._moved = (head.position, head.hash) != self._at
         if meta is not self.meta:
             self.forget()
-        elif self._moved or len(self.rows) > self.MOST:
-            self.clear()
-        if len(self.kept) > self.KEPT:
-            self.kept.clear()
-        if meta is not self.meta:
             views = [view for view in registry.views.values() if view.name in meta.views]
             self.names = {view.name: meta.space(view) for view in views}
             self.spaces = frozenset(self.names[view.name] for view in views if not view.trailing)
             self.meta = meta
+        elif self._moved or len(self.rows) > self.MOST:
+            self.clear()
+        if len(self.kept) > self.KEPT:
+            self.kept.clear()
         self._at = None
 
     def bring(self, rows: Mapping[Place, Row | None]) -> None:

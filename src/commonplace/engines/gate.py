@@ -91,9 +91,7 @@ class Gate:
             answer = None
             if entered:
                 try:
-                    if not isinstance(
-                        error, Served
-                    ):  # who was served has not locked the door, or not any more
+                    if not isinstance(error, Served):  # else the door is not locked by us, or not any more
                         try:
                             answer = self._line.give_up()
                         finally:

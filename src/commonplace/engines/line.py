@@ -42,6 +42,7 @@ _SEAT, _LENGTH, _ANSWERED_AT = struct.Struct("<BxxxIIIQQ"), struct.Struct("<I"),
 _TABLE = SEATS * _SEAT.size
 _DONE = bytes((DONE,))
 MOST_HANDED = 64 * 1024
+"""How many bytes are handed on at most."""
 _BATON = struct.Struct("<III")
 """What stands before what is handed on: its length, its checksum, and of which run of the machine it is."""
 
@@ -290,27 +291,26 @@ class Line:
 
     def handed(self) -> bytes:
         """What was left there, if it is whole, and of this run of the machine."""
-        if not self._has_baton():
-            return b""
-        assert self._baton is not None
-        raw = os.pread(self._baton, _BATON.size + MOST_HANDED, 0)
+        baton = self._found_baton()
+        raw = b"" if baton is None else os.pread(baton, _BATON.size + MOST_HANDED, 0)
         length, check, boot = _BATON.unpack_from(raw.ljust(_BATON.size, b"\0"))
         what = raw[_BATON.size : _BATON.size + length]
         return what if len(what) == length and crc32(what) == check and boot == self._boot else b""
 
-    def _has_baton(self) -> bool:
+    def _found_baton(self) -> int | None:
+        """The file in which something is handed on, if anybody has made it."""
         if self._baton is None:
             try:
                 self._baton = self._open("baton", create=False)
             except FileNotFoundError:
-                return False  # nobody has left anything
-        return True
+                return None
+        return self._baton
 
     def sweep(self) -> None:
         """Overwrite what nobody asks for any more, and what was handed on. Only for whoever is inside."""
-        if self._has_baton():
-            assert self._baton is not None
-            _put(self._baton, bytes(os.fstat(self._baton).st_size), 0)
+        baton = self._found_baton()
+        if baton is not None:
+            _put(baton, bytes(os.fstat(baton).st_size), 0)
         end = os.fstat(self._table).st_size
         for number in range(SEATS):
             place, asks = _place(number), self._state(number) in (ASKED, DONE)

@@ -72,7 +72,7 @@ from .contract import (
 from .gate import Gate, GatedTx
 from .hope import Found, clock, fresh, pack, unpack
 from .meeting import lines, meeting, sweep
-from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, numbers, to_bytes, to_text
+from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, run_prepared, to_bytes, to_text
 
 LAYOUT = 1
 """The layout of the tables that this code reads and writes."""
@@ -449,7 +449,9 @@ class PostgresTx(PostgresReads, GatedTx):
         more = write.drops or write.erase or write.blobs or write.blob_drops
         plain = bool(write.records) and not more and len(names) == len(write.leases)
         if plain and self._hopes:
-            return numbers(conn, *self._add(write, write.leases))  # one statement is a transaction of its own
+            return run_prepared(
+                conn, *self._add(write, write.leases)
+            )  # one statement is a transaction of its own
         with _together(conn):
             if self._hopes:
                 conn.execute(q.BEGIN_WRITE)

@@ -106,8 +106,9 @@ _prepared: WeakKeyDictionary[Connection, dict[str, tuple[bytes, list[str]]]] = W
 """Of each connection, under which names statements are prepared, with the names of their parameters in their order."""
 
 
-def numbers(conn: Connection, query: LiteralString, values: Mapping[str, Any]) -> list[int]:
-    """Run a statement that answers with one row of numbers."""
+def run_prepared(conn: Connection, query: LiteralString, values: Mapping[str, Any]) -> list[int]:
+    """Run a statement that answers with one row of numbers, prepared when a connection first runs it. What it raises is
+    the driver's error for what the server said."""
     known = _prepared.setdefault(conn, {})
     name = b"direct_%d" % len(known)
     if query in known:
