@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 from . import FAULTS, Fault, Result
@@ -17,7 +18,8 @@ from . import FAULTS, Fault, Result
 
 def load() -> dict[str, Fault]:
     """All faults, in the order of their numbers."""
-    from . import abuse, concurrency, damage, durability, erasure, histories, memory, recall, runs, work  # noqa: F401  they register
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
+        import_module(f".{path.stem}", __package__)  # each registers its faults
 
     return dict(sorted(FAULTS.items(), key=lambda item: item[1].number))
 

@@ -105,7 +105,7 @@ class Person:
         self.saved |= {token} - {""}
 
 
-@fault(27, "edits", 1000, 12)
+@fault(35, "edits", 1000, 12)
 def fault_27(count: int, seed: int, tmp: Path) -> Result:
     """`count` hand edits of MEMORY.md while two other processes write: nothing is lost, every clash is told."""
     result = Result()

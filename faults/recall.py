@@ -105,7 +105,7 @@ def again(say: Connection, home: Place, wanted: list[dict[str, Any]]) -> None:
             say.send(book.as_actor("ada").digest(**one).text)
 
 
-@fault(28, "digests", 10_000, 24)
+@fault(24, "digests", 10_000, 24)
 def fault_28(count: int, seed: int, tmp: Path) -> Result:
     """`count` random digests: within every budget, and the same bytes when repeated, replayed, in another process and
     on another engine."""
@@ -372,7 +372,7 @@ class World:
         return str([one.payload for one in me.premises()])
 
 
-@fault(29, "leaks", 10_000, 120)
+@fault(36, "leaks", 10_000, 120)
 def fault_29(count: int, seed: int, tmp: Path) -> Result:
     """`count` questions in books whose teams keep things from each other: no answer holds a mark of something that its
     reader may not see, through any mode, filter, moment, explanation, digest, prompt or receipt."""

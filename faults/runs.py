@@ -174,7 +174,7 @@ def go_on(home: Place, calls: Path, mode: str, undisturbed: dict[str, Any]) -> l
     return wrong
 
 
-@fault(26, "runner", 500, 12)
+@fault(34, "runner", 500, 12)
 def fault_26(count: int, seed: int, tmp: Path) -> Result:
     """`count` kills of a runner on SQLite and a tenth on the others, at commits and at any moment."""
     result = Result()
