@@ -142,7 +142,7 @@ def remember_everything(book: Book) -> None:
     book.submit("memory.patch", Patch("ada", str(kept.item_id), {"title": "lift"}, key="an edit"))
     gone = ada.remember("This will be forgotten soon, by everybody who reads it.")
     ada.forget(str(gone.item_id), confirm="FORGET", erase=True)
-    book.submit("memory.shown", Shown("ada", "r", ((str(kept.item_id), "abcde"),)))
+    book.submit("memory.shown", Shown("ada", "r", (str(kept.item_id),)))
     ada.log("a long day")
     ada.link(str(kept.item_id), "related", str(ada.remember("The stairs are steep.").item_id))
     book.submit("memory.shelve", Shelve("owner", "day", ("2020-01-01",)))

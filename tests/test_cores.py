@@ -91,7 +91,7 @@ def test_a_core_that_does_not_dedupe_takes_what_is_nearly_the_same(book: Book) -
     lee.core("raw", config={"auto_dedupe": False})
     words = "the service answers within two hundred milliseconds on an ordinary day in the week"
     assert lee.remember(words, core="raw").outcome == "stored"
-    assert lee.remember(f"{words} indeed", core="raw").outcome == "stored"
+    assert lee.remember(f"{words} always", core="raw").outcome == "stored"
     assert lee.remember(words).outcome == "stored"  # outside the core it is new
 
 
@@ -103,7 +103,7 @@ def test_a_librarian_is_told_what_could_be_done_and_nothing_is_changed(book: Boo
         name: str(lee.remember(text, core="ops", tags=tags).item_id)
         for name, text, tags in (
             ("one", "Deploys wait for a green pipeline and two approvals.", ["deploy", "pipeline"]),
-            ("two", "Deploys wait for a green pipeline and two approvals!!", ["deploy", "pipeline"]),
+            ("two", "Deploys wait for a green pipeline and two approvals always.", ["deploy", "pipeline"]),
             ("three", "Rotate certificates before the summer.", ["Deploys", "certificate"]),
             ("four", "A deploy needs the certificate of the gateway.", []),
         )

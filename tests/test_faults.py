@@ -17,6 +17,7 @@ from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
 from commonplace.index import Gone
+from commonplace.memory import claims
 from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
@@ -49,6 +50,7 @@ SPEC = {
     "imports": ("1.4", "1.5"),
     "erasure": ("L10", "1.3"),
     "remembers": ("3.5", "L4"),
+    "echoes": ("L9", "3.5"),
     "forgetting": ("3.6", "L10"),
     "edits": ("3.7", "L5"),
     "runner": ("2.4", "7.6"),
@@ -233,6 +235,20 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(sqlite, "EVENTS_OF_RUN", pattern)
         assert "sqlite" in found("names", 100, tmp_path)
         assert "foreign run" in found("injection", 60, tmp_path)
+
+    def test_echoes_notice_frames_that_are_kept_and_likeness_taken_for_sameness(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(claims, "_without_head", lambda sentence: sentence)
+            claims._sentences.cache_clear()
+            assert "20 items became" in found("echoes", 1, tmp_path)
+        with monkeypatch.context() as broken:
+            broken.setattr(
+                "commonplace.memory.verbs.echo_among", lambda _content, shown: next(iter(shown))[0]
+            )
+            assert "a correction was refused" in found("echoes", 1, tmp_path)
+        claims._sentences.cache_clear()
 
     def test_paths_notice_a_blob_outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files.FilesStore, "blob_path", lambda self, digest: self.folder / digest)

@@ -126,7 +126,7 @@ def test_nothing_contradicts_silently_however_it_comes_to_stand(book: Book, team
 
 @pytest.mark.spec("3.3")
 @pytest.mark.parametrize(
-    ("one", "two"), [("Prod", "prod"), ("5433", 5433), (True, 1), (None, "null"), (1, 1.0)]
+    ("one", "two"), [("Prod", "prod"), ("5433", 5433), (True, 1), (None, "null"), (1.5, 1), ([1], [True])]
 )
 def test_values_are_the_same_only_if_they_are_the_very_same(team: dict[str, Any], one: Any, two: Any) -> None:
     team["ada"].remember(key="k", value=one)
@@ -479,7 +479,7 @@ def test_a_hand_edit_that_contradicts_is_told_and_stops_nothing_else(tmp_path: P
 def test_nothing_is_merged_into_what_is_gone_or_hidden(book: Book, team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
     first = str(ada.remember(ALIKE, shared=True).item_id)
-    held = bob.remember(f"The {ALIKE}", shared=True, reason="seen in the rack")
+    held = bob.remember(f"{ALIKE} today", shared=True, reason="seen in the rack")
     assert held.outcome == "flagged"
     ada.unshare(first)
     ada.revise(first, reason="NEVER SHARED", citations=["private/path:3"])
@@ -605,7 +605,7 @@ def test_an_erased_gate_leaves_the_copies_that_people_made(tmp_path: Path) -> No
 def test_what_a_comparison_shows_is_no_new_evidence(team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
     first = str(ada.remember(ALIKE, shared=True).item_id)
-    assert bob.remember(f"The {ALIKE}", shared=True).held is not None
+    assert bob.remember(f"{ALIKE} today", shared=True).held is not None
     assert bob.remember(ALIKE, shared=True).outcome == "rejected"
     assert ada.item(first).corroborated == ()
 

@@ -327,7 +327,7 @@ def test_of_several_lines_by_hand_the_file_says_which_wait(book: Book, tmp_path:
     book.remember("The lift is slow on Mondays and on Tuesdays in winter.")
     book.mirror().sync()
     page = tmp_path / "MEMORY.md"
-    added = "- The stairs are steep.\n- The lift is slow on Mondays and on Tuesdays in the winter.\n"
+    added = "- The stairs are steep.\n- The lift is slow on Mondays and on Tuesdays in late winter.\n"
     page.write_text(f"{page.read_text()}\n{added}")
     (taken,) = book.mirror().sync().taken
     assert (taken.ok, "1 of 2 are taken in" in taken.note) == (False, True)

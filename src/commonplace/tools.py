@@ -64,7 +64,7 @@ def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"dates": caller.me.days()}
     if target == "long_term":
         shown = caller.me.long_term()
-        caller.me._was_shown([(item.id, item.text) for item in shown])
+        caller.me._was_shown([item.id for item in shown])
         return {
             "content": document("Memory", shown) if shown else "",
             "exists": bool(shown),
@@ -72,7 +72,7 @@ def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
         }
     day = daily.check_day("date", given.get("date") or datetime.now(UTC).date())
     found = caller.me.day(day)
-    caller.me._was_shown([(one.id, one.text) for one in found])
+    caller.me._was_shown([one.id for one in found])
     return {
         "content": daily.page(day, found) if found else "",
         "exists": bool(found),

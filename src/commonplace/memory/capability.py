@@ -24,6 +24,7 @@ from .changes import (
     decide_retell,
     follow_core,
 )
+from .claims import key_form
 from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .pages import check_places
@@ -128,7 +129,7 @@ def _marks(event: Event) -> list[Key]:
 
 def _keys(event: Event) -> list[Key]:
     return [
-        (one.content["key"], one.partition, event.position)
+        (key_form(one.content["key"]), one.partition, event.position)
         for one in _placed(event)
         if one.content.get("key")
     ]
@@ -188,14 +189,13 @@ def decide_shown(overlay: Overlay, request: Shown) -> int | None:
     """Remember what was shown to whom, once. Answers the position, or None when nothing is new."""
     run = request.run or ""
     fresh = [
-        [id, *sketches]
-        for id, *sketches in request.shown
+        id
+        for id in request.shown
         if overlay.get("memory.shown", run, id, request.actor) is None and not _gone(overlay, id)
     ]
     if not fresh:
         return None
-    parents = [str(one[0]) for one in fresh]
-    one = draft(RECALLED, actor=request.actor, payload={"shown": fresh}, run_id=request.run, parents=parents)
+    one = draft(RECALLED, actor=request.actor, payload={"shown": fresh}, run_id=request.run, parents=fresh)
     return overlay.emit(one).position
 
 
@@ -329,7 +329,7 @@ MEMORY = Capability(
         Kind(CONSOLIDATED, residue=lambda payload: {**payload, "reason": ""}),
         Kind(FORGOTTEN, residue=lambda payload: {**payload, "reason": ""}),
         Kind(DELETED, residue=lambda payload: {**payload, "reason": ""}),
-        Kind(RECALLED, residue=lambda payload: {"shown": [one[:1] for one in payload["shown"]]}),
+        Kind(RECALLED, residue=lambda payload: payload),
         Kind(CONFIGURED, residue=lambda payload: payload),
         Kind(CORE_SET),
         Kind(daily.LOGGED),
@@ -356,9 +356,9 @@ MEMORY = Capability(
     },
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
-        View("memory.exact", 1, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
+        View("memory.exact", 2, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
         View("memory.alike", 1, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
-        View("memory.keys", 1, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
+        View("memory.keys", 2, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View(
             "memory.links",
             1,
@@ -384,14 +384,14 @@ MEMORY = Capability(
         ),
         View(
             "memory.shown",
-            1,
-            lambda event: [(event.run_id or "", one[0], event.actor) for one in event.payload["shown"]],
+            2,
+            lambda event: [(event.run_id or "", id, event.actor) for id in event.payload["shown"]],
             lambda _key, _before, event: event.position,
             kinds=frozenset({RECALLED}),
         ),
         View(
             "memory.heard",
-            1,
+            2,
             _heard,
             lambda key, _before, event: event.payload["shown"][key[3]],
             kinds=frozenset({RECALLED}),

@@ -12,7 +12,6 @@ erasure) holds for items, too.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -24,6 +23,7 @@ import msgspec
 from ..access.secrets import masked
 from ..errors import BadInput, TooLarge, shown
 from ..events import canonical, check_name, check_text
+from .claims import Claim, claim_of, key_form, value_form
 from .similar import FLAGGED, tokens
 
 Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten"]
@@ -229,17 +229,19 @@ def words_of(content: Mapping[str, Any]) -> frozenset[str]:
     return tokens(joined(*subject_and_fact(content)).replace("|", " "))
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
-    """The same for items of one place that say the same, however they are spaced or capitalised; a fact's value
-    must be the very same."""
+def claim_in(content: Mapping[str, Any]) -> Claim:
+    """What an item claims: each sentence of what it says, with what it is about."""
     subject, said = subject_and_fact(content)
-    fact: Any = content.get("value") if content["kind"] == "fact" else _plainly(said)
-    plain = [content["kind"], content.get("core") or "", _plainly(subject), fact]
-    return sha256(canonical(plain)).hexdigest()[:32]
+    return claim_of(said, subject)
 
 
-def _plainly(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """The same for items of one place that claim the same; facts, if they have the same value under the same key."""
+    if content["kind"] == "fact":
+        said = [key_form(content["key"]), value_form(content.get("value")).decode()]
+    else:
+        said = sorted(claim_in(content))
+    return sha256(canonical([content["kind"], content.get("core") or "", *said])).hexdigest()[:32]
 
 
 _COMMONEST = """

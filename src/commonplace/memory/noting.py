@@ -46,8 +46,8 @@ class Noting:
     def _memory_acts(self, act: str) -> None:
         """Refuse if whoever acts may only look."""
 
-    def _delivered(self, shown: Sequence[tuple[str, str]], always: bool = False) -> None:
-        """Things that were just shown to whoever acts: their ids, and what was shown of them."""
+    def _delivered(self, shown: Sequence[str], always: bool = False) -> None:
+        """The ids of things that were just shown to whoever acts."""
 
     def _ask_memory(self, command: str, request: Any, act: str) -> Any:
         self._memory_acts(act)
@@ -103,7 +103,7 @@ class Noting:
         with self._seeing(at) as (lens, rights):
             entries = daily.entries(lens, named)
             found = [_shown(one) for one in entries if _may(rights, one.agent, one.sensitivity)]
-        self._delivered([(one.id, one.text) for one in found])
+        self._delivered([one.id for one in found])
         return found
 
     # papers

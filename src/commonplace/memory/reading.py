@@ -15,6 +15,7 @@ from ..access.secrets import masked
 from ..commit import Lens
 from ..errors import BadInput, shown
 from ..labels import FLOWING
+from .claims import key_form
 from .items import Item, from_row, subject_and_fact, without_secrets
 from .portions import Count, DigestRules, Salience
 from .requests import CREATED, Tombstone
@@ -224,10 +225,11 @@ def chosen(
     valid_at: int | None = None,
 ) -> Iterator[Item]:
     """Those of the items that match everything that is given."""
+    form = None if key is None else key_form(key)
     for item in items:
         wanted = (
             (kind is None or item.kind == kind)
-            and (key is None or item.key == key)
+            and (key is None or (item.key is not None and key_form(item.key) == form))
             and (tag is None or tag in item.tags)
             and (agent is None or item.agent == agent)
             and (core is None or item.core == core)

@@ -7,7 +7,7 @@ Nothing is dropped without a word, and nothing is decided that somebody should c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,10 +17,12 @@ from ..access.commands import need_tier
 from ..access.rights import Rights, rights_of
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
-from ..events import Draft, canonical, draft, from_us
+from ..events import Draft, draft, from_us
 from ..labels import strictness
+from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, value_form
 from .cores import core_of, may_know, no_core
 from .items import (
+    MAX_TEXT,
     WORTH,
     Corroboration,
     Held,
@@ -29,11 +31,14 @@ from .items import (
     alike_sketches,
     fingerprint,
     from_row,
+    joined,
     marks,
     sketch,
+    subject_and_fact,
+    without_secrets,
     words_of,
 )
-from .markdown import HEAD, size
+from .markdown import HEAD, block, size
 from .reading import MEMORY_MD, compared, item_at, may_read, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
 from .similar import FLAGGED, jaccard, tokens
@@ -87,9 +92,8 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     _check_links(case)
     if request.excluded and not request.override:
         return Kept(None, "rejected", request.excluded)
-    echo = request.echo_of or _echo_by_lineage(overlay, request)
-    corrects = request.supersedes or request.replaces  # who names what it replaces does not repeat it
-    if echo and not corrects:
+    echo = _echo(case)
+    if echo:
         return _is_echo(echo)
     twin = _twin(case)
     if twin is not None and twin.id not in request.supersedes:
@@ -117,7 +121,9 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
     event = overlay.event(request.id or "")
     assert event is not None
     stored = event.payload.get("item", {})
-    same = all(stored.get(name) == value for name, value in request.content.items() if name != "links")
+    free = ("links", "key")
+    same = all(stored.get(name) == value for name, value in request.content.items() if name not in free)
+    same = same and key_form(stored.get("key", "")) == key_form(request.content.get("key", ""))
     labels = {name: event.labels.get(name) for name in request.labels} == request.labels
     same = same and labels and len(stored) - ("links" in stored) == len({*request.content} - {"links"})
     if event.kind != CREATED or event.actor != request.by or not same:
@@ -134,14 +140,61 @@ def _check_links(case: Case) -> None:
             raise NotFound(f"there is no item {id!r} to link to")
 
 
-def _echo_by_lineage(overlay: Overlay, request: Remember) -> str:
+# what memory itself has said
+
+
+def texts_of(item: Item) -> list[str]:
+    """What an item says, in each way in which it is shown."""
+    shown = without_secrets(item)
+    found = "\n".join((shown.text, " ".join(shown.tags)))  # as a search shows it
+    return list(dict.fromkeys((item.text, found, subject_and_fact(shown.as_content())[1], block(shown))))
+
+
+def comparable(rights: Rights, items: Iterable[Item]) -> list[Item]:
+    """The items that stand or wait for a choice, and that somebody may see: only these keep others out."""
+    return [item for item in items if item.status in ("live", "held") and may_read(rights, item)]
+
+
+def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]]) -> str:
+    """The id of something that was shown which says all that this does, if there is one."""
+    subject, said = subject_and_fact(content)
+    mine, whole = claim_of(said, subject), joined(subject, said)
+    claims = list[Claim]()
+    for id, texts in shown:
+        theirs = [claim_of(text) for text in texts if len(text) <= MAX_TEXT]
+        claims += theirs
+        if any(mine <= claim for claim in theirs) or any(is_part(whole, text) for text in texts):
+            return id
+        if any(claim <= mine for claim in theirs) and covered(mine, claims):
+            return id
+    return ""
+
+
+def _echo(case: Case) -> str:
+    """What this repeats, if it repeats something. What replaces or contradicts something does not repeat it."""
+    request = case.request
+    lineage = _echo_by_lineage(case)
+    if request.supersedes or request.replaces or not (request.echo_of or lineage):
+        return ""
+    new = from_row({"id": "", "agent": request.by, **request.content})
+    return "" if any(contradicts(new, known) for known in same_key(case)) else request.echo_of or lineage
+
+
+def _echo_by_lineage(case: Case) -> str:
+    """The receipt that this is derived from, unless it corrects what that receipt's reader was shown."""
+    overlay, request, _ = case
+    found = ""
     for parent in request.parents:
         event = overlay.event(parent)
         if event is None:
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
         if event.kind == RECALLED or event.kind.startswith("receipt."):
-            return event.id
-    return ""
+            listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
+            ids = event.payload.get("shown", [row[0] for row in listed])
+            items = [item for item in (item_at(overlay, id) for id in ids) if item is not None]
+            texts = [text for item in items for text in texts_of(item)]
+            found = found or ("" if corrects(joined(*subject_and_fact(request.content)), texts) else event.id)
+    return found
 
 
 def _is_echo(of: str) -> Kept:
@@ -181,12 +234,12 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
             twin.id, "flagged", "the same is held already: resolve it", twin.held, position=twin.position
         )
     if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
-        return Kept(
-            twin.id,
-            "merged",
-            f"it is remembered already, from the same origin{_not_taken(request, twin)}",
-            position=twin.position,
-        )
+        told = f"it is remembered already, from the same origin{_not_taken(request, twin)}"
+        return Kept(twin.id, "merged", told, position=twin.position)
+    said = joined(*subject_and_fact(request.content))
+    if framed(said) and not framed(twin.text):
+        told = f"it is remembered already, and this says itself that it repeats it{_not_taken(request, twin)}"
+        return Kept(twin.id, "merged", told, position=twin.position)
     source = _source(request.content.get("provenance", {}))
     added = Corroboration(request.by, overlay.position + 1, request.run, source)
     changes = {"corroborated": [*twin.corroborated, added]}
@@ -288,9 +341,10 @@ def standing(
     those before."""
     found = []
     for partition in where if key is not None else ():
-        for _, id in lens.scan("memory.keys", str(key), partition, limit=MOST_UNDER_A_KEY, reverse=True):
+        form = key_form(str(key))
+        for _, id in lens.scan("memory.keys", form, partition, limit=MOST_UNDER_A_KEY, reverse=True):
             known = comparable(id)
-            if known is not None and known.key == key and known.current:
+            if known is not None and known.current and key_form(known.key or "") == form:
                 found.append(known)
                 if known.valid_from_us is None and known.valid_until_us is None:
                     break  # what stands before it was weighed against it
@@ -320,8 +374,6 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
     near = None if core is not None and not core.config.auto_dedupe else _nearest(case, set(replaced))
     if near is not None:
         known, score = near
-        if was_shown(overlay, request.by, request.run, known.id) and not replaced:
-            return _is_echo(known.id)
         return Held("near_duplicate", (known.id,), round(score, 4), supersedes=replaced)
     if core is not None and (not keeps or core.config.require_verification):
         return Held("proposal", tuple(one.id for one in against), supersedes=replaced)
@@ -330,7 +382,7 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
 
 def contradicts(new: Item, known: Item) -> bool:
     """Another value under the same key, for a time that both speak of."""
-    return overlap(new, known) and canonical(known.value) != canonical(new.value)
+    return overlap(new, known) and value_form(known.value) != value_form(new.value)
 
 
 def overlap(one: Item, other: Item) -> bool:
@@ -385,6 +437,9 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
 def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
     overlay, request, _ = case
     content = dict(request.content)
+    under = same_key(case)
+    if under:
+        content["key"] = under[-1].key  # a key is shown as it was first written
     related = _related(case)
     if related:
         content["links"] = [*content.get("links", ()), *related]

@@ -134,5 +134,5 @@ class Shown(msgspec.Struct, frozen=True):
 
     actor: str
     run: str | None
-    shown: tuple[tuple[str, ...], ...]
-    """The id of each, and sketches of what was shown of it."""
+    shown: tuple[str, ...]
+    """The id of each."""

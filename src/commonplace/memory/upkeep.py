@@ -27,6 +27,7 @@ from ..errors import BadInput, Denied
 from ..events import Event, draft, from_us
 from ..keys import Key
 from ..labels import strictness
+from .claims import key_form
 from .items import Item
 from .reading import Budget, Settings, item_at
 from .requests import CREATED
@@ -181,7 +182,7 @@ def _duplicates(live: list[Item]) -> list[tuple[str, tuple[str, ...]]]:
             and one.valid_from_us is None
             and one.valid_until_us is None
         ):
-            found["" if one.shared else one.agent, one.core or "", one.key].append(one)
+            found["" if one.shared else one.agent, one.core or "", key_form(one.key)].append(one)
     told = []
     for _, facts in sorted(found.items()):
         if len(facts) > 1:

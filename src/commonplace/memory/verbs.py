@@ -13,18 +13,18 @@ from msgspec import convert, json
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..events import check_name, check_path, check_seen, check_text, encode_payload, to_us
+from ..events import check_name, check_path, check_seen, check_text, decode, encode_payload, to_us
 from ..labels import SENSITIVITY, TRUST, strictness
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
 from .exclusions import excluded
 from .facts import checked_fact
-from .items import SHAPES, Item, Status, alike_sketches, checked, mask, sketch, texts_in, value_text, words_of
+from .items import SHAPES, Item, Status, checked, from_row, mask, texts_in, value_text
 from .markdown import fitting
 from .noting import Noting
 from .reading import Judge, Settings, chosen, judging, of_memory, settings_of, tombstones
+from .remember import comparable, echo_among, texts_of
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
-from .similar import FLAGGED
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Remembering(Noting):
             with self._judging(None) as judge:
                 others = [judge.item(one) for one in kept.held.items]
             theirs = [one for one in others if one is not None and one.agent != self._memory_actor]
-            self._delivered([(one.id, one.text) for one in theirs], always=True)
+            self._delivered([one.id for one in theirs], always=True)
         self._was_kept(kept)
         return kept
 
@@ -185,16 +185,21 @@ class Remembering(Noting):
         return {"sensitivity": sensitivity, "trust": trust, **team}
 
     def _echo(self, lens: Lens, content: dict[str, Any], run: str | None) -> str:
-        """What was shown to this actor, in this run or outside any, that says the same, if anything does."""
+        """Something that was shown to this actor, in this run or outside any, that says all that this does."""
         actor = self._memory_actor
         if actor == OWNER:
             return ""
-        mine = sketch(words_of(content))
-        for where in dict.fromkeys((run or "", "")):
-            for _, (id, *sketches) in lens.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True):
-                if any(alike_sketches(mine, theirs) >= FLAGGED for theirs in sketches):
-                    return str(id)
-        return ""
+        ids = {
+            id: None
+            for where in dict.fromkeys((run or "", ""))
+            for _, id in lens.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True)
+        }
+        rows = zip(ids, lens.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
+        items = {id: from_row(row) for id, row in rows if row is not None}
+        events = self._ledger.events_by_id([id for id in ids if id not in items])
+        shown = [(item.id, texts_of(item)) for item in comparable(rights_of(lens, actor), items.values())]
+        shown += [(event.id, list(texts_in(event.payload))) for event in events]
+        return echo_among(content, shown)
 
     def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
         """Choose what becomes of an item that is held: for a near-duplicate or proposal "skip", "merge" (its
@@ -294,7 +299,7 @@ class Remembering(Noting):
         with self._judging(at) as judge:
             found = judge.item(id)
             if found is not None:
-                self._delivered([(id, found.text)])
+                self._delivered([id])
                 return judge.shown(found)
         for tier in ("long_term", "episodic"):
             self._may_read_tier(
@@ -331,7 +336,7 @@ class Remembering(Noting):
                 provenance=None if provenance is None else dict(provenance), status=status, valid_at=moment,
             )  # fmt: skip
             listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
-        self._delivered([(one.id, one.text) for one in listed])
+        self._delivered([one.id for one in listed])
         return listed
 
     def long_term(self, at: At = None) -> list[Item]:
@@ -343,7 +348,7 @@ class Remembering(Noting):
                 [judge.shown(one) for one in chosen(judge.items()) if of_memory(one)],
             )
         fit = fitting(seen, settings.max_size_kb * 1024)[0]
-        self._delivered([(one.id, one.text) for one in fit])
+        self._delivered([one.id for one in fit])
         return fit
 
     def disputes(self, at: At = None) -> list[Item]:
@@ -543,7 +548,7 @@ class Remembering(Noting):
         wanted = None if relations is None else {check_name("a relation", one) for one in _each(relations)}
         with self._judging(at) as judge:
             steps = walked(judge, first, depth, wanted)
-        self._delivered([(one.item.id, one.item.text) for one in steps])
+        self._delivered([one.item.id for one in steps])
         return steps
 
 

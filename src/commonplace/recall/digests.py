@@ -20,11 +20,11 @@ from ..access.secrets import masked
 from ..index import Found, Who
 from ..index.words import snippet
 from ..labels import strictness
-from ..memory.items import Item, sketch
+from ..memory.claims import key_form
+from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
 from ..memory.reading import Judge, Settings, all_items, judging, settings_of
 from ..memory.requests import CREATED
-from ..memory.similar import tokens
 from .checking import Known, checked
 from .data import as_name, mark_of
 from .finding import looked_up
@@ -179,8 +179,11 @@ class Maker:
 
     def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
         for key in rules.structured.fact_keys:
-            ids = [id for _, id in judge.then.scan("memory.keys", key)]
-            found = [one for one in _current(judge, ids) if one.kind == "fact" and one.key == key]
+            form = key_form(key)
+            ids = [id for _, id in judge.then.scan("memory.keys", form)]
+            found = [
+                one for one in _current(judge, ids) if one.kind == "fact" and key_form(one.key or "") == form
+            ]
             if found:
                 newest = max(found, key=lambda one: (one.recorded_us, one.id))
                 yield Gathered(newest, "pinned", _part(newest))
@@ -243,7 +246,7 @@ class Maker:
             "reached": self._ledger.premises.reached,
         }
         words = [one for one in (*trace.candidates, *trace.kept) if one.before or one.text]
-        shown = tuple((id, sketch(tokens(line.replace("|", " ")))) for id, line in _said(packed))
+        shown = tuple(dict.fromkeys(one.id for one in packed.taken if one.text))
         must = wanted.ignored or wanted.told or wanted.stable
         keep = bool(must) or random() < settings.receipts  # noqa: S311  a sample, not a secret
         request = Write(
@@ -403,11 +406,6 @@ def _shared(before: str, now: str) -> int:
     return next(
         (at for at, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
     )
-
-
-def _said(packed: Packed) -> list[tuple[str, str]]:
-    """What was said of each item."""
-    return [(one.id, one.text) for one in packed.taken if one.text]
 
 
 def _why(one: Candidate) -> str:

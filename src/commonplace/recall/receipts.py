@@ -93,7 +93,7 @@ class Write(msgspec.Struct, frozen=True):
     trace: Trace | None
     sources: tuple[str, ...]
     """The items whose words are in the trace."""
-    shown: tuple[tuple[str, ...], ...] = ()
+    shown: tuple[str, ...] = ()
     keep: bool = True
     """Whether a receipt is written, or only what was shown is kept in mind."""
 

@@ -14,11 +14,10 @@ from ..access.rights import OWNER, TIERS, rights_of
 from ..access.secrets import masked
 from ..errors import BadInput, CommonplaceError, Erased, NotEnabled, NotFound, shown
 from ..events import Event, check_name, check_text
-from ..memory.items import Item, sketch
+from ..memory.items import Item
 from ..memory.portions import Portion, rules_with
 from ..memory.reading import settings_of
 from ..memory.requests import Kept, Shown
-from ..memory.similar import tokens
 from ..memory.verbs import Remembering, event_text
 from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
@@ -97,7 +96,7 @@ class Recalling(Remembering):
         self._note_denied_tiers(tiers)
         actor, run = self._memory_actor, self._memory_run
         answer = find(self._ledger, actor, run, wanted, self._memory_tiers(), at, explain)
-        self._was_shown([(one.id, one.text, one.content) for one in answer.results])
+        self._was_shown([one.id for one in answer.results])
         return answer
 
     # what a prompt is given
@@ -209,7 +208,7 @@ class Recalling(Remembering):
             )
         told = set(focus.deliver([id for id, _ in waiting[:number]])) if number else set()
         lines = [(id, line) for id, line in waiting[:number] if id in told]
-        self._was_shown(lines)
+        self._was_shown([id for id, _ in lines])
         return "\n".join((NUDGES, *(line for _, line in lines))) if lines else ""
 
     def _focused(
@@ -226,7 +225,7 @@ class Recalling(Remembering):
             left_out.append(
                 (f"{len(lines) - number} lines about the work", "the budget has no room for them")
             )
-        self._was_shown(lines[:number])
+        self._was_shown([id for id, _ in lines[:number]])
         return build(number)
 
     def _told_of_changes(
@@ -249,7 +248,7 @@ class Recalling(Remembering):
                 (f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them")
             )
         shown = [one for one in news[:number] if one.id in now]
-        self._was_shown([(now[one.id].id, now[one.id].text) for one in shown])
+        self._was_shown([now[one.id].id for one in shown])
         also = tuple((now[one.id].id, now[one.id].position) for one in shown)
         return build(number), replace(wanted, told=(*nudged, *(one.id for one in news[:number])), also=also)
 
@@ -263,7 +262,7 @@ class Recalling(Remembering):
         text, beside, cut = long_term_block(items, fits)
         left_out += [("long-term memory", cut)] if cut else []
         shown = {id for id, _ in beside}
-        self._was_shown([(one.id, one.text) for one in items if one.id in shown])
+        self._was_shown([one.id for one in items if one.id in shown])
         return text, replace(wanted, beside=beside)
 
     def _within(self, wanted: Wanted, made: Mapping[str, str], room: Room) -> Wanted:
@@ -531,24 +530,20 @@ class Recalling(Remembering):
             beside = tuple((one.id, one.position) for one in items)
             self._made(replace(wanted, ignored="", beside=beside))
 
-    def _delivered(self, shown: Sequence[tuple[str, str]], always: bool = False) -> None:
+    def _delivered(self, shown: Sequence[str], always: bool = False) -> None:
         """What an agent reads in a run is kept in mind; elsewhere only what it searches for, or is compared with."""
         if always or self._memory_run is not None:
             self._was_shown(shown)
 
-    def _was_shown(self, shown: Sequence[tuple[str, ...]]) -> None:
+    def _was_shown(self, shown: Sequence[str]) -> None:
         """Keep in mind what an agent was shown, so that it does not come back as new evidence."""
         actor, run = self._memory_actor, self._memory_run
         if not shown or actor == OWNER or self._only_looks_at_memory:
             return
         with self._ledger.snapshot() as snapshot:
-            fresh = [one for one in shown if snapshot.get("memory.shown", run or "", one[0], actor) is None]
+            fresh = [id for id in shown if snapshot.get("memory.shown", run or "", id, actor) is None]
         if fresh:
-            told = tuple(
-                (id, *dict.fromkeys(sketch(tokens(text.replace("|", " "))) for text in texts))
-                for id, *texts in fresh
-            )
-            self._ledger.submit("memory.shown", Shown(actor, run, told))
+            self._ledger.submit("memory.shown", Shown(actor, run, tuple(dict.fromkeys(fresh))))
 
     @property
     def _only_looks_at_memory(self) -> bool:

@@ -1,0 +1,240 @@
+"""Echoes, corrections, and keys and values that are spelled in other ways."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace import Actor, Book
+from commonplace.memory.claims import claim_of, corrects, covered, is_part, key_form, says_the_same
+from commonplace.tools import Tools
+
+SAID = "The cache of Orion is flushed every night at three. It uses port 8080."
+DRESSED = (
+    f"I recall that {SAID}",
+    f"As noted: {SAID}",
+    f"According to memory, {SAID}",
+    f"According to our notes the{SAID[3:]}",
+    f"It is worth noting that {SAID}",
+    f"Just to confirm: {SAID}",
+    f"FYI, {SAID.upper()}",
+    f"“{SAID}”",
+    f"> {SAID}",
+    f"**{SAID}**",
+    f"{SAID[:-1]}, as noted earlier.",
+    f"{SAID[:-1]} (from memory).",
+    "- The cache of Orion is flushed every night at three\n- It uses port 8080",
+    "We remember the following:\n1. It uses port 8,080.\n2. Every night at 3, the cache of Orion is flushed.",
+)
+CORRECTED = (
+    SAID.replace("8080", "8081"),
+    SAID.replace("Orion", "Vega"),
+    SAID.replace("three", "four"),
+    SAID.replace("is flushed", "is not flushed"),
+    SAID.replace("flushed", "warmed"),
+    SAID.replace("It uses", "It never uses"),
+    f"It is false that {SAID}",
+    f"On staging, {SAID}",
+    f"I recall that {SAID.replace('8080', '8081')}",
+)
+
+
+@pytest.fixture
+def shown(book: Book) -> Actor:
+    """Somebody to whom a search has shown the item."""
+    book.remember(SAID)
+    ada = book.as_actor("ada")
+    assert [result.text for result in ada.search("cache of Orion").results] == [SAID]
+    return ada
+
+
+@pytest.mark.spec("L9")
+def test_what_was_shown_is_an_echo_however_it_is_dressed(book: Book, shown: Actor) -> None:
+    for text in DRESSED:
+        kept = shown.remember(text, shared=True, override="x")
+        assert (kept.outcome, kept.reason[:7]) == ("rejected", "an echo"), text
+    (item,) = book.items(status=None)
+    assert item.corroborated == ()
+
+
+@pytest.mark.spec("L9", "3.5")
+@pytest.mark.parametrize("text", CORRECTED)
+def test_a_correction_is_never_an_echo(book: Book, shown: Actor, text: str) -> None:
+    kept = shown.remember(text, shared=True, override="x")
+    assert kept.outcome in ("stored", "flagged")
+    assert kept.item_id != book.items()[0].id
+
+
+@pytest.mark.spec("L9")
+def test_several_things_in_one_list_are_echoes_and_parts_of_several_are_not(book: Book) -> None:
+    book.remember("Staging runs on Alpha. It uses port 1001.")
+    book.remember("Production runs on Beta. It uses port 1002.")
+    me = book.run(run_id="r").agent("ada")
+    me.search("runs on Alpha Beta")
+    both = "- Production runs on Beta. It uses port 1002.\n- Staging runs on Alpha. It uses port 1001."
+    assert me.remember(both).reason.startswith("an echo")
+    assert me.remember("Staging runs on Alpha.").reason.startswith("an echo")
+    assert me.remember("Staging runs on Alpha. It uses port 1002.").outcome in ("stored", "flagged")
+
+
+@pytest.mark.spec("L9")
+def test_lines_of_a_digest_and_of_memory_md_are_echoes(book: Book) -> None:
+    book.remember("Orion is rebooted on the first of May.", title="reboots", tags=["ops"])
+    book.remember(key="orion.port", value=8080, confidence=0.9)
+    me = book.run(run_id="r").agent("ada")
+    digest = me.digest("when is Orion rebooted, and which port has it?")
+    page = Tools(book).call("memory.read", {"target": "long_term"}, actor="ada", run_id="r")["data"][
+        "content"
+    ]
+    lines = [line for line in (*digest.text.splitlines(), *page.splitlines()) if "rion" in line]
+    assert len(lines) == 4
+    for line in [*lines, "orion.port is 8080", "I recall that orion.port = 8080"]:
+        assert me.remember(line, override="x").reason.startswith("an echo"), line
+
+
+@pytest.mark.spec("L9")
+def test_only_a_new_origin_that_was_not_shown_it_corroborates(book: Book) -> None:
+    kept = book.as_actor("ada").remember(SAID, shared=True)
+    ben, cem = book.as_actor("ben"), book.as_actor("cem")
+    assert (
+        ben.remember(f"I recall that {SAID}").outcome == "merged"
+    )  # it says itself that it repeats something
+    assert book.item(str(kept.item_id)).corroborated == ()
+    assert (
+        cem.remember("it uses port 8080; every night at three the cache of Orion is flushed").outcome
+        == "merged"
+    )
+    assert [one.actor for one in book.item(str(kept.item_id)).corroborated] == ["cem"]
+
+
+@pytest.mark.spec("L9", "3.5")
+@pytest.mark.parametrize("end", ["forget", "supersede", "archive", "erase", "unshare"])
+def test_what_stands_no_more_keeps_nothing_out(book: Book, end: str) -> None:
+    ada, ben = book.as_actor("ada"), book.run(run_id="r").agent("ben")
+    old = str(ada.remember(SAID, shared=True).item_id)
+    ben.search("cache of Orion")
+    assert ben.remember(SAID).outcome == "rejected"
+    match end:
+        case "forget" | "erase":
+            ada.forget(old, confirm="FORGET", erase=end == "erase")
+        case "supersede":
+            ada.remember("The cache of Orion is gone for good.", supersedes=old)
+        case "archive":
+            ada.archive(old)
+        case "unshare":
+            ada.unshare(old)
+    assert ben.remember(SAID, shared=True).outcome == "stored"
+
+
+@pytest.mark.spec("L9", "3.3")
+def test_another_value_is_a_dispute_also_after_it_was_shown_or_derived_from_a_receipt(book: Book) -> None:
+    book.remember(key="api.limit", value=60)
+    book.remember("Deploys of Orion do not start on Fridays.")
+    me = book.run(run_id="r").agent("ada")
+    me.search("api.limit")
+    digest = me.digest("the limit of the api, and deploys of Orion")
+    for parents in ([], [str(digest.receipt_id)]):
+        kept = me.remember(key="API limit", value=90, parents=parents, shared=True)
+        assert (kept.outcome, kept.held and kept.held.why) == ("flagged", "dispute")
+    assert me.remember(key="api-limit", value=60.0).reason.startswith("an echo")
+    derived: dict[str, Any] = {"parents": [digest.receipt_id]}
+    assert me.remember("We do not deploy anything on Fridays.", **derived).reason.startswith("an echo")
+    assert me.remember("Deploys of Orion start on Fridays.", **derived).outcome != "rejected"
+    assert me.remember("Deploys of Vega stop on some days.", **derived).outcome != "rejected"
+
+
+@pytest.mark.spec("3.3", "3.5")
+def test_a_key_is_one_key_however_it_is_spelled(book: Book) -> None:
+    ada, ben = book.as_actor("ada"), book.as_actor("ben")
+    first = ada.remember(key="API.limit", value=60, shared=True)
+    assert ben.remember(key="api limit", value=60.0, run_id="other").item_id == first.item_id
+    assert [one.actor for one in book.item(str(first.item_id)).corroborated] == ["ben"]
+    other = ben.remember(key="api_limit", value=90, shared=True)
+    assert (other.outcome, other.held and other.held.why) == ("flagged", "dispute")
+    again = ada.remember(key="api/limit", value=120, supersedes=True, id="again")
+    assert (again.outcome, again.superseded) == ("stored", (first.item_id,))
+    assert ada.remember(key="api/limit", value=120, supersedes=True, id="again").reason == "as the first time"
+    assert ada.item("again").key == "API.limit"  # as it was first written
+    assert [item.value for item in ada.items(key="api-limit")] == [120]
+    book.configure_memory(v1={"structured": {"fact_keys": ["Api Limit"]}})
+    assert "again" in ada.digest("something else").text
+    assert ada.forget(key="ＡＰＩ．limit", confirm="FORGET").items == (first.item_id, "again")
+
+
+@pytest.mark.spec("3.3")
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        (60, 60.0, True),
+        ([60, {"a": 1.0}], [60.0, {"a": 1}], True),
+        (-0.0, 0, True),
+        (True, 1, False),
+        ("60", 60, False),
+        ("Prod", "prod", False),
+        ("retry twice, then give up", "I recall that: retry twice, then give up", True),
+        ("retry twice, then give up", "retry thrice, then give up", False),
+    ],
+)
+def test_values_are_compared_as_json_and_sentences_as_claims(one: Any, two: Any, same: bool) -> None:
+    with commonplace.open("memory:") as book:
+        book.remember(key="k", value=one)
+        assert book.remember(key="K", value=two).outcome == ("merged" if same else "flagged")
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("staging uses 5432, production uses 5433", "staging uses 5433, production uses 5432"),
+        ("Alpha calls Beta", "Beta calls Alpha"),
+        ("Memory: 16 GB", "Log: 16 GB"),
+        ("run *.py", "run .py"),
+        ("the offset is -5", "the offset is 5"),
+        ("migrate from MySQL to Postgres", "migrate to MySQL from Postgres"),
+        ("known-good builds are kept", "good builds are kept"),
+        ("we no longer know that Orion runs", "Orion runs"),
+        ("nobody said that Orion runs", "Orion runs"),
+        ("a < b", "a > b"),
+        ("it was in Paris", "it is in Paris"),
+        ("see src/a.py", "see src/b.py"),
+        ("written in C", "written in C++"),
+        ("the limit is 60%", "the limit is 60"),
+        ("version 1.10", "version 1.1"),
+        ("!!!", "???"),
+    ],
+)
+def test_other_claims_are_other_claims(one: str, two: str) -> None:
+    assert not says_the_same(one, two)
+
+
+def test_a_part_is_long_and_leaves_out_no_denial() -> None:
+    words = " ".join(f"word{n}" for n in range(30))
+    assert is_part(words, f"before {words} after")
+    assert not is_part(words, f"do not {words}")
+    assert not is_part("word1 word2", words)
+    assert not covered(frozenset(), [claim_of(words)])
+    assert corrects("Orion has 3 disks", ["Orion has disks"])
+    assert not corrects("Orion has disks", ["Orion has 3 disks"])
+
+
+def test_keys_that_are_odd_have_a_form_too() -> None:
+    assert key_form("...") == "..."
+    assert len(key_form("ﷺ" * 200)) <= 200
+    assert key_form("a.b") != key_form("ab")
+
+
+@pytest.mark.parametrize(
+    "piece", ["*", "(", "a ", "- ", "1. ", "note that ", "i recall, ", "..", ".'", "\n", " -", "’"]
+)
+def test_claims_take_time_in_proportion_to_their_text(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        began = time.process_time()
+        claim_of(text)
+        is_part(text, f"{text}x")
+        corrects(text, [f"{text}x"])
+        return time.process_time() - began
+
+    assert seconds(100_000) <= 40 * max(seconds(10_000), 0.002)
