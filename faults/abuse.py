@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import commonplace
-from commonplace import Blob, Book, CommonplaceError, NotFound
+from commonplace import BadInput, Blob, Book, CommonplaceError, NotFound
 from commonplace.events import canonical, draft, iso, read_header, seal
+from commonplace.memory.claims import key_form
 from commonplace.testing.engine import NAME_PAIRS
 
 from . import Result, fault
@@ -83,7 +84,7 @@ def fault_16(count: int, seed: int, tmp: Path) -> Result:
 
 
 def _inject(book: Book, text: str, case: int, result: Result, told: str) -> None:
-    own = f"{text}#{case}"[:200]
+    own = unicodedata.normalize("NFC", f"{text}#{case}"[:200])
     given: dict[str, Any] = {"id": own, "actor": own, "run_id": own, "labels": {"note": own}}
     given["payload"] = {text: text, "file": Blob(text.encode())}
     questions: tuple[tuple[str, Callable[[], Any], Any], ...] = (
@@ -101,7 +102,7 @@ def _inject(book: Book, text: str, case: int, result: Result, told: str) -> None
         ("blob", lambda: book.blob(text), NotFound),
     )
     questions += _memory_questions(book, text, own, case)
-    allowed = "\0" not in own
+    allowed = not hidden(own)
     for name, ask, expected in questions:
         try:
             answer = ask()
@@ -171,7 +172,18 @@ def a_pair(rng: random.Random) -> tuple[str, str]:
     alike = [base + rng.choice("_%*. /:ab"), base.swapcase(), base.casefold(), base[:-1], f" {base}"]
     alike += [unicodedata.normalize("NFD", base), unicodedata.normalize("NFKC", base)]
     alike += [base.replace(mark, "x") for mark in "_%*."]
+    at = rng.randint(0, len(base))
+    alike += [base[:at] + rng.choice(UNSEEN) + base[at:] for _ in range(3)]
     return base, rng.choice([name for name in alike if name != base])
+
+
+UNSEEN = "\u200b\u200d\u00ad\ufeff\u202e\u2066\U000e0041\ufe0f\u3164\u2800\u2028\u00a0\x07\ue000\u0378 "
+
+
+def hidden(name: str) -> bool:
+    """Whether a name holds something that cannot be seen."""
+    unseen = any(char in UNSEEN.strip(" ") or unicodedata.category(char)[0] == "C" for char in name)
+    return unseen or any(char.isspace() and char != " " for char in name) or name != name.strip()
 
 
 @fault(17, "names", 10_000, 200)
@@ -186,7 +198,13 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
         kind = ALL[(seed + case) % len(ALL)]
         told = f"{kind}, {first!a} and {second!a} (seed {seed + case})"
         result.cases += 1
-        if (seed + case) % 20 == 0:
+        if hidden(first) or hidden(second):
+            _refused(books[kind], first if hidden(first) else second, result, told)
+            result.outcomes["refused"] += 1
+        elif unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second):
+            _one_name(books[kind], first, second, result, told)
+            result.outcomes["two forms of one name"] += 1
+        elif (seed + case) % 20 == 0:
             kind = ("postgres", "redis")[(seed + case) // 20 % 2]
             _two_books(
                 kind, tmp, first, second, result, f"{kind}, books {first!a} and {second!a} ({seed + case})"
@@ -195,6 +213,7 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
         else:
             book = books[kind]
             before = book.head
+            first, second = (unicodedata.normalize("NFC", name) for name in (first, second))
             for name in (first, second):
                 book.record("agent.spoke", id=name, run_id=name, actor=name, payload={"of": name})
             for name in (first, second):
@@ -216,8 +235,43 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
     return result
 
 
+def _refused(book: Book, name: str, result: Result, told: str) -> None:
+    """A name with something in it that cannot be seen is refused wherever it comes in, and nothing is recorded."""
+    before = book.head
+    ways: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("an actor", lambda: book.record("agent.spoke", actor=name)),
+        ("a run", lambda: book.record("agent.spoke", run_id=name)),
+        ("an id", lambda: book.record("agent.spoke", id=name)),
+        ("who acts", lambda: book.as_actor(name)),
+        ("a rule", lambda: book.grant(name, role="developer")),
+        ("a key", lambda: book.remember(key=name, value=1)),
+        ("a core", lambda: book.core(name, type="pattern")),
+        ("a work", lambda: book.work(name="it", id=name)),
+        ("a filter", lambda: list(book.events(actor=name))),
+    )
+    for way, act in ways:
+        try:
+            act()
+            result.problem(told, f"{name!a} was taken as {way}")
+        except BadInput as error:
+            if not str(error).isprintable():
+                result.problem(told, f"the refusal of {way} shows what cannot be seen")
+    if book.head != before:
+        result.problem(told, "something was recorded")
+
+
+def _one_name(book: Book, first: str, second: str, result: Result, told: str) -> None:
+    """Two forms of one name are one name."""
+    book.record("agent.spoke", id=first, run_id=first, actor=first)
+    for name in (first, second):
+        found = [book.event(name).id, *(event.id for event in book.events(run_id=name))]
+        if found != [unicodedata.normalize("NFC", first)] * 2 or book.as_actor(name).name != found[0]:
+            result.problem(told, f"asked for {name!a}, got {found!a}")
+
+
 def _two_agents(book: Book, first: str, second: str, result: Result, told: str) -> None:
     """What two agents keep to themselves under names, tags and keys that look alike stays apart."""
+    one_key = key_form(first) == key_form(second)
     kept = {
         name: str(
             book.as_actor(name).remember(key=name, value={"of": name}, tags=[name], override="x").item_id
@@ -228,7 +282,7 @@ def _two_agents(book: Book, first: str, second: str, result: Result, told: str) 
         me, own = book.as_actor(name), [kept[name]]
         found = {
             "items": [one.id for one in me.items()],
-            "key": [one.id for one in book.items(key=name)],
+            "key": own if one_key else [one.id for one in book.items(key=name)],
             "agent": [one.id for one in book.items(agent=name)],
             "search": [one.id for one in me.search(name[:1000]).results if one.id in kept.values()] or own,
             "tag": [one.id for one in me.items(tag=name.strip())],
@@ -237,7 +291,7 @@ def _two_agents(book: Book, first: str, second: str, result: Result, told: str) 
             if ids != own:
                 result.problem(told, f"{asked} of {name!a}: {ids} instead of {own}")
     book.as_actor(first).forget(key=first, confirm="FORGET")
-    if [one.id for one in book.items(key=second)] != [kept[second]]:
+    if [one.id for one in book.items(key=second, agent=second)] != [kept[second]]:
         result.problem(told, "forgetting one took the other")
 
 

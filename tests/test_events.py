@@ -19,6 +19,7 @@ from commonplace.events import (
     encode_payload,
     event_of,
     from_us,
+    is_name,
     new_id,
     same_content,
     seal,
@@ -28,7 +29,7 @@ from commonplace.events import (
 from commonplace.keys import below, pack, unpack
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=200)
+names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=200).filter(is_name)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
     lambda inner: st.lists(inner) | st.dictionaries(text, inner),

@@ -236,6 +236,12 @@ class TestBrokenOnPurpose:
         assert "sqlite" in found("names", 100, tmp_path)
         assert "foreign run" in found("injection", 60, tmp_path)
 
+    def test_names_notice_that_something_unseen_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.events._unseen", lambda _char: False)
+        assert "was taken as an actor" in found("names", 60, tmp_path)
+
     def test_echoes_notice_frames_that_are_kept_and_likeness_taken_for_sameness(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

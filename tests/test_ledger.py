@@ -77,9 +77,9 @@ def test_a_batch_lands_whole_or_not_at_all(book: Book) -> None:
 
 @pytest.mark.spec("1.2")
 def test_runs_stand_in_the_order_they_were_first_seen_and_can_be_read_alone(book: Book) -> None:
-    for run, text in [("r2", "a"), ("r1", "b"), (None, "c"), ("r2", "d"), ("r1 ", "e")]:
+    for run, text in [("r2", "a"), ("r1", "b"), (None, "c"), ("r2", "d"), ("r1.", "e")]:
         say(book, text, run_id=run)
-    assert [(run.id, run.first) for run in book.runs()] == [("r2", 1), ("r1", 2), ("r1 ", 5)]
+    assert [(run.id, run.first) for run in book.runs()] == [("r2", 1), ("r1", 2), ("r1.", 5)]
     assert [event.payload["text"] for event in book.events(run_id="r2")] == ["a", "d"]
     assert [event.position for event in book.events(run_id="r2", after=1)] == [4]
     assert list(book.events(run_id="r%")) == []

@@ -399,7 +399,7 @@ class Book(Working):
 
     def as_actor(self, name: str, role: str | None = None) -> Actor:
         """The verbs of this book under one actor's rights. A role that is new to it is recorded."""
-        check_actor(name)
+        name = check_actor(name)
         if role is not None:
             self.grant(name, role=role)
         return Actor(self, name)
@@ -559,7 +559,7 @@ class Book(Working):
             _check_same_start(self.events(run_id=run.id, kinds=(OPENED,)), given, run.id)
 
     def _about(self, run_id: str, viewer: str) -> About:
-        check_name("run_id", run_id)
+        run_id = check_name("run_id", run_id)
         with self.snapshot() as snapshot:
             known = about(snapshot, run_id) if snapshot.get("state.runs", run_id) is not None else None
         if known is None or not takes_part(known, viewer):
@@ -842,9 +842,8 @@ Filters = tuple[str | None, Collection[str] | None, str | None]
 
 def _filters(run_id: str | None, kinds: Collection[str] | None, actor: str | None) -> Filters:
     """The run, kinds and actor that a read was asked to keep to, checked."""
-    for field, name in (("run_id", run_id), ("actor", actor)):
-        if name is not None:
-            check_name(field, name)
+    run_id = None if run_id is None else check_name("run_id", run_id)
+    actor = None if actor is None else check_name("actor", actor)
     if kinds is not None:
         named = [kinds] if isinstance(kinds, str) else _each("kinds", kinds)
         kinds = frozenset(check_name("a kind", kind) for kind in named)

@@ -16,6 +16,7 @@ import os
 import random
 import re
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -486,12 +487,48 @@ def check_seen(value: object) -> int | None:
 
 
 def check_name(field: str, value: object) -> str:
-    """Names (ids, actors, runs, books) are 1 to 200 characters of any script, without NUL."""
-    if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii() and "\0" not in value:
+    """A name (of an event, actor, run, book, tag, key, task …): 1 to 200 characters of any script, in NFC.
+
+    Two names that look the same must be the same name, so whatever cannot be seen is refused: control and format
+    characters (zero-width ones and joiners too, so an emoji of several parts is no name), other spaces than the
+    usual one, spaces at the ends. Letters of other scripts that look alike stay other letters. Use what is
+    returned: it may be another string than the one that was given.
+    """
+    short = isinstance(value, str) and 0 < len(value) <= MAX_NAME
+    if short and type(value) is str and value.isascii() and value.isprintable() and value == value.strip():
         return value
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or "\0" in value:
-        raise BadInput(f"{field} {shown(value)} is not a name: give 1 to {MAX_NAME} characters without NUL")
-    return str(check_text(field, value))
+    if not short:
+        raise BadInput(f"{field} {shown(value)} is not a name: give 1 to {MAX_NAME} characters")
+    name = unicodedata.normalize("NFC", check_text(field, value))
+    unseen = next((char for char in name if char != " " and _unseen(char)), None)
+    if unseen is not None:
+        raise BadInput(
+            f"{field} {shown(value)} is not a name: U+{ord(unseen):04X} in it cannot be seen. Leave it out"
+        )
+    if name != name.strip():
+        raise BadInput(f"{field} {shown(value)} is not a name: leave out the space at its beginning or end")
+    if len(name) > MAX_NAME:
+        raise BadInput(f"{field} {shown(value)} is not a name: give 1 to {MAX_NAME} characters")
+    return name
+
+
+def is_name(value: object) -> bool:
+    """Whether this is a name, in the form in which it is kept."""
+    try:
+        return check_name("it", value) == value
+    except BadInput:
+        return False
+
+
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What has no look of its own though it counts as a letter or a mark."""
+
+
+@lru_cache(1024)
+def _unseen(char: str) -> bool:
+    return unicodedata.category(char)[0] in "CZ" or _UNSEEN.match(char) is not None
 
 
 def check_text(path: str, value: object) -> str:

@@ -375,6 +375,8 @@ def _header(line: _Line) -> Header:
         labels=line.labels,
         schema_version=line.schema_version,
     )
+    if (checked.id, checked.actor, checked.run_id) != (line.id, line.actor, line.run_id):
+        raise BadInput("a name in it is not in the form in which names are kept (Unicode's NFC)")
     return Header(
         FORMAT,
         line.position,

@@ -11,7 +11,7 @@ from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor, rights_of
 from ..commit import Overlay
 from ..errors import BadInput, Denied, NotFound
-from ..events import Event, check_name, draft, iso
+from ..events import Event, draft, iso
 from ..keys import Key
 from ..views import Capability, Kind, View
 from . import daily, papers, upkeep
@@ -227,7 +227,7 @@ FOR_THE_OWNER = {
 def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
     refused = need(overlay, request.by, "keep_memory", "settings")
     if refused is None and "person" in request.fields:
-        check_actor(request.fields["person"])
+        request.fields["person"] = check_actor(request.fields["person"])
     for name, why in FOR_THE_OWNER.items():
         if refused is None and name in request.fields and request.by != OWNER:
             refused = refuse(
@@ -251,7 +251,6 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
     refused = need(overlay, request.by, "keep_memory", request.id)
     if refused:
         return refused
-    check_name("a core", request.id)
     before = overlay.get("memory.cores", request.id)
     if before is not None and not may_know(rights_of(overlay, request.by), msgspec.convert(before, Core)):
         raise NotFound(no_core(request.id))

@@ -33,6 +33,8 @@ SOURCES = ("user", "operator", "tool", "system", "import")
 ENTRY_TYPES = ("lesson", "pattern", "gotcha", "decision", "example", "reference", "convention")
 RELATIONS = ("related", "supersedes", "depends_on")
 PROVENANCE = ("source_kind", "channel", "thread", "session", "message", "tool_call", "refs", "metadata")
+ORIGINS = ("channel", "thread", "session", "message", "tool_call")
+"""The fields of a provenance that name where something comes from."""
 
 MAX_TEXT = 100_000
 MAX_TITLE = 1_000
@@ -408,10 +410,15 @@ def _one_of(*allowed: str) -> Any:
 
 def _tags(field: str, value: Any) -> list[str]:
     names = _strings(field, value)
-    found = sorted({name.strip() for name in names if name.strip()})
+    found = sorted({check_tag(name) for name in names if name.strip(" ")})
     if len(found) > MAX_TAGS:
         raise TooLarge(f"an item has at most {MAX_TAGS} tags")
-    return [check_name("a tag", name) for name in found]
+    return found
+
+
+def check_tag(value: object) -> str:
+    """A tag, without the spaces around it. Raises BadInput."""
+    return check_name("a tag", value.strip(" ") if isinstance(value, str) else value)
 
 
 def _strings(field: str, value: Any) -> list[str]:
@@ -443,7 +450,10 @@ def _provenance(field: str, value: Any) -> dict[str, Any]:
         raise BadInput(
             f"there is no source_kind {shown(value['source_kind'])}: it is one of {', '.join(SOURCES)}"
         )
-    return {str(name): one for name, one in value.items() if one not in (None, "", [], {})}
+    given = {str(name): one for name, one in value.items() if one not in (None, "", [], {})}
+    return given | {
+        name: check_name(name, given[name]) for name in ORIGINS if isinstance(given.get(name), str)
+    }
 
 
 def _code_refs(field: str, value: Any) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ class Noting:
         """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely."""
         text, secrets = self._guarded(text)
         if id is not None:
-            check_name("id", id)
+            id = check_name("id", id)
         request = Log(
             self._memory_actor,
             text,
@@ -179,7 +179,7 @@ class Noting:
     def paper(self, path: str, at: At = None) -> list[Line]:
         """The entries of a paper by its path."""
         self._may_read_tier("working")
-        check_name("a paper", path)
+        path = check_name("a paper", path)
         with self._seeing(at) as (lens, rights):
             found = papers.lines(lens, path)
             if path.startswith(papers.SESSIONS) and self._memory_actor != OWNER:

@@ -19,7 +19,7 @@ from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
 from .exclusions import excluded
 from .facts import checked_fact
-from .items import SHAPES, Item, Status, checked, from_row, mask, texts_in, value_text
+from .items import SHAPES, Item, Status, check_tag, checked, from_row, mask, texts_in, value_text
 from .markdown import fitting
 from .noting import Noting
 from .reading import Judge, Settings, chosen, judging, of_memory, settings_of, tombstones
@@ -295,7 +295,7 @@ class Remembering(Noting):
 
     def item(self, id: str, at: At = None) -> Item:
         """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""
-        check_name("an item", id)
+        id = check_name("an item", id)
         with self._judging(at) as judge:
             found = judge.item(id)
             if found is not None:
@@ -325,6 +325,11 @@ class Remembering(Noting):
         """The items that match everything that is given, oldest first, as of `at` (when the book knew of them)
         and `valid_at` (when they hold). `status` None: also those that are held, superseded or put aside."""
         moment = None if valid_at is None else to_us("valid_at", valid_at)
+        key, agent, core = (
+            None if name is None else check_name(field, name)
+            for field, name in (("key", key), ("agent", agent), ("core", core))
+        )
+        tag = None if tag is None else check_tag(tag)
         _one_of("kind", kind, SHAPES)
         _one_of("status", status, get_args(Status))
         if provenance is not None and not isinstance(provenance, Mapping):
@@ -506,7 +511,7 @@ class Remembering(Noting):
 
     def core(self, id: str, at: At = None, **fields: Any) -> Core:
         """A core by its id; with fields, it is made or changed, which takes a librarian or person."""
-        check_name("a core", id)
+        id = check_name("a core", id)
         if fields:
             request = SetCore(self._memory_actor, id, mask(encode_payload(fields)[1]))
             core: Core = self._ask_memory("memory.core", request, "core")

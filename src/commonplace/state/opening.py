@@ -12,7 +12,7 @@ from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..errors import BadInput, Conflict, Denied
-from ..events import MAX_NAME, Event, draft, iso
+from ..events import Event, draft, is_name, iso
 from .accounts import check_limits
 from .cells import About, Fork, Sums, about, place_of, size_of, sums
 from .emitting import emit, labels_for, secret_in, secret_names
@@ -63,7 +63,7 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
 def _problems(policy: Policy, start: Start, values: Mapping[str, Any]) -> list[str]:
     found = [f"{key} is the runtime's own (R13)" for key in reserved(values)]
     found += [f"{name} is required and missing" for name in start.required_fields if name not in values]
-    found += [f"{key!r:.60} is not a name" for key in values if not 0 < len(key) <= MAX_NAME or "\0" in key]
+    found += [f"{key!a:.60} is not a name" for key in values if not is_name(key)]
     for key, value in values.items():
         if policy.agents is not None and key in policy.agents:
             if not isinstance(value, dict):

@@ -159,7 +159,7 @@ class Run:
 
     def agent(self, name: str) -> Turn:
         """An agent's turn in this run, for a `with` block."""
-        check_actor(name)
+        name = check_actor(name)
         if self.viewer not in (OWNER, name):
             self._ledger.submit("access.deny", Denial(self.viewer, "run.agent", name, self.id))
             raise Denied(f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns")
@@ -409,8 +409,7 @@ class Turn(Recalling):
 
     def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
         _, copy, blobs = encode_payload(payload)
-        for name in copy:
-            check_name("a field", name)
+        copy = check_fields(copy)
         seen = more.get("seen")
         if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool)):
             raise BadInput(f"seen={shown(seen)} is not a position: give the as_of of the state you have read")
@@ -432,6 +431,14 @@ class Turn(Recalling):
                 raise
         elif isinstance(error, Exception):
             _beside(error, partial(self.fail, error))
+
+
+def check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values under names that can be told apart. Raises BadInput."""
+    named = {check_name("a field", name): value for name, value in values.items()}
+    if len(named) < len(values):
+        raise BadInput("two of the fields have the same name, in two forms of Unicode: leave one of them out")
+    return named
 
 
 def _beside(error: BaseException, mark: Callable[[], None]) -> None:

@@ -16,7 +16,17 @@ from ..access.secrets import masked
 from ..commit import RowName
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
-from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
+from ..events import (
+    MAX_BLOB,
+    MAX_NAME,
+    Blob,
+    Event,
+    check_name,
+    check_path,
+    check_text,
+    decode,
+    encode_payload,
+)
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import (
@@ -324,7 +334,7 @@ class Work:
         """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be. Of a
         work that is paused, those that can be when it is resumed."""
         if agent is not None:
-            check_actor(agent)
+            agent = check_actor(agent)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise BadInput(f"limit {shown(limit)} is not one: give a whole number from 0, or None")
         self._look_after(at)
@@ -362,7 +372,7 @@ class Work:
     def needs_review(self, reviewer: str | None = None, *, at: At = None) -> list[Task]:
         """The tasks that are done and wait for a review; those of one reviewer and of none, if one is named."""
         if reviewer is not None:
-            check_name("reviewer", reviewer)
+            reviewer = check_name("reviewer", reviewer)
         with self._reading(at) as (reading, _):
             found = reading.listed("review")
             return [one for one in found if reviewer is None or one.reviewer in (None, reviewer)]
@@ -709,7 +719,7 @@ class Work:
         """Say something to an agent, to whoever leads ("orchestrator") or to all: each is told once, with its next
         turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
         if target not in (ALL, ORCHESTRATOR):
-            check_actor(target)
+            target = check_actor(target)
         id: str = self._do(
             "nudge", by, text=_said("text", text), target=target, priority=checked("priority", priority, PRIORITIES),
             delivery=checked("delivery", delivery, DELIVERIES), task=None if task is None else id_of(task),
@@ -1324,9 +1334,9 @@ def _made(
     branch: str | None = None,
 ) -> Made:
     """Something that was made, as it is recorded."""
-    if not isinstance(path, str | Path):
-        raise BadInput(f"path {shown(path)} is not a path: give where it lies")
-    where = masked(check_name("path", str(path)))
+    if not isinstance(path, str | Path) or not 1 <= len(str(path)) <= MAX_NAME:
+        raise BadInput(f"path {shown(path)} is not a path: give where it lies, in 1 to {MAX_NAME} characters")
+    where = masked(check_text("path", str(check_path("path", path))))
     if content is not None and not isinstance(content, bytes | str):
         raise BadInput(f"content {shown(content)} is neither bytes nor text")
     if store is not None:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..access.rights import RESERVED_ACTORS
 from ..errors import shown
+from ..events import is_name
 from ..state.policy import RESERVED_KEYS
 from .expressions import check_expression
 from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Node, Problem, Workflow
@@ -140,6 +141,11 @@ def _reserved_names(workflow: Workflow) -> Problems:
     for path, node in _nodes(workflow):
         if node.id in (*RESERVED_ACTORS, "person"):
             yield _error("R12", f"{path}.id", f"{node.id!r} is the book's own name; write another one")
+        elif node.id and not is_name(node.id):
+            message = (
+                f"{shown(node.id)} is not a name; write it without what cannot be seen, in Unicode's NFC"
+            )
+            yield _error("R12", f"{path}.id", message)
 
 
 def _unique_ids(workflow: Workflow) -> Problems:
