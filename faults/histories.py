@@ -21,6 +21,7 @@ from commonplace.testing.transactions import Apply, each_apply
 
 from . import Result, fault
 from .places import ALL, DURABLE, Place, place
+from .verbs import fuzz_verbs
 
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 """An id that the library chose."""
@@ -289,6 +290,7 @@ def fault_15(count: int, seed: int, tmp: Path) -> Result:
         book.close()
         home.drop()
     _fuzz_opening(result, tmp)
+    fuzz_verbs(result, 4 * count, seed, tmp)
     return result
 
 

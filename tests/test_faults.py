@@ -29,6 +29,7 @@ from faults.damage import Reading
 from faults.places import Place, place, stop_servers
 from faults.shims import TapeDisk
 from faults.story import Story, Truth
+from faults.verbs import fuzz_verbs
 
 SPEC = {
     "kills": ("L2", "L3", "L4"),
@@ -227,6 +228,25 @@ class TestBrokenOnPurpose:
 
         monkeypatch.setattr(sqlite.SqliteReads, "by_id", broken)
         assert "KeyError" in found("fuzz", 80, tmp_path)
+
+    def test_fuzz_notices_a_verb_with_errors_of_its_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class OnlyBoard:
+            def __init__(self, book: Book) -> None:
+                self.work = book.work(name="it", id="w")
+                self.work.add_task("do it")
+
+            def board(self, limit: Any = 12) -> Any:
+                return self.work.board(limit=limit)
+
+        monkeypatch.setattr("faults.verbs.handles", lambda book: {"work": OnlyBoard(book)})
+        whole, broken = faults.Result(), faults.Result()
+        fuzz_verbs(whole, 10_000, SEED, tmp_path)
+        assert (whole.failed, whole.cases > 100) == (0, True)
+        monkeypatch.setattr("commonplace.work.verbs.check_whole", lambda _field, value: value)
+        fuzz_verbs(broken, 10_000, SEED + 1, tmp_path)
+        assert "raises TypeError" in str(broken.problems)
 
     def test_injection_and_names_notice_a_pattern(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -647,6 +647,7 @@ def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, te
     "call",
     [
         lambda book: book.remember("x y z", kind=[]),
+        lambda book: book.remember("x y z", kind=[1]),
         lambda book: book.remember("x y z", parents=None),
         lambda book: book.items(kind=[]),
         lambda book: book.search("x", mode=[]),
@@ -659,6 +660,31 @@ def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, te
         lambda book: book.suggestions([]),
         lambda book: book.traverse(book.items()[0].id, relations=5),
         lambda book: book.unarchive(tasks=5),
+        lambda book: book.unarchive(tasks=[[]]),
+        lambda book: book.unarchive(days=["\ud800"]),
+        lambda book: book.adopt("\ud800"),
+        lambda book: book.export(["x"]),
+        lambda book: book.import_(5),
+        lambda book: book.backup(None),
+        lambda book: book.copy("elsewhere"),
+        lambda book: book.verify(progress=[]),
+        lambda book: book.look_for(5),
+        lambda book: list(book.watch(timeout=float("nan"))),
+        lambda book: list(book.watch(timeout=10**400)),
+        lambda book: book.digest("x", max_tokens="\ud800"),
+        lambda book: book.digest("x", max_tokens=10**10),
+        lambda book: book.prompt("x", parts=[[]]),
+        lambda book: book.prompt("x", max_tokens=10**400),
+        lambda book: book.run(run_id="r").agent("ada").salient([]),
+        lambda book: book.run(run_id="r").agent("ada").salient("x", rules=[1]),
+        lambda book: book.run(run_id="r").agent("ada").salient("x", shown=5),
+        lambda book: book.run(run_id="r").agent("ada").window(shown=b"x"),
+        lambda book: book.run(run_id="r").agent("ada").fail([[]]),
+        lambda book: book.run(run_id="r").child(sources=[[]]),
+        lambda book: book.work(name="it", id="w").board(limit=[]),
+        lambda book: book.work(name="it", id="w").board(limit=-1),
+        lambda book: book.work(name="it", id="w").complete_many(5),
+        lambda book: book.work(name="it", id="w").orchestrate("ada", "x"),
         lambda book: book.adopt(5),
         lambda book: book.mirror(5),
         lambda book: book.revise(book.items()[0].id, value="\ud800"),
@@ -671,3 +697,30 @@ def test_what_has_the_wrong_type_is_bad_input(call: Any) -> None:
         with pytest.raises(BadInput):
             call(book)
         assert len(book.items()) == 1
+        assert len(book.receipts()) == 0  # and what was refused has left none that cannot be read
+
+
+@pytest.mark.spec("3.3")
+def test_what_is_taken_away_from_an_item_is_gone(team: dict[str, Any]) -> None:
+    ada = team["ada"]
+    kept = ada.remember("Tea is served.", tags=["tea"], citations=["a.md:1"], reason="said so", title="tea")
+    ada.revise(kept.item_id, tags=None, citations=[], reason=None, title=None)
+    item = ada.item(kept.item_id)
+    assert (item.tags, item.citations, item.reason, item.title) == ((), (), "", None)
+
+
+@pytest.mark.spec("L5")
+def test_a_tool_answers_whatever_it_is_called_with(book: Book) -> None:
+    deep: Any = []
+    for _ in range(10_000):
+        deep = [deep]
+    tools = Tools(book)
+    for answer in (
+        tools.call("memory.search", {"query": deep}),
+        tools.call("memory.search", {"agent_filter": deep}),
+        tools.call("memory.search", deep),
+        tools.call(deep),
+        tools.call("memory.search", {"query": "x"}, actor=deep),
+        tools.call("memory.search", {"query": float("nan")}),
+    ):
+        assert answer["status"] in (400, 404), answer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .access.commands import Denial, Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .errors import BadInput, Denied, NotFound, shown
-from .events import Event, check_name, check_text
+from .events import Event, check_call, check_name, check_path, check_text
 from .state.diff import Difference
 from .state.sight import Sight
 from .work.opening import Working
@@ -158,10 +158,9 @@ class Actor(Working):
         """As `Book.export`, limited to what this actor may see and without secrets."""
         from .transfer import excerpt_file
 
-        if not isinstance(to, str | Path):
-            raise BadInput(f"{shown(to)} is not a path: name the file to write")
-        upto = self._book.position(at)
-        return excerpt_file(self._book._ledger, self.events(at=at), Path(to), upto, progress)
+        path, upto = check_path("to", to), self._book.position(at)
+        check_call("progress", progress)
+        return excerpt_file(self._book._ledger, self.events(at=at), path, upto, progress)
 
     def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
         return self.events(after, run_id=run, at=upto)

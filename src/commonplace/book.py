@@ -28,8 +28,10 @@ from .events import (
     MAX_BATCH_BYTES,
     Draft,
     Event,
+    check_call,
     check_name,
     check_path,
+    check_seconds,
     check_text,
     draft,
     draft_from,
@@ -285,7 +287,8 @@ class Book(Working):
         not tell where its files are."""
         from .scan import look_for
 
-        wanted = [check_text("a text", one) for one in ([texts] if isinstance(texts, str) else texts)]
+        several = [texts] if isinstance(texts, str) else _each("texts", texts)
+        wanted = [check_text("a text", text) for text in several]
         if any(len(one.encode()) < SHORTEST for one in wanted):
             raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
         return look_for(wanted, self._raw_files())
@@ -340,10 +343,7 @@ class Book(Working):
         that are already there. Blocks in between. Ends when the book is closed, or when `timeout` seconds
         have brought nothing."""
         head = self.head
-        if timeout is not None and (not isinstance(timeout, int | float) or timeout < 0):
-            raise BadInput(
-                f"timeout {shown(timeout)} is not a number of seconds: give one, or None to wait on"
-            )
+        timeout = check_seconds("timeout", timeout)
         reached = head if after is None else _position(after)
         return self._watch(reached, _filters(run_id, kinds, actor), timeout)
 
@@ -664,11 +664,12 @@ class Book(Working):
 
     def verify(self, progress: Progress | None = None) -> Verification:
         """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
-        return self._ledger.verify(progress)
+        return self._ledger.verify(check_call("progress", progress))
 
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Fold every view from the ledger again, beside the ones in use, and switch at once. Hand edits in the
         markdown are taken in first."""
+        check_call("progress", progress)
         self._sync_mirror()
         self._ledger.indexing.throw_away()
         return self._ledger.rebuild(progress=progress)
@@ -677,26 +678,30 @@ class Book(Working):
         """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
         from .transfer import export_file
 
-        return export_file(self._ledger, Path(to), self.position(at), progress)
+        path = check_path("to", to)
+        return export_file(self._ledger, path, self.position(at), check_call("progress", progress))
 
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
         """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes
         are kept; otherwise events are recorded anew with their origin named."""
         from .transfer import import_file
 
-        return import_file(self._ledger, Path(source), progress)
+        return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
         """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
         from .transfer import copy_book
 
-        return copy_book(self._ledger, to._ledger, progress)
+        if not isinstance(to, Book):
+            raise BadInput(f"to {shown(to)} is not a book: open it first, with commonplace.open(…)")
+        return copy_book(self._ledger, to._ledger, check_call("progress", progress))
 
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
         """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
         from .transfer import copy_book
 
-        target = Path(to)
+        target = check_path("to", to)
+        check_call("progress", progress)
         if target.exists():
             raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
         head = self._ledger.store.backup(target)

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -53,6 +53,8 @@ canonical = msgspec.json.Encoder(order="sorted").encode
 """Canonical bytes of JSON-able data: keys sorted, no spaces, UTF-8, shortest numbers."""
 
 decode = msgspec.json.decode
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -474,9 +476,37 @@ def _is_kind(kind: str) -> bool:
 
 def check_path(field: str, value: object) -> Path:
     """The path of a file or folder, whether it is there or not. Raises BadInput."""
-    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str) or "\0" in path:
         raise BadInput(f"{field} {shown(value)} is not a path: give the name of a file or folder")
-    return Path(value)
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise BadInput(f"{field} {shown(value)} is not a path: no file can have that name") from None
+    return Path(path)
+
+
+def check_whole(field: str, value: object, most: int = 10**9) -> int:
+    """A whole number from 0. Raises BadInput."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise BadInput(f"{field} {shown(value)} is not a whole number from 0 to {most:,}")
+    return value
+
+
+def check_seconds(field: str, value: object) -> float | None:
+    """A number of seconds, or None: no end. Raises BadInput."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10**9:
+        raise BadInput(f"{field} {shown(value)} is not a number of seconds: give one, or None to wait on")
+    return float(value)
+
+
+def check_call(field: str, value: T) -> T:
+    """A function, or None. Raises BadInput."""
+    if value is not None and not callable(value):
+        raise BadInput(f"{field} {shown(value)} is not a function: give one, or leave it out")
+    return value
 
 
 def check_seen(value: object) -> int | None:

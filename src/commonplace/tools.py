@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .access.commands import Denial
 from .access.rights import OWNER
 from .errors import BadInput, CommonplaceError, Denied, NotEnabled, NotFound, shown
+from .events import encode_payload
 from .memory import daily
 from .memory.markdown import document
 from .memory.reading import MEMORY_MD
@@ -173,18 +174,17 @@ class Tools:
         """Call a tool by its dotted name, or the same with `_` for the dots, and answer its envelope."""
         try:
             found, tool = self._tool(name)
-            given = {} if arguments is None else arguments
-            _check(found, tool, given)
+            given = _checked(found, tool, {} if arguments is None else arguments)
             caller = self._caller(actor, run_id, found)
             return _envelope(200, tool.run(caller, given), None)
         except CommonplaceError as error:
             return _envelope(
-                error.status, {}, {**error.as_dict(), "tool": str(name)[:100], "agent": str(actor)[:200]}
+                error.status, {}, {**error.as_dict(), "tool": _called(name), "agent": _called(actor)}
             )
         except Exception as error:
             log.exception("the tool %s failed", name)
             told = {"code": "error", "status": 500, "message": f"the tool failed: {type(error).__name__}"}
-            return _envelope(500, {}, {**told, "tool": str(name)[:100], "agent": str(actor)[:200]})
+            return _envelope(500, {}, {**told, "tool": _called(name), "agent": _called(actor)})
 
     def _tool(self, name: object) -> tuple[str, Tool]:
         dotted = {one.replace(".", "_"): one for one in TOOLS}
@@ -208,13 +208,21 @@ class Tools:
         return Caller(me, actor, run_id, memory)
 
 
-def _check(name: str, tool: Tool, given: object) -> None:
+def _checked(name: str, tool: Tool, given: object) -> dict[str, Any]:
+    """The arguments of a call as plain JSON that the tool's schema allows. Raises BadInput."""
     if not isinstance(given, Mapping):
         raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
-    wrong = violations(tool.schema, dict(given), False)
+    plain = encode_payload(given)[1]
+    wrong = violations(tool.schema, plain, False)
     if wrong:
         told = "; ".join(f"{one['field'] or 'it'} {one['rule']}" for one in wrong)
         raise BadInput(f"{name} takes {', '.join(tool.arguments)}: {told}")
+    return plain
+
+
+def _called(name: object) -> str:
+    """A name as an answer can hold it."""
+    return name[:200] if isinstance(name, str) and name.isprintable() else shown(name)
 
 
 def _envelope(status: int, data: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any]:

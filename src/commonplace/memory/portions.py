@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from ..errors import BadInput
+from ..errors import BadInput, shown
+from ..events import encode_payload
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Level = Literal["public", "private", "sensitive"]
@@ -99,8 +100,11 @@ Rules = TypeVar("Rules", DigestRules, Salience)
 
 def rules_with(rules: Rules, fields: Mapping[str, Any]) -> Rules:
     """The rules with what somebody says otherwise. Raises BadInput."""
+    if not isinstance(fields, Mapping):
+        raise BadInput(f"rules {shown(fields)} is not a mapping, such as {{'semantic': {{'enabled': True}}}}")
     if not fields:
         return rules
+    fields = encode_payload(fields)[1]
     try:
         return msgspec.convert(merged(msgspec.to_builtins(rules), fields), type(rules))
     except msgspec.ValidationError as error:

@@ -13,7 +13,7 @@ from msgspec import convert, json
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..events import check_name, check_path, check_seen, check_text, decode, encode_payload, to_us
+from ..events import check_call, check_name, check_path, check_seen, check_text, decode, encode_payload, to_us
 from ..labels import SENSITIVITY, TRUST, strictness
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 CONFIRMATION = "FORGET"
 MOST_SHOWN = 500
 """How much of what a run was shown is compared with what it remembers."""
+
+_EMPTY: dict[str, Any] = {
+    "tags": [],
+    "citations": [],
+    "links": [],
+    "code_refs": [],
+    "provenance": {},
+    "reason": "",
+}
+"""What a field has when it is taken away, where that is not None."""
 
 TRUST_OF = {"tool": "low", "import": "low"}
 """How far what comes from a source is trusted unless somebody says so."""
@@ -89,6 +99,7 @@ class Remembering(Noting):
         your own the call can be repeated safely.
         """
         kind = ("note" if key is None else "fact") if kind is None else kind
+        _shape(kind)
         if text is not None and value is not ...:
             raise BadInput("a fact has one value: give it as value, or as text")
         given = _given(
@@ -231,7 +242,7 @@ class Remembering(Noting):
         full = {name: getattr(item, name) for name in _shape(item.kind).needs}
         said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
         content = encode_payload(checked(item.kind, encode_payload(said)[1]))[1]
-        content = {name: content.get(name) for name in given}
+        content = {name: content.get(name, _EMPTY.get(name)) for name in given}
         settings = self.memory_settings()
         found, secrets, _ = _without_risk(settings, content, None)
         if secrets and settings.secrets == "reject":
@@ -437,7 +448,7 @@ class Remembering(Noting):
         from .adopt import adopt
 
         self._memory_acts("adopt")
-        return adopt(self, check_path("a source", source), dry_run, shared, progress)
+        return adopt(self, check_path("a source", source), dry_run, shared, check_call("progress", progress))
 
     def export_items(self, to: str | Path, at: At = None) -> int:
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
@@ -487,7 +498,9 @@ class Remembering(Noting):
 
     def unarchive(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring days and tasks back from the archive."""
-        for what, names in (("day", tuple(_each(days))), ("task", tuple(_each(tasks)))):
+        chosen_days = tuple(daily.check_day("a day", day) for day in _each(days))
+        chosen_tasks = tuple(check_name("a task", task) for task in _each(tasks))
+        for what, names in (("day", chosen_days), ("task", chosen_tasks)):
             if names:
                 self._ask_memory(
                     "memory.shelve", Shelve(self._memory_actor, what, names, back=True), "unarchive"

@@ -13,7 +13,7 @@ from ..access.commands import Denial
 from ..access.rights import OWNER, TIERS, rights_of
 from ..access.secrets import masked
 from ..errors import BadInput, CommonplaceError, Erased, NotEnabled, NotFound, shown
-from ..events import Event, check_name, check_text
+from ..events import Event, check_call, check_name, check_text, check_whole
 from ..memory.items import Item
 from ..memory.portions import Portion, rules_with
 from ..memory.reading import settings_of
@@ -147,7 +147,7 @@ class Recalling(Remembering):
         wanted_parts = _parts_of(parts)
         for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
             if one is not None:
-                _whole(name, one)
+                check_whole(name, one)
         count = count_tokens or self._ledger.count_tokens
         room = Room(max_chars, max_tokens, estimated if count is None else Counted(count))
         wanted = self._wanted(task, None, None, None, None, count_tokens, ignore_memory, None)
@@ -293,12 +293,8 @@ class Recalling(Remembering):
             settled = rules_with(settings_of(then).v1, self._digest_rules())
             position = None if at is None else then.position
         given = {"max_items": max_items, "max_chars": max_chars, "max_tokens": max_tokens}
-        total = {name: one for name, one in given.items() if one is not None}
-        if rules is not None and not isinstance(rules, Mapping):
-            raise BadInput(
-                f"rules {shown(rules)} is not a mapping, such as {{'semantic': {{'enabled': True}}}}"
-            )
-        settled = rules_with(settled, rules or {})
+        total = {name: check_whole(name, one) for name, one in given.items() if one is not None}
+        settled = rules_with(settled, {} if rules is None else rules)
         settled = rules_with(settled, {"budgets": {"total": total}} if total else {})
         ignored = "asked to" if ignore else asks_to_ignore(query) or self._ignoring()
         from .digests import Wanted
@@ -401,6 +397,7 @@ class Recalling(Remembering):
         if run is None:
             raise BadInput("say which run: bisect(run_id)")
         left = None if without is None else check_name("an item", without)
+        check_call("matters", matters)
         found = self.receipts(run)
         with self._ledger.snapshot() as now:
             if not found and now.get("runs", run) is None:
@@ -425,8 +422,9 @@ class Recalling(Remembering):
     ) -> Recollection:
         """The most recent events of a run that this actor may see, as of `at`, with lines for a prompt. What `shown`
         has already is not said again."""
+        check_text("shown", shown)
         with recalling(self._memory_actor, "episodic") as told:
-            events = self._seen_in(run_id, at, _whole("k", k))
+            events = self._seen_in(run_id, at, check_whole("k", k))
             found = recent(events, self._texts(events[-k:] if k else ()), k, shown)
             told |= {"memory.visible_count": len(found.events), "text": found.text}
         return found
@@ -445,11 +443,19 @@ class Recalling(Remembering):
     ) -> Recollection:
         """The events of a run that matter most at a turn (None: its last one), in order. Relevance is judged by
         words, or with `semantic` by the index; if that cannot answer, by words, and the answer says so."""
-        with recalling(self._memory_actor, "salience", **{"memory.top_k": _whole("top_k", top_k)}) as told:
+        check_text("query", query)
+        check_text("shown", shown)
+        with recalling(
+            self._memory_actor, "salience", **{"memory.top_k": check_whole("top_k", top_k)}
+        ) as told:
             events = self._seen_in(run_id, at)
-            turn = max((one.turn for one in events), default=0) if turn is None else _whole("turn", turn)
+            turn = (
+                max((one.turn for one in events), default=0)
+                if turn is None
+                else check_whole("turn", turn, 2**53)
+            )
             with self._ledger.snapshot() as now:
-                settled = rules_with(settings_of(now).salience, rules or {})
+                settled = rules_with(settings_of(now).salience, {} if rules is None else rules)
             relevance, fallback = None, ""
             if semantic and query.strip() and events:
                 relevance, fallback = self._ranked(query, events)
@@ -584,19 +590,13 @@ class Recalling(Remembering):
 
     def reindex(self, progress: Any = None) -> int:
         """Let the index catch up with the ledger; answers as of where it speaks."""
-        return int(self._ledger.indexing.catch_up(progress).position)
+        return int(self._ledger.indexing.catch_up(check_call("progress", progress)).position)
 
 
 def _parts_of(parts: object) -> set[str]:
     if isinstance(parts, str) or not isinstance(parts, Collection):
         raise BadInput(f"parts {shown(parts)} is not a list: the parts are {', '.join(PARTS)}")
-    stray = sorted(set(parts) - set(PARTS))
+    stray = [part for part in parts if part not in PARTS]
     if stray:
         raise BadInput(f"a prompt has no part {shown(stray[0])}: its parts are {', '.join(PARTS)}")
     return set(parts)
-
-
-def _whole(name: str, given: object) -> int:
-    if type(given) is not int or given < 0:
-        raise BadInput(f"{name} {shown(given)} is not a whole number from 0")
-    return given

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
-from ..events import Event, check_name, check_text, encode_payload, new_id
+from ..events import Event, check_name, check_text, check_whole, encode_payload, new_id
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
 from ..recall.prompting import RECENT, Room
 from ..recall.verbs import Recalling
@@ -167,11 +167,7 @@ class Run:
 
     def step(self, node: str, status: str, **more: Any) -> int:
         """Mark how far a node has come."""
-        more["reason"] = check_text("reason", more.get("reason", ""))
-        for name in ("error", "result"):
-            if name in more and (more[name] is not None or name == "result"):
-                more[name] = encode_payload(more[name] or {})[1]
-        step = Step(self.id, check_name("a node", node), status, by=self.viewer, **more)
+        step = _step(self, node, status, more)
         position: int = self._submit("state.step", step)
         return position
 
@@ -217,6 +213,10 @@ class Run:
         for field, given, wanted in (("policy", policy, Policy), ("start", start, Start)):
             if given is not None and not isinstance(given, wanted):
                 raise BadInput(f"{field} {shown(given)} is not a {wanted.__name__}")
+        if workflow is not None and not is_plain(workflow):
+            raise BadInput(
+                f"workflow {shown(workflow)} is not a mapping of strings, such as {{'name': 'daily'}}"
+            )
         opening = Open(
             new_id() if run_id is None else check_name("run_id", run_id),
             self.viewer,
@@ -225,7 +225,7 @@ class Run:
             encode_payload(inherit or {})[1],
             encode_payload(workflow or {})[1],
             parent=self.id,
-            sources=sources,
+            sources=_positions(sources),
         )
         self._submit("state.open", opening)
         child = Run(self._ledger, opening.run, self.viewer, folder, persistence)
@@ -393,16 +393,20 @@ class Turn(Recalling):
 
     def finish(self, output: Mapping[str, Any] | None = None, **more: Any) -> None:
         """End the turn well, with a last write in the same commit if there is one."""
-        self.write_with(output or {}, Step(self.run.id, self.agent, FINISHED, by=self.run.viewer, **more))
+        self.write_with(output or {}, _step(self.run, self.agent, FINISHED, more))
 
     def write_with(self, output: Mapping[str, Any], step: Step, **more: Any) -> None:
         """Write an output together with what it means for its own node, in one commit."""
+        if not isinstance(step, Step):
+            raise BadInput(f"step {shown(step)} is not a Step")
         own = replace(step, run=self.run.id, node=self.agent, of="", by=self.run.viewer)
         self._change("set", output, step=own, **more)
         self.run._ended()
 
     def fail(self, error: BaseException | str, **more: Any) -> None:
         """End the turn badly; the error goes to `_errors`, without secrets."""
+        if not isinstance(error, BaseException | str):
+            raise BadInput(f"error {shown(error)} is neither an exception nor text: give what went wrong")
         kind = type(error).__name__ if isinstance(error, BaseException) else "error"
         told = {"type": kind, "message": plain_text(error)}
         self.run.step(self.agent, FAILED, reason=told["message"], error=told, **more)
@@ -431,6 +435,36 @@ class Turn(Recalling):
                 raise
         elif isinstance(error, Exception):
             _beside(error, partial(self.fail, error))
+
+
+def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> Step:
+    """How far a node has come, checked. Raises BadInput."""
+    step = Step(
+        run.id, check_name("a node", node), check_text("status", status), **{**more, "by": run.viewer}
+    )
+    return replace(
+        step,
+        attempt=check_whole("attempt", step.attempt),
+        iteration=check_whole("iteration", step.iteration),
+        reason=check_text("reason", step.reason),
+        error=None if step.error is None else encode_payload(step.error)[1],
+        result=encode_payload({} if step.result is None else step.result)[1],
+        of=step.of and check_name("a node", step.of),
+        sources=_positions(step.sources),
+    )
+
+
+def _positions(sources: object) -> tuple[int, ...]:
+    if not isinstance(sources, list | tuple) or any(type(position) is not int for position in sources):
+        raise BadInput(f"sources {shown(sources)} is not a list of positions, such as (7, 9)")
+    return tuple(sources)
+
+
+def is_plain(values: object) -> bool:
+    """Whether this is a mapping of strings to strings."""
+    return isinstance(values, Mapping) and all(
+        isinstance(text, str) for text in (*values.keys(), *values.values())
+    )
 
 
 def check_fields(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,9 +21,11 @@ from ..events import (
     MAX_NAME,
     Blob,
     Event,
+    check_call,
     check_name,
     check_path,
     check_text,
+    check_whole,
     decode,
     encode_payload,
 )
@@ -194,6 +196,7 @@ class Work:
         """Erase what was said in a work that is over, for good: titles, results, decisions, stored artifacts. What
         stays is how many tasks there were and how they ended. Only the owner may, with confirm="DISCARD". Answers how
         many events were erased."""
+        check_call("progress", progress)
         if confirm != "DISCARD":
             raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
         if self._actor != OWNER:
@@ -355,7 +358,7 @@ class Work:
         the latest decisions."""
         from .board import board_of
 
-        return board_of(self, limit, at)
+        return board_of(self, check_whole("limit", limit), at)
 
     def blocked(self, *, at: At = None) -> list[Task]:
         """The tasks that wait: for others, for somebody's word, or for what was said to block them."""
@@ -529,7 +532,8 @@ class Work:
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
         """Complete many claims of one agent at once, all or none: for small tasks that were done together. Raises
         Fenced, and completes none, if one of them is no longer in force."""
-        stray = [one for one in listed("claims", claims) if not isinstance(one, Claim)]
+        claims = listed("claims", claims)
+        stray = [one for one in claims if not isinstance(one, Claim)]
         if stray:
             raise BadInput(f"{shown(stray[0])} is not a claim: give what work.claim_many(…) has answered")
         agents = {one.agent for one in claims}
@@ -922,6 +926,8 @@ class Work:
         """Lead the work, and let `handler(lead, step)` deal with what happens: see `leading.orchestrate`."""
         from .leading import orchestrate
 
+        if not callable(handler):
+            raise BadInput(f"handler {shown(handler)} is not a function: give one of a lead and a step")
         return orchestrate(self, self._agent(agent), handler, **how)
 
     def promote(
