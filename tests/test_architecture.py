@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
     "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
     "scan": {"errors"},
-    "tools": {"errors", "access", "memory", "recall", "state"},
+    "tools": {"errors", "events", "access", "memory", "recall", "state"},
     "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer", "work"},
 }
 CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract"}
