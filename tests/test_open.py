@@ -158,7 +158,7 @@ def test_a_ledger_that_ends_before_what_was_acknowledged_is_noticed(
 
 @pytest.mark.spec("3.10", "5.8")
 def test_books_on_one_server_never_meet(postgres: Server, valkey: Server) -> None:
-    names = ["a", "A", "a ", "a%", "a_", "ab", "ä", "a\u0308", "a{b}", "a/b", "a'b\"", "../a", "a\\", "💡"]
+    names = ["a", "A", "a  b", "a%", "a_", "ab", "ä", "a{b}", "a/b", "a'b\"", "../a", "a\\", "💡"]
     for server in (postgres, valkey):
         join = "&" if "?" in server.url else "?"
         books = {

@@ -85,7 +85,11 @@ _DIGEST_LINE = re.compile(r"(?m)^(?:- )?\[[a-z]++\] \S++ \((?:public|private|sen
 _DIGEST_FIELD = re.compile(
     r"\b(?:key|value|title)=|\b(?:conf|occurred_at)=\S++|\((?:prov|channel|thread)=[^()]*+\)\s*+$"
 )
-_SENTENCE_END = re.compile(r"(?<![.!?;…])[.!?;…]++[\"'”’»)\]*`]*+(?=\s|$)")
+_WORK_LINE = re.compile(
+    r"(?m)^(?:- )?(?:(?:Goal|Decided|Reviewer|Blocker): |\[(?:low|normal|high|critical)\] )"
+    r"(.*?)(?: \((?:from )?[^\s()]++\))?$"
+)
+_SENTENCE_END = re.compile(r"(?<![.!?;…])[.!?;…]++[\"'”’»)\]*`]*+(?=\s|$)|,? because(?=\s)")
 _LINE_END = re.compile(r"[\r\n⏎]++")
 _WORD = re.compile(r"[^\W_]++(?:['’][^\W_]++)*+")
 _CLOSING = re.compile(r"[:,;–—\"“”«]|\s-\s|\s['‘]")
@@ -180,9 +184,10 @@ def _plain(text: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text, without list marks and what a digest writes around an item."""
+    """The lines of a text, without list marks and what a prompt writes around an item or a line of a work."""
     if "] " in text and _DIGEST_LINE.search(text):
         text = _DIGEST_FIELD.sub("", _DIGEST_LINE.sub("", text))
+    text = _WORK_LINE.sub(r"\1", text)
     return [_unmarked(line) for line in _LINE_END.split(_plain(text))]
 
 

@@ -209,7 +209,8 @@ class Remembering(Noting):
         items = {id: from_row(row) for id, row in rows if row is not None}
         events = self._ledger.events_by_id([id for id in ids if id not in items])
         shown = [(item.id, texts_of(item)) for item in comparable(rights_of(lens, actor), items.values())]
-        shown += [(event.id, list(texts_in(event.payload))) for event in events]
+        for event in events:
+            shown.append((event.id, [text for text in texts_in(event.payload) if " " in text]))
         return echo_among(content, shown)
 
     def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
