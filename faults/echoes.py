@@ -88,6 +88,9 @@ def read(book: Book, rng: random.Random, round: int, thing: str) -> tuple[Actor 
     actor = f"agent-{rng.randrange(7)}"
     if rng.random() < 0.3:
         alone = book.as_actor(actor)
+        if rng.random() < 0.5:
+            alone.items()
+            return alone, True
         alone.search(f"{thing} service", max_results=20)
         return alone, False
     me = book.run(run_id=f"round-{round}").agent(actor)

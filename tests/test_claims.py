@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,29 @@ def test_only_a_new_origin_that_was_not_shown_it_corroborates(book: Book) -> Non
         == "merged"
     )
     assert [one.actor for one in book.item(str(kept.item_id)).corroborated] == ["cem"]
+
+
+@pytest.mark.spec("L9")
+def test_reading_writes_nothing_and_the_next_write_notes_what_was_shown(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        kept = book.as_actor("ada").remember(SAID, shared=True)
+        ben = book.as_actor("ben")
+        before = book.head
+        assert [item.id for item in ben.items()] == [result.id for result in ben.search("cache").results]
+        assert book.head == before
+        assert ben.remember(SAID).reason.startswith("an echo")
+        assert [event.payload for event in book.events(before)] == [{"shown": [kept.item_id]}]
+        ben.items()
+        assert ben.remember(SAID).reason.startswith("an echo")
+        assert book.head == before + 1
+        book.as_actor("cem").items()
+    with commonplace.open(
+        tmp_path / "team.db"
+    ) as book:  # what another process was shown was noted when it ended
+        assert book.as_actor("cem").remember(SAID).reason.startswith("an echo")
+        assert book.as_actor("dan").remember(SAID).reason.endswith("this corroborates it")
+        again = book.as_actor("ada").remember(f"I recall: {SAID}")
+        assert (again.outcome, again.item_id) == ("merged", kept.item_id)
 
 
 @pytest.mark.spec("L9", "3.5")

@@ -278,7 +278,7 @@ def test_what_memory_has_shown_is_no_new_evidence_when_it_comes_back(book: Book,
     )
     me = book.run(run_id="r").agent("ada")
     assert {one.id for one in me.search("cache harbour").results} == {book.items()[0].id, spoken.id}
-    events = book.head
+    events = book.head + 1  # the first write notes what was shown
     for _ in range(3):
         for told in ("The cache is flushed every night at three.", "The harbour freezes in January!"):
             answer = ada.remember(told, run_id="r")

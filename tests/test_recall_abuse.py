@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, Erased, NotFound
+from commonplace.events import is_name
 from commonplace.recall.data import as_data, as_name
 
 ORDERS = [
@@ -92,7 +93,7 @@ def test_five_hundred_poisoned_items_render_as_data() -> None:
             else:
                 kept = eve.remember(
                     f"a plain text with number {number}",
-                    provenance={"channel": text, "thread": text},
+                    provenance={"channel": text, "thread": text} if is_name(text) else {"refs": [text]},
                     **common,
                 )
             assert kept.outcome in ("stored", "flagged"), kept

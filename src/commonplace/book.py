@@ -22,7 +22,18 @@ from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
-from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, TooLarge, shown
+from .errors import (
+    BadInput,
+    BookClosed,
+    Busy,
+    CommonplaceError,
+    Conflict,
+    EngineUnavailable,
+    NotFound,
+    OutcomeUnknown,
+    TooLarge,
+    shown,
+)
 from .events import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -41,6 +52,7 @@ from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .memory.capability import MEMORY
 from .memory.reading import check_embedder
+from .memory.showing import Showing
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
@@ -175,6 +187,7 @@ class Book(Working):
         ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
+        ledger.showing = Showing()
         self._say_what_it_cannot_promise()
 
     # writing
@@ -751,8 +764,16 @@ class Book(Working):
             return
         try:
             self._sync_mirror()
+            self._note_shown()
         finally:
             self._close()
+
+    def _note_shown(self) -> None:
+        """What was shown and not noted yet: without it, a later process could take it for new evidence."""
+        try:
+            self._ledger.showing.note(self._ledger)
+        except (EngineUnavailable, Busy, OutcomeUnknown) as error:
+            log.warning("what was shown last could not be noted: %s", error)
 
     def _close(self) -> None:
         self._closed = True

@@ -120,6 +120,8 @@ class Ledger:
         """Who tells that something changed which somebody relied on."""
         self.working: Any = None
         """What works have for prompts."""
+        self.showing: Any = None
+        """What was shown to whom, and is not noted yet."""
         self.repository: Path | None = None
         """The files that what is remembered is checked against."""
         self.count_tokens: Callable[[str], int] | None = None

@@ -46,11 +46,12 @@ class Noting:
     def _memory_acts(self, act: str) -> None:
         """Refuse if whoever acts may only look."""
 
-    def _delivered(self, shown: Sequence[str], always: bool = False) -> None:
-        """The ids of things that were just shown to whoever acts."""
+    def _was_shown(self, ids: Sequence[str]) -> None:
+        """Things that were just shown to whoever acts."""
 
     def _ask_memory(self, command: str, request: Any, act: str) -> Any:
         self._memory_acts(act)
+        self._ledger.showing.note(self._ledger)
         return self._ledger.submit(command, request)
 
     def _may_read_tier(self, tier: str) -> None:
@@ -103,7 +104,7 @@ class Noting:
         with self._seeing(at) as (lens, rights):
             entries = daily.entries(lens, named)
             found = [_shown(one) for one in entries if _may(rights, one.agent, one.sensitivity)]
-        self._delivered([one.id for one in found])
+        self._was_shown([one.id for one in found])
         return found
 
     # papers

@@ -92,10 +92,9 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     _check_links(case)
     if request.excluded and not request.override:
         return Kept(None, "rejected", request.excluded)
-    echo = _echo(case)
-    if echo:
+    echo, twin = _echo(case), _twin(case)
+    if echo and (twin is None or twin.agent != request.by):  # one's own is known already, and nothing more
         return _is_echo(echo)
-    twin = _twin(case)
     if twin is not None and twin.id not in request.supersedes:
         return _known_already(overlay, request, twin)
     superseded = _superseded(case)
@@ -227,7 +226,7 @@ def _twin(case: Case) -> Item | None:
 
 
 def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
-    if was_shown(overlay, request.by, request.run, twin.id):
+    if twin.agent != request.by and was_shown(overlay, request.by, request.run, twin.id):
         return _is_echo(twin.id)
     if not twin.current:
         return Kept(

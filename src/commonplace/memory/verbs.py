@@ -124,6 +124,7 @@ class Remembering(Noting):
             )[0]
         content = encode_payload(checked(kind, given))[1]
         run = self._memory_run if run_id is None else check_name("run_id", run_id)
+        self._ledger.showing.note(self._ledger)
         with self._ledger.snapshot() as now:
             settings = settings_of(now)
             content, secrets, sensitivity = _without_risk(settings, content, sensitivity)
@@ -135,7 +136,7 @@ class Remembering(Noting):
                     redacted=secrets,
                 )
             labels = self._labels(now, content, sensitivity, trust, shared)
-            echo = self._echo(now, content, run)
+            echo = self._echo(now, content, run, parents)
         replaced = () if isinstance(supersedes, bool) else supersedes
         request = Remember(
             by=self._memory_actor,
@@ -159,7 +160,7 @@ class Remembering(Noting):
             with self._judging(None) as judge:
                 others = [judge.item(one) for one in kept.held.items]
             theirs = [one for one in others if one is not None and one.agent != self._memory_actor]
-            self._delivered([one.id for one in theirs], always=True)
+            self._was_shown([one.id for one in theirs])
         self._was_kept(kept)
         return kept
 
@@ -195,8 +196,9 @@ class Remembering(Noting):
         team = {"audience": "team"} if shared else {}
         return {"sensitivity": sensitivity, "trust": trust, **team}
 
-    def _echo(self, lens: Lens, content: dict[str, Any], run: str | None) -> str:
-        """Something that was shown to this actor, in this run or outside any, that says all that this does."""
+    def _echo(self, lens: Lens, content: dict[str, Any], run: str | None, parents: Collection[str]) -> str:
+        """Something that was shown to this actor, in this run or outside any, that says all that this does. What was
+        logged and is named as a parent is not repeated but promoted."""
         actor = self._memory_actor
         if actor == OWNER:
             return ""
@@ -207,10 +209,9 @@ class Remembering(Noting):
         }
         rows = zip(ids, lens.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
         items = {id: from_row(row) for id, row in rows if row is not None}
-        events = self._ledger.events_by_id([id for id in ids if id not in items])
+        events = self._ledger.events_by_id([id for id in ids if id not in items and id not in parents])
         shown = [(item.id, texts_of(item)) for item in comparable(rights_of(lens, actor), items.values())]
-        for event in events:
-            shown.append((event.id, [text for text in texts_in(event.payload) if " " in text]))
+        shown += [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
         return echo_among(content, shown)
 
     def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
@@ -311,7 +312,7 @@ class Remembering(Noting):
         with self._judging(at) as judge:
             found = judge.item(id)
             if found is not None:
-                self._delivered([id])
+                self._was_shown([id])
                 return judge.shown(found)
         for tier in ("long_term", "episodic"):
             self._may_read_tier(
@@ -353,7 +354,7 @@ class Remembering(Noting):
                 provenance=None if provenance is None else dict(provenance), status=status, valid_at=moment,
             )  # fmt: skip
             listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
-        self._delivered([one.id for one in listed])
+        self._was_shown([one.id for one in listed])
         return listed
 
     def long_term(self, at: At = None) -> list[Item]:
@@ -365,7 +366,7 @@ class Remembering(Noting):
                 [judge.shown(one) for one in chosen(judge.items()) if of_memory(one)],
             )
         fit = fitting(seen, settings.max_size_kb * 1024)[0]
-        self._delivered([one.id for one in fit])
+        self._was_shown([one.id for one in fit])
         return fit
 
     def disputes(self, at: At = None) -> list[Item]:
@@ -567,7 +568,7 @@ class Remembering(Noting):
         wanted = None if relations is None else {check_name("a relation", one) for one in _each(relations)}
         with self._judging(at) as judge:
             steps = walked(judge, first, depth, wanted)
-        self._delivered([one.item.id for one in steps])
+        self._was_shown([one.item.id for one in steps])
         return steps
 
 

@@ -17,7 +17,7 @@ from ..events import Event, check_call, check_name, check_text, check_whole
 from ..memory.items import Item
 from ..memory.portions import Portion, rules_with
 from ..memory.reading import settings_of
-from ..memory.requests import Kept, Shown
+from ..memory.requests import Kept
 from ..memory.verbs import Remembering, event_text
 from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
@@ -536,20 +536,11 @@ class Recalling(Remembering):
             beside = tuple((one.id, one.position) for one in items)
             self._made(replace(wanted, ignored="", beside=beside))
 
-    def _delivered(self, shown: Sequence[str], always: bool = False) -> None:
-        """What an agent reads in a run is kept in mind; elsewhere only what it searches for, or is compared with."""
-        if always or self._memory_run is not None:
-            self._was_shown(shown)
-
-    def _was_shown(self, shown: Sequence[str]) -> None:
-        """Keep in mind what an agent was shown, so that it does not come back as new evidence."""
-        actor, run = self._memory_actor, self._memory_run
-        if not shown or actor == OWNER or self._only_looks_at_memory:
-            return
-        with self._ledger.snapshot() as snapshot:
-            fresh = [id for id in shown if snapshot.get("memory.shown", run or "", id, actor) is None]
-        if fresh:
-            self._ledger.submit("memory.shown", Shown(actor, run, tuple(dict.fromkeys(fresh))))
+    def _was_shown(self, ids: Sequence[str]) -> None:
+        """Keep in mind what an agent was shown, so that it does not come back as new evidence. The next write notes
+        it."""
+        if ids and self._memory_actor != OWNER and not self._only_looks_at_memory:
+            self._ledger.showing.add(self._memory_actor, self._memory_run, ids)
 
     @property
     def _only_looks_at_memory(self) -> bool:
