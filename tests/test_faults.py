@@ -58,6 +58,8 @@ SPEC = {
     "workers": ("5.3", "5.7", "L4"),
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
+    "worlds": ("L5", "L7", "4.3", "5.11"),
+    "revocations": ("L5", "L7", "L10", "3.9", "4.8"),
 }
 SEED = 1
 
@@ -136,6 +138,19 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(TapeDisk, "fail", lambda self: None if self.tape.failed == "sync" else fail(self))
         monkeypatch.setattr("faults.durability.LOCAL", ("files",))
         assert "was acknowledged and is lost" in found("failing", 200, tmp_path)
+
+    def test_worlds_notice_that_hidden_things_are_counted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.work.desk.may_see_thing", lambda rights, row, decided: True)
+        assert "work discoveries" in found("worlds", 1, tmp_path)
+
+    def test_revocations_notice_what_is_still_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.memory.visibility.may_read_id", lambda lens, rights, id: True)
+        monkeypatch.setattr("commonplace.memory.reading.may_name", lambda rights, item: True)
+        assert "shows it" in found("revocations", 4, tmp_path)
 
     def test_runner_notices_that_finished_agents_are_run_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -598,7 +598,7 @@ class Book(Working):
             id, at = run_at(check_text("a run to compare", named))
             states.append(self._known_run(viewer, id).state(at))
             with self.snapshot() as snapshot:
-                hide |= redactor_of(snapshot, id)
+                hide |= redactor_of(snapshot, id, viewer)
         found = differences(*states)
         return redacted_differences(found, hide) if redacted else found
 

@@ -506,17 +506,16 @@ class Remembering(Noting):
             request = SetCore(self._memory_actor, id, mask(encode_payload(fields)[1]))
             core: Core = self._ask_memory("memory.core", request, "core")
             return core
-        with self._seeing(at) as (lens, rights):
-            found = core_of(lens, id)
-            if not all(may_know(one, found) for one in rights):
+        with self._seeing(at) as eyes:
+            if not eyes.see_core(id):
                 raise NotFound(no_core(id))
-            return found
+            return core_of(eyes.lens, id)
 
     def cores(self, at: At = None) -> list[Core]:
         """The cores that this actor may know of."""
-        with self._seeing(at) as (lens, rights):
-            found = [convert(row, Core) for _, row in lens.scan("memory.cores")]
-            return [one for one in found if all(may_know(right, one) for right in rights)]
+        with self._seeing(at) as eyes:
+            found = [convert(row, Core) for _, row in eyes.lens.scan("memory.cores")]
+            return [core for core in found if eyes.see_core(core.id)]
 
     def proposals(self, core: str | None = None) -> list[Item]:
         """What was proposed for cores and waits for a librarian or person: `resolve` with create or skip."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from ..access.secrets import masked
 from ..commit import Lens
 from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Gone, Put, Who
+from ..labels import flow
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
 from ..memory.items import Item, without_secrets
@@ -40,10 +43,12 @@ def changes(
         if seen is None or event.kind not in CHANGING:
             return []
         lens = at(event.position)  # what was erased still has superseded others
-        return [_of_item(str(key[0]), lens) for key in touched(seen) if key[0] != event.id]
+        return [
+            change for key in touched(seen) if key[0] != event.id for change in _of_item(str(key[0]), lens)
+        ]
     if event.kind in CHANGING:
         lens = at(event.position)
-        return [_of_item(str(key[0]), lens) for key in touched(event)]
+        return [change for key in touched(event) for change in _of_item(str(key[0]), lens)]
     if event.kind == daily.LOGGED:
         return [Put(_logged(event))]
     if event.kind == papers.NOTED:
@@ -54,15 +59,23 @@ def changes(
     return [] if doc is None else [Put(doc)]
 
 
-def _of_item(id: str, lens: Lens) -> Change:
+def _of_item(id: str, lens: Lens) -> list[Change]:
+    """An item that does not stand any more leaves an empty last version: who may see that may find, as of before, what
+    it said."""
     item = item_at(lens, id)
-    return Put(item_doc(item)) if item is not None and item.current else Gone(id)
+    if item is None:
+        return [Gone(id)]
+    doc = item_doc(item)
+    return [Put(doc)] if item.current else [Put(replace(doc, text="")), Gone(id)]
 
 
 def item_doc(item: Item) -> Doc:
     plain = without_secrets(item)
     tier = tier_of(item)
     who = Who(item.agent, CREATED, item.shared, item.sensitivity, tier, item.core or "")
+    if item.status == "forgotten":
+        level = flow({"sensitivity": item.sensitivity}, [{"sensitivity": "private"}])["sensitivity"]
+        who = replace(who, shared=False, sensitivity=level)
     text = f"{plain.text}\n{' '.join(plain.tags)}" if plain.tags else plain.text
     return Doc(
         item.id, text, who, tier, source_of(item), item.occurred_us or item.recorded_us, item.run or ""
@@ -136,7 +149,7 @@ def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry
         labels = lens.get("labels", id) or {}
         about = find(id)
         if item_at(lens, id) is not None:
-            found.append(_of_item(id, lens))
+            found += _of_item(id, lens)
         elif about is None or about.erased:
             continue
         elif about.kind == daily.LOGGED:

@@ -7,9 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..access.redact import Redactor
+from ..access.rights import OWNER, RUNTIME
 from ..commit import Lens
 from ..events import Event, blobs_of
 from .cells import about, lineage
+from .policy import Policy
+from .sharing import hidden_fields, shares
 
 CONTENT = {
     "state.changed": ("payload", "values"),
@@ -22,22 +25,36 @@ CONTENT = {
 """Which parts of the runtime's own events hold content; their other parts are names that it gave."""
 
 
-def redactor_of(lens: Lens, run: str | None, said_by: str | None = None) -> Redactor:
-    """The secret fields of a run, its patterns, and every text that its secret fields have ever held, wherever
-    it turns up; with `said_by`, only texts that this agent has said itself. A run within another one, or forked
-    from one, keeps that one's secrets, too."""
+def redactor_of(lens: Lens, run: str | None, said_by: str = OWNER) -> Redactor:
+    """The secret fields of a run, its patterns, and the texts that its secret fields have ever held, wherever they turn
+    up in what somebody says. A run within another one, or forked from one, keeps that one's secrets, too.
+
+    Texts that `said_by` could not know are left alone: an agent that guesses would see by what is taken out of its
+    words that it has guessed right. The owner and the runtime know everything.
+    """
     if run is None or lens.get("state.runs", run) is None:
         return Redactor()
     known = about(lens, run)
     hide = Redactor(known.policy.secret_fields, known.policy.patterns)
     for one, id in lineage(lens, run, known.fork):
-        for key, row in one.scan("state.secrets", id):
-            known_to_it = said_by is None or key[1] == said_by
-            hide |= Redactor(row["fields"], secrets=row["texts"] if known_to_it else ())
-        parent = about(one, id).parent
+        policy, parent = about(one, id).policy, about(one, id).parent
+        for (_, holder), row in one.scan("state.secrets", id):
+            held = [
+                text
+                for field, name, text in row["texts"]
+                if _knows(policy, said_by, str(holder), field, name)
+            ]
+            hide |= Redactor(row["fields"], secrets=held)
         if parent is not None:
             hide |= redactor_of(lens, parent, said_by)
     return hide
+
+
+def _knows(policy: Policy, actor: str, holder: str, field: str, name: str) -> bool:
+    """Whether an actor could read a secret that stands under `name` in a field of a holder's entry."""
+    if actor in (OWNER, RUNTIME, holder):
+        return True
+    return name not in hidden_fields(policy, holder) and shares(policy, holder, actor, field, finished=True)
 
 
 def moved(lens: Lens, run: str) -> tuple[int, ...]:

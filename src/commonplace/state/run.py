@@ -238,7 +238,7 @@ class Run:
         persistence = self._persistence or Persistence()
         folder = (self._folder or Path()) / persistence.path
         with self._ledger.snapshot() as snapshot:
-            state = redactor_of(snapshot, self.id)(dict(self._seen(snapshot, now=False)))
+            state = redactor_of(snapshot, self.id, self.viewer)(dict(self._seen(snapshot, now=False)))
         path = folder / f"{_file_name(self.id)}.{persistence.format}"
         try:
             if persistence.format == "msgpack":

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -16,7 +17,8 @@ from ..access.secrets import masked
 from ..commit import RowName
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
-from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
+from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, encode_payload
+from ..memory.visibility import without_hidden
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import (
@@ -28,7 +30,6 @@ from .desk import (
     charter_of,
     lease_name,
     may_know,
-    may_see_thing,
     no_work,
 )
 from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
@@ -67,6 +68,7 @@ from .things import (
     Escalation,
     Nudge,
     Thing,
+    nudge_for,
     thing,
 )
 from .words import words_of
@@ -157,7 +159,7 @@ class Work:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tasks have each status, and how many there are of tasks and agents."""
+        """How many tasks have each status, and how many tasks there are."""
         with self._reading(None) as (reading, _):
             return reading.counts
 
@@ -730,8 +732,9 @@ class Work:
     ) -> list[Nudge]:
         """Mark nudges as told to an agent: all that wait, or only these."""
         by = agent if self._actor == OWNER else None
-        told = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
-        return [thing(Nudge, row["id"], row) for row in told]
+        rows = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
+        with self._reading(None) as (reading, _):
+            return [nudge_for(reading, agent, row) for row in rows]
 
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
         """Say that a nudge was heard: whoever holds the task next is not told it again."""
@@ -745,7 +748,7 @@ class Work:
             with self._reading(at) as (reading, _):
                 charter = charter_of(reading.lens, self.id)
                 leading = charter is not None and charter.leader == who
-                return [thing(Nudge, row["id"], row) for row in waiting(reading, who, leading, "idle")]
+                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
         return self._all(Nudge, at)
 
     def request_approval(
@@ -869,8 +872,8 @@ class Work:
                 whom = event.payload.get("target") or event.payload.get("to")
                 if not may_see_nudge(reading, rights, {"by": event.actor, "target": whom}):
                     return []
-        seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
-        return [event] if seen else []
+            seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
+            return [without_hidden(reading.lens, rights, event)] if seen else []
 
     # leading
 
@@ -948,7 +951,8 @@ class Work:
                 yield Reading(now, self.id), rights
                 return
             with self._ledger.snapshot(at) as then:
-                if charter_of(then, self.id) is None:
+                known = charter_of(then, self.id)
+                if known is None or not may_know(rights_of(then, self._actor), known):
                     raise NotFound(f"{no_work(self.id)} (as of then)")
                 yield Reading(then, self.id, now), rights
 
@@ -964,6 +968,12 @@ class Work:
             rows = reading.lens.scan("work.log", self.id, KINDS[type])
             return self._seen(type, reading, rights, [id for _, id in rows])
 
+    def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
+        """The last few of a type that the reader may see, the newest first."""
+        rows = reading.lens.each("work.log", self.id, KINDS[type], reverse=True)
+        visible = reading.visible(rights.actor, ((KINDS[type], id) for _, id in rows))
+        return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
+
     def _about(self, type: type[T], task: str | Task | None, at: At) -> list[T]:
         if task is None:
             return self._all(type, at)
@@ -977,29 +987,28 @@ class Work:
     ) -> list[T]:
         """Those of these ids that are of a type and that the reader may see, by the labels of then and of now; what was
         erased is left out, or stands there without its words."""
-        found = []
-        rows = reading.lens.get_all(decode, "work.things", [(self.id, id) for id in ids])
-        told = [
-            (id, row)
-            for id, row in zip(ids, rows, strict=True)
-            if row is not None and row["kind"] == KINDS[type] and (row["said"] or erased)
-        ]
-        lenses = [reading.lens] if reading.now is reading.lens else [reading.lens, reading.now]
-        since = [lens.get_all(decode, "labels", [(id,) for id, _ in told]) for lens in lenses]
-        for (id, row), *decided in zip(told, *since, strict=True):
-            if type is Nudge and not may_see_nudge(reading, rights, row):
-                continue
-            if all(may_see_thing(rights, row, labels) for labels in decided):
-                found.append(thing(type, id, row, self._words_of_others(reading, row)))
-        return found
+        rows = reading.seen(rights.actor, ids)
+        wanted = {
+            id: row for id, row in rows.items() if row["kind"] == KINDS[type] and (row["said"] or erased)
+        }
+        if type is not Nudge:
+            return [
+                thing(type, id, row, self._words_of_others(reading, rights, row))
+                for id, row in wanted.items()
+            ]
+        nudges = [{**row, "id": id} for id, row in wanted.items() if may_see_nudge(reading, rights, row)]
+        return cast(list[T], [nudge_for(reading, rights.actor, row) for row in nudges])
 
-    def _words_of_others(self, reading: Reading, row: Mapping[str, Any]) -> dict[str, str]:
-        """What an answer to it says."""
-        if "answer" not in row:
-            return {}
-        answer = reading.lens.get("work.things", self.id, row["answer"])
-        said = {} if answer is None else answer["said"]
-        return {"why": said.get("why", ""), "answer": said.get("answer", "")}
+    def _words_of_others(self, reading: Reading, rights: Rights, row: Mapping[str, Any]) -> dict[str, str]:
+        """What an answer to it says, and which decision reversed it; what the reader may not see of that is "" ."""
+        named = [row[name] for name in ("answer", "reversed_by") if row.get(name)]
+        seen, words = reading.seen(rights.actor, named) if named else {}, {}
+        if "answer" in row:
+            said = seen.get(row["answer"], {}).get("said", {})
+            words = {"why": said.get("why", ""), "answer": said.get("answer", "")}
+        if row.get("reversed_by"):
+            words["reversed_by"] = row["reversed_by"] if row["reversed_by"] in seen else ""
+        return words
 
     def __repr__(self) -> str:
         return f"<Work {self.id!r}>"
@@ -1229,11 +1238,11 @@ def home_of(asker: Recalling, id: str) -> str:
 def works_of(asker: Recalling, status: str | None, at: At) -> list[Charter]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
-    with asker._ledger.snapshot() as now:
-        rights = rights_of(now, asker._memory_actor)
-    with asker._ledger.snapshot(at) as then:
-        found = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
-    return [one for one in found if may_know(rights, one) and status in (None, one.status)]
+    with asker._ledger.snapshot() as now, asker._ledger.snapshot(at) as then:
+        rights = [rights_of(lens, asker._memory_actor) for lens in (then, now)]
+        charters = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
+    known = [charter for charter in charters if all(may_know(right, charter) for right in rights)]
+    return [charter for charter in known if status in (None, charter.status)]
 
 
 def stale(
