@@ -19,6 +19,7 @@ SOURCE = Path(commonplace.__file__).parent
 # What each module of the core may import from the package: the way of the data, upwards only.
 MAY_IMPORT = {
     "errors": set(),
+    "folders": {"errors"},
     "forks": {"errors"},
     "engines.contract": {"errors"},
     "labels": set(),
@@ -30,6 +31,7 @@ MAY_IMPORT = {
     "commit": {"errors", "engines.contract", "events", "keys", "labels", "views", "errands"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
+    "trust": {"errors", "folders"},
     "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
     "scan": {"errors"},
     "tools": {"errors", "access", "memory", "recall", "state"},
@@ -40,7 +42,7 @@ CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contra
 FOLDERS = {
     "access": CORE,
     "index": {"errors", "events", "keys", "labels"},
-    "mirror": {"errors", "events"},
+    "mirror": {"errors", "events", "folders"},
     "memory": {*CORE, "access", "erase"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
     "state": {*CORE, "access", "memory", "recall"},
