@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import UnsafePath, shown
 
@@ -100,6 +101,14 @@ class Folder:
     def write(self, path: str, raw: bytes, mode: int = PRIVATE, like: os.stat_result | None = None) -> None:
         """Put a whole file in place: after a crash there is the old one or the new one. It gets `mode` less the umask,
         or the rw bits of what it is `like`."""
+        with self.writing(path, mode, like) as file:
+            file.write(raw)
+
+    @contextmanager
+    def writing(
+        self, path: str, mode: int = PRIVATE, like: os.stat_result | None = None
+    ) -> Iterator[BinaryIO]:
+        """The same, for content that comes piece by piece: the file is there once the block ends without an error."""
         with self._above(path, make=True) as (folder, name):
             beside = f"{TEMPORARY}{os.urandom(8).hex()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
@@ -107,11 +116,11 @@ class Folder:
                 if like is not None:
                     os.fchmod(file.fileno(), like.st_mode & SHARED)
                 try:
-                    file.write(raw)
+                    yield file
                     file.flush()
                     os.fsync(file.fileno())
                     os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-                except OSError:
+                except Exception:
                     with suppress(FileNotFoundError):
                         os.unlink(beside, dir_fd=folder)
                     raise
@@ -199,6 +208,18 @@ class Folder:
             yield folder, name
         finally:
             os.close(folder)
+
+
+@contextmanager
+def new_file(path: Path, mode: int = SHARED) -> Iterator[BinaryIO]:
+    """Write a file that a user has named, whole or not at all. A file that is there is replaced in one step; a link, a
+    pipe or a device is not written through: UnsafePath. The folders above it are the user's word."""
+    folder = Folder(path.parent.resolve())
+    there = folder.stat(path.name)
+    if there is not None:
+        _check_plain(there, str(path))
+    with folder.writing(path.name, mode) as file:
+        yield file
 
 
 def _directory(name: str, path: str, within: int | None = None) -> int:

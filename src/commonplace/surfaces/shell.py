@@ -69,10 +69,11 @@ class Shell:
         self._books: dict[str, Book] = {}
 
     def open(
-        self, url: str | None = None, *, name: str | None = None, create: bool = False, mirrored: bool = True
+        self, url: str | None = None, *, name: str | None = None, create: bool = False, mirrored: bool = False
     ) -> Book:
-        """A book that stays open until the answer is printed; its markdown is taken in and written with it, unless
-        `mirrored` is false. Raises BookNotFound that says how to make it."""
+        """A book that stays open until the answer is printed. Only with `mirrored`, for commands that write memory, is
+        its markdown taken in and written with it: a command that reads touches no file. Raises BookNotFound that says
+        how to make it."""
         url = url or self.url
         if url in self._books:
             return self._books[url]
@@ -90,9 +91,9 @@ class Shell:
     def _mirror_of(self, url: str) -> str | None:
         return self.mirror if url == self.url else None
 
-    def acting(self) -> Book | Actor:
+    def acting(self, *, mirrored: bool = False) -> Book | Actor:
         """The book as whoever acts sees it: the owner all of it, anybody else under their rights."""
-        book = self.open()
+        book = self.open(mirrored=mirrored)
         return book if self.actor == OWNER else book.as_actor(self.actor)
 
     def owned(self, **how: Any) -> Book:
