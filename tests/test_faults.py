@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,7 @@ SPEC = {
     "workers": ("5.3", "5.7", "L4"),
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
+    "forged": ("3.7", "L10"),
 }
 SEED = 1
 
@@ -106,6 +108,33 @@ class Agreeable:
 
 
 class TestBrokenOnPurpose:
+    def test_forged_notices_records_that_are_believed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from faults.folders import SHAPES
+
+        monkeypatch.setattr("commonplace.mirror.folder.is_inside", lambda path: True)
+        monkeypatch.setattr("commonplace.folders.parts_of", lambda path: path.split("/"))
+        result = load()["forged"].run(1, list(SHAPES).index("swap: up, new"), tmp_path)
+        assert "changed outside the folder: .ssh/authorized_keys" in "\n".join(result.problems)
+
+    def test_forged_notices_links_that_are_followed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from faults.folders import SHAPES
+
+        from commonplace import folders
+
+        monkeypatch.setattr(folders, "_DIRECTORY", folders._DIRECTORY & ~os.O_NOFOLLOW)
+        result = load()["forged"].run(1, list(SHAPES).index("link: .commonplace/memory"), tmp_path)
+        assert "changed outside the folder" in "\n".join(result.problems)
+
+    def test_forged_notices_a_sync_without_trust(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.mirroring.is_trusted", lambda book, path: True)
+        assert "it was synced without trust" in found("forged", 1, tmp_path)
+
     def test_kills_notice_a_lost_acknowledgement(self, tmp_path: Path) -> None:
         with place("sqlite", tmp_path).open() as book:
             log: list[tuple[str, Any]] = []

@@ -23,6 +23,8 @@ PRIVATE = 0o600
 """The mode of files that are only for the user who made them."""
 SHARED = 0o666
 """The mode of files for people and other programs; the umask takes its part away. No other bit is ever kept."""
+LONGEST = 4_096
+"""Bytes of a whole path. With descriptors longer ones can be made, which other programs cannot open or remove."""
 TEMPORARY = "tmp-"
 """How the name of a file begins that is not whole yet."""
 
@@ -196,6 +198,8 @@ class Folder:
     def _above(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
         """The folder that a file lies in, as a descriptor, and the file's name there."""
         *parts, name = parts_of(path)
+        if len(os.fsencode(self.path)) + len(os.fsencode(path)) >= LONGEST:
+            raise UnsafePath(f"{shown(path)} is too long for a path: choose a shorter one")
         folder = _directory(str(self.path), str(self.path))
         try:
             for part in parts:

@@ -308,9 +308,12 @@ def remember_folder(place: Path | None, folder: Path) -> None:
     """Keep in mind that a folder shows a book, so that erasing reaches it from other processes, too."""
     known = known_folders(place)
     if place is not None and folder not in known:
-        place.parent.mkdir(parents=True, exist_ok=True)
         raw = b"".join(os.fsencode(path) + b"\n" for path in (*known, folder))
-        Folder(place.parent).write(_list(place), raw)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            Folder(place.parent).write(_list(place), raw)
+        except (UnsafePath, OSError) as error:
+            log.warning("that %s shows this book cannot be noted beside the book: %s", folder, error)
 
 
 def _list(place: Path) -> str:

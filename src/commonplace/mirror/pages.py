@@ -33,6 +33,9 @@ from ..errors import BadInput, shown
 VERSIONS, HASHES, TAKEN = 200, 20_000, 64
 """How much is remembered of a file: versions, the hashes in them, and edits that were taken in."""
 
+LONGEST, DEEPEST = 1_000, 32
+"""How many characters and how many names a page's path may have."""
+
 MERGED = "merged"
 """The version of a text whose page line alone was in conflict: git has put the rest together."""
 
@@ -563,11 +566,13 @@ def settled(known: Known, token: str) -> Known:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a page may have this path: a relative one, of printable names that are neither hidden (`.git`, `.mirror`)
-    nor could be read as anything else than names on another system."""
+    """Whether a page may have this path: a relative one, neither long nor deep, of printable names that are neither
+    hidden (`.git`, `.mirror`) nor could be read as anything else than names on another system."""
     plain = unicodedata.normalize("NFKC", path)
     return (
-        path.isprintable()
+        len(path) <= LONGEST
+        and path.count("/") < DEEPEST
+        and path.isprintable()
         and not re.search(r"\\|^[A-Za-z]:", plain)
         and len(plain.split("/")) == len(path.split("/"))
         and not any(name.startswith(".") or not name.strip() for name in plain.split("/"))
