@@ -370,6 +370,41 @@ def test_links_in_the_place_of_a_book_s_own_files_are_not_followed(
         commonplace.open(tmp_path / "other.db")
 
 
+@pytest.mark.spec("3.7")
+def test_a_book_kept_as_files_keeps_to_plain_files(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "book"
+    home.mkdir()
+    with commonplace.open(f"file:{folder}") as book:
+        event = book.record("agent.spoke", payload={"file": commonplace.Blob(b"content")})
+    (blob,) = (folder / "blobs").glob("*/*")
+    acts: list[Callable[[Path], object]] = [os.mkfifo, lambda path: path.symlink_to(home / "new")]
+    for place in ("leases.json", "redo.json", "ledger.torn", "gate", f"blobs/{'0' * 2}"):
+        for act in acts:
+            (folder / place).unlink(missing_ok=True)
+            act(folder / place)
+            with pytest.raises(NotABook):
+                commonplace.open(f"file:{folder}")
+        (folder / place).unlink()
+    blob.unlink()
+    os.mkfifo(blob)
+    with commonplace.open(f"file:{folder}") as book, pytest.raises(NotABook):
+        book.blob(book.event(event.id).payload["file"]["$blob"])
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.spec("3.7")
+def test_a_book_that_is_found_behind_a_link_is_not_opened(cli: Cli, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with commonplace.open(home / "book.db"):
+        pass
+    before = tree(home)
+    Path(".commonplace").symlink_to(home)
+    refused = cli("log")
+    assert (refused.code, "--book" in refused.err) == (1, True)
+    assert tree(home) == before
+    assert cli("log", "--book", ".commonplace/./book.db").code == 0  # the user's own word
+
+
 # imports, exports, artifacts, workflows
 
 

@@ -32,6 +32,7 @@ from .errors import (
     NotTrusted,
     StorageFailed,
     TooLarge,
+    UnsafePath,
     shown,
 )
 from .events import (
@@ -685,7 +686,7 @@ class Book(Working):
         for mirror in self._all_mirrors():
             try:
                 _tell_refused(mirror.erase(ids))
-            except NotTrusted as error:
+            except (NotTrusted, UnsafePath) as error:
                 log.warning("what was erased may still stand in %s: %s", mirror.folder, error)
 
     def _all_mirrors(self) -> list[BookMirror]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -28,7 +29,7 @@ from ..access.rights import OWNER
 from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
-from ..errors import BookNotFound, CommonplaceError, Denied
+from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
 from ..events import iso
 from ..ledger import Progress
 from .draw import clean, console
@@ -77,6 +78,8 @@ class Shell:
         url = url or self.url
         if url in self._books:
             return self._books[url]
+        if url == DEFAULT_BOOK and Path(url).parent.is_symlink():  # found here, and not named by the user
+            raise NotABook(f"{Path(url).parent} is a link: name the book that it leads to with --book")
         try:
             book = self._open.enter_context(
                 open_book(url, name=name, create=create, mirror=self._mirror_of(url) if mirrored else False)
