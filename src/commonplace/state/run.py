@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
-from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
+from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
 from ..events import Event, check_name, check_text, encode_payload, new_id
 from ..folders import Folder
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
@@ -251,7 +251,7 @@ class Run:
             ) from None
         try:
             folder.write(path, data)
-        except OSError as error:
+        except (OSError, UnsafePath) as error:
             raise StorageFailed(
                 f"the state cannot be written to {folder.path / path} ({error}); the ledger has it. Mend the place, or "
                 "set state.persistence"

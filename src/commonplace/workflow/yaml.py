@@ -220,7 +220,7 @@ class Notes:
             there = None if plain == "." else Folder(self.root.resolve()).stat(plain)
         except UnsafePath:
             return f"{shown(path)} lies behind a link, or a file; put the files themselves there"
-        except OSError:
+        except (OSError, ValueError):
             return f"{shown(path)} cannot be a path; write a shorter or simpler one"
         if there is not None and stat.S_ISLNK(there.st_mode):
             return f"{shown(path)} is a link; put the files themselves there"
