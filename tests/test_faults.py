@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ SPEC = {
     "clocks": ("5.3", "5.8"),
     "worlds": ("L5", "L7", "4.3", "5.11"),
     "revocations": ("L5", "L7", "L10", "3.9", "4.8"),
+    "forged": ("3.7", "L10"),
 }
 SEED = 1
 
@@ -108,6 +110,33 @@ class Agreeable:
 
 
 class TestBrokenOnPurpose:
+    def test_forged_notices_records_that_are_believed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from faults.folders import SHAPES
+
+        monkeypatch.setattr("commonplace.mirror.folder.is_inside", lambda path: True)
+        monkeypatch.setattr("commonplace.folders.parts_of", lambda path: path.split("/"))
+        result = load()["forged"].run(1, list(SHAPES).index("swap: up, new"), tmp_path)
+        assert "changed outside the folder: .ssh/authorized_keys" in "\n".join(result.problems)
+
+    def test_forged_notices_links_that_are_followed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from faults.folders import SHAPES
+
+        from commonplace import folders
+
+        monkeypatch.setattr(folders, "_DIRECTORY", folders._DIRECTORY & ~os.O_NOFOLLOW)
+        result = load()["forged"].run(1, list(SHAPES).index("link: .commonplace/memory"), tmp_path)
+        assert "changed outside the folder" in "\n".join(result.problems)
+
+    def test_forged_notices_a_sync_without_trust(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.mirroring.is_trusted", lambda book, path: True)
+        assert "it was synced without trust" in found("forged", 1, tmp_path)
+
     def test_kills_notice_a_lost_acknowledgement(self, tmp_path: Path) -> None:
         with place("sqlite", tmp_path).open() as book:
             log: list[tuple[str, Any]] = []

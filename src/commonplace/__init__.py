@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         NotABook,
         NotEnabled,
         NotFound,
+        NotTrusted,
         OutcomeUnknown,
         OwnedKind,
         RunFailed,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         StorageFailed,
         TooLarge,
         UnknownEngine,
+        UnsafePath,
     )
     from .events import Blob, Event
     from .ledger import Rebuilt, Verification
@@ -96,6 +98,7 @@ __all__ = [
     "NotABook",
     "NotEnabled",
     "NotFound",
+    "NotTrusted",
     "OutcomeUnknown",
     "OwnedKind",
     "PurgeReport",
@@ -112,6 +115,7 @@ __all__ = [
     "TooLarge",
     "Turn",
     "UnknownEngine",
+    "UnsafePath",
     "Verification",
     "View",
     "Work",
@@ -127,7 +131,8 @@ _HOMES = {
     "erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
-    "NotEnabled NotFound OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine",
+    "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine "
+    "UnsafePath",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",
     "state.cells": "State",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -22,7 +23,18 @@ from .commit import Snapshot
 from .engines import locate
 from .engines.contract import Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
-from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, TooLarge, shown
+from .errors import (
+    BadInput,
+    BookClosed,
+    CommonplaceError,
+    Conflict,
+    NotFound,
+    NotTrusted,
+    StorageFailed,
+    TooLarge,
+    UnsafePath,
+    shown,
+)
 from .events import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -60,6 +72,7 @@ from .work.opening import Prompting, Working
 if TYPE_CHECKING:
     from .access.audit import Entry
     from .aio import AsyncBook
+    from .mirror import Report
     from .mirroring import BookMirror
     from .recall.migrating import Migrated
     from .scan import Trace
@@ -119,6 +132,7 @@ def open(
     durability: str = "full",
     capabilities: Sequence[Capability] = (),
     mirror: str | Path | bool | None = None,
+    trust: bool = False,
     repository: str | Path | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> Book:
@@ -129,9 +143,10 @@ def open(
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
     your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
     markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
-    in now, and it is written when the book is closed. `repository` is the folder of files that what is remembered is
-    checked against; unless it is named, the git repository that a local book lies in. `count_tokens` counts the tokens
-    of a text for budgets, in place of one for every four characters.
+    in now, and it is written when the book is closed. A book or folder that this user did not make is not synced
+    until they say `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so. `repository` is
+    the folder of files that what is remembered is checked against; unless it is named, the git repository that a local
+    book lies in. `count_tokens` counts the tokens of a text for budgets, in place of one for every four characters.
     """
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
@@ -148,7 +163,7 @@ def open(
     try:
         ledger.count_tokens = count_tokens
         ledger.repository = repository_around(engine.beside, repository)
-        opened._use_mirror(mirror)
+        opened._use_mirror(mirror, trust)
     except BaseException:
         opened.close()
         raise
@@ -170,6 +185,8 @@ class Book(Working):
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
+        if ledger.created:
+            self._remember_as_made(engine.beside)
         ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
@@ -604,11 +621,13 @@ class Book(Working):
 
     # the markdown beside it
 
-    def mirror(self, folder: str | Path | None = None, person: str | None = None) -> BookMirror:
+    def mirror(
+        self, folder: str | Path | None = None, person: str | None = None, *, trust: bool = False
+    ) -> BookMirror:
         """The book's memory as markdown files that people edit: `.sync()` takes in their edits and writes what
         changed, `.watch(…)` goes on doing so. `folder` is where the book is, unless you say otherwise, and
-        `person` who edits."""
-        from .mirroring import BookMirror, remember_folder
+        `person` who edits. With `trust` a folder is synced, now and later, that this user did not make."""
+        from .mirroring import BookMirror
 
         where = (
             check_path("a folder", folder)
@@ -619,43 +638,64 @@ class Book(Working):
             raise BadInput(
                 "this book is not in a folder of this host: say in which one its markdown shall lie"
             )
-        made = BookMirror(self, where, person)
+        made = BookMirror(self, where, person, trust=trust)
         self._mirrors[where.absolute()] = made
-        remember_folder(self._place, where.absolute())
         return made
 
-    def _use_mirror(self, asked: str | Path | bool | None) -> None:
-        from .mirroring import shows
+    def _remember_as_made(self, beside: Path | None) -> None:
+        """This user has made the book that lies here."""
+        from .trust import trust
+
+        if beside is not None:
+            try:
+                trust(self.id, beside)
+            except StorageFailed as error:  # it only matters once its markdown is synced, and is said then
+                log.info("%s", error)
+
+    def _is_ours(self) -> bool:
+        """Whether this user made the book, or trusts it: a server's is as trusted as the server."""
+        from .trust import is_trusted
+
+        beside = self._engine.beside
+        return beside is None or self._ledger.created or is_trusted(self.id, beside)
+
+    def _use_mirror(self, asked: str | Path | bool | None, trust: bool) -> None:
+        from .mirror import shows
 
         beside = self._engine.beside
         if asked is None and beside is not None and shows(beside.parent) == self.id:
             try:
-                self._mirror = self.mirror()
+                self._mirror = self.mirror(trust=trust)
                 self._sync_mirror()
             except (CommonplaceError, OSError) as error:  # nobody asked for it: the book itself is well
                 self._mirror = None
                 log.warning("the markdown beside this book could not be taken in: %s", error)
         elif asked not in (None, False):
-            self._mirror = self.mirror(None if asked is True else asked)  # type: ignore[arg-type]
+            mirror = self.mirror(None if asked is True else asked, trust=trust)  # type: ignore[arg-type]
+            mirror.check_trust()  # before it counts as the book's: closing would try to sync it again
+            self._mirror = mirror
             self._sync_mirror()
 
     def _sync_mirror(self) -> None:
         if self._mirror is not None:
-            report = self._mirror.sync()
-            for path, why in report.refused:
-                log.warning("%s was left alone: %s", path, why)
+            _tell_refused(self._mirror.sync())
 
     def _erased(self, ids: Collection[str]) -> None:
         """What was erased is gone from the index and the markdown at once."""
         self._ledger.indexing.forget()
         for mirror in self._all_mirrors():
-            mirror.erase(ids)
+            try:
+                _tell_refused(mirror.erase(ids))
+            except (NotTrusted, UnsafePath) as error:
+                log.warning("what was erased may still stand in %s: %s", mirror.folder, error)
 
     def _all_mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""
-        from .mirroring import BookMirror, known_folders, shows
+        from .mirror import shows
+        from .mirroring import BookMirror, known_folders
+        from .trust import trusted_places
 
-        for folder in known_folders(self._place):
+        for folder in (*known_folders(self._place), *trusted_places(self.id)):
             if folder not in self._mirrors and shows(folder) == self.id:
                 self._mirrors[folder] = BookMirror(self, folder)
         return [one for folder, one in self._mirrors.items() if shows(folder) == self.id]
@@ -697,10 +737,12 @@ class Book(Working):
         from .transfer import copy_book
 
         target = Path(to)
-        if target.exists():
+        if os.path.lexists(target):
             raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
         head = self._ledger.store.backup(target)
         if head is not None:
+            if self._is_ours():
+                self._remember_as_made(target)
             return head.position
         with open(target, name=self.name) as book:
             copy_book(self._ledger, book._ledger, progress)
@@ -784,6 +826,11 @@ class Book(Working):
                 status.acknowledged,
                 status.head,
             )
+
+
+def _tell_refused(report: Report) -> None:
+    for path, why in report.refused:
+        log.warning("%s was left alone: %s", path, why)
 
 
 def _given(**fields: Any) -> dict[str, Any]:

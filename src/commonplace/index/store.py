@@ -226,6 +226,8 @@ class File:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_symlink():  # whoever put it there chose the file that would be written
+                raise EngineUnavailable(f"the index {self.path} is a link: remove it, and it is built here")
             with _alone(self.path.with_name(f"{self.path.name}-lock")):
                 try:
                     why = self._look()
@@ -616,7 +618,7 @@ class Damaged(Exception):
 def _alone(lock: Path) -> Iterator[None]:
     """Nobody else opens an index or throws one away meanwhile. Not the database's own file: closing any other
     descriptor of that would drop SQLite's locks on it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -14,6 +14,7 @@ from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
 from ..events import check_name, check_path, check_seen, check_text, encode_payload, to_us
+from ..folders import new_file
 from ..labels import SENSITIVITY, TRUST, strictness
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
@@ -433,7 +434,8 @@ class Remembering(Noting):
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.items(status=None, at=at)
         try:
-            check_path("a file", to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+            with new_file(check_path("a file", to)) as file:
+                file.writelines(json.encode(one) + b"\n" for one in found)
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None
         return len(found)

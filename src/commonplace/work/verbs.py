@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -16,8 +17,9 @@ from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..commit import RowName
 from ..erase import EraseRequest
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, UnsafePath, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, encode_payload
+from ..folders import Folder, new_file
 from ..memory.visibility import without_hidden
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
@@ -227,7 +229,8 @@ class Work:
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
         file = check_path("to", to)
         try:
-            file.write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
+            with new_file(file) as out:
+                out.write(msgspec.json.format(plain, indent=2) + b"\n")
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         return len(tasks)
@@ -1367,26 +1370,33 @@ def _made(
 
 def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
     """The content of a file that is small, or is to be stored, and the checksum and size of a larger one. What is not
-    a file has neither."""
+    a file has neither, nor has a link: what it leads to may be anything on this host."""
     try:
-        if not file.is_file():
+        fd = _plain_file(file)
+        if fd is None:
             return None, None, 0
-        size = file.stat().st_size
-        if size <= (MAX_BLOB if store else SMALL):
-            data = file.read_bytes()
-            return data, None, len(data)
-        if store:
-            raise BadInput(f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out")
-        return None, _checksum(file), size
+        with open(fd, "rb") as opened:
+            size = os.fstat(fd).st_size
+            if size <= (MAX_BLOB if store else SMALL):
+                data = opened.read()
+                return data, None, len(data)
+            if store:
+                raise BadInput(
+                    f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
+                )
+            return None, file_digest(opened, "sha256").hexdigest(), size
     except OSError as error:
         raise BadInput(
             f"{file} cannot be read ({error.strerror}): give its content, or another path"
         ) from error
 
 
-def _checksum(file: Path) -> str:
-    digest = sha256()
-    with file.open("rb") as opened:
-        while piece := opened.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+def _plain_file(file: Path) -> int | None:
+    """A descriptor of the file at a path; None if there is none. Below the folder that we are in no part of the path
+    may be a link; elsewhere the folders are the caller's word."""
+    try:
+        inside = not file.is_absolute() and ".." not in file.parts
+        root, name = (Path.cwd(), file.as_posix()) if inside else (file.parent.resolve(), file.name)
+        return Folder(root).open(name)
+    except UnsafePath:
+        return None
