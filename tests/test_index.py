@@ -518,7 +518,7 @@ def test_the_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(NotABook):
         Index.open(path)
     assert path.read_bytes() == before
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(NotABook, match="not a file"):
         Index.open(tmp_path)
     with pytest.raises(EngineUnavailable):
         Index.open(path / "below a file")

@@ -20,7 +20,7 @@ from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
 from .commit import Snapshot
 from .engines import locate
-from .engines.contract import Engine, Facts, PurgeReport
+from .engines.contract import Engine, Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, TooLarge, shown
 from .events import (
@@ -49,7 +49,7 @@ from .state.diff import Difference, differences
 from .state.diff import redacted as redacted_differences
 from .state.opening import takes_part
 from .state.policy import Policy, Start
-from .state.redaction import redactor_of
+from .state.redaction import redactor_of, runs_affected
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .state.sight import Sight
@@ -170,7 +170,7 @@ class Book(Working):
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
-        ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
+        ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted, runs_affected)
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
         self._say_what_it_cannot_promise()
@@ -243,14 +243,21 @@ class Book(Working):
         return self._ledger.submit(command, request)
 
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the store's own files; report what they may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown. The report names each
+        file, and says what it may still hold, and why."""
         report = self._ledger.store.purge()
-        done, remaining = list(report.done), list(report.remaining)
-        if self._ledger.indexing.exists:
-            clean = self._ledger.indexing.purge()
-            told = "rewrote the index" if clean else "somebody reads the index: close it and purge again"
-            (done if clean else remaining).append(told)
-        return PurgeReport(tuple(done), tuple(remaining))
+        why = "; ".join(report.remaining)
+        files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
+        files += self._ledger.indexing.purge()
+        files += [FilePurged(str(path)) for path in self._mirror_files() if path.exists()]
+        files += [
+            FilePurged(
+                str(folder), "it has shown this book and does not any more: look at what it still holds"
+            )
+            for folder in self._left_folders()
+        ]
+        more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
+        return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
     def migrate_index(
         self,
@@ -296,10 +303,18 @@ class Book(Working):
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        index = self._ledger.indexing.place
-        if index is not None:
-            files += [Path(f"{index}{ending}") for ending in ("", "-wal", "-shm")]
-        return files + [file for mirror in self._all_mirrors() for file in mirror.files()]
+        return [*files, *self._ledger.indexing.files(), *self._mirror_files(), *self._left_folders()]
+
+    def _mirror_files(self) -> list[Path]:
+        return [file for mirror in self._all_mirrors() for file in mirror.files()]
+
+    def _left_folders(self) -> list[Path]:
+        """Folders of this host that were once made to show this book, and are not kept up with it any more."""
+        from .mirroring import known_folders, shows
+
+        return [
+            folder for folder in known_folders(self._place) if folder.exists() and shows(folder) != self.id
+        ]
 
     # reading
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
+import apsw
 import msgspec
 import numpy as np
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from .fusion import (
 )
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
-from .store import Change, Damaged, File, Who
+from .store import SAYS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import View
 from .words import folded, snippet, stem
@@ -111,13 +112,18 @@ class Index:
 
     @classmethod
     def open(
-        cls, path: Path | None, embedder: Embedder | None = None, words: Embedder | None = None
+        cls,
+        path: Path | None,
+        embedder: Embedder | None = None,
+        words: Embedder | None = None,
+        book: str = "",
     ) -> Index:
         """Open the index at a path, or make an empty one; None keeps it in memory. Without an embedder it finds by
         words alone. Single words have vectors of `words`, or else of the embedder, too. What cannot be used (damaged,
-        or made by another version) is thrown away, which `rebuilt` says. A database of something else raises NotABook
-        and is left alone."""
-        return cls(File(path, embedder, words or embedder))
+        made by another version, or of another book than the one with this id) is thrown away, which `rebuilt` and a
+        warning say. What is not this user's own file, and a database of something else, raise NotABook and are left
+        alone."""
+        return cls(File(path, embedder, words or embedder, book))
 
     @property
     def rebuilt(self) -> str:
@@ -132,10 +138,38 @@ class Index:
     @property
     def position(self) -> int:
         """All changes up to here are in the file, whoever applied them."""
-        return self._reading(lambda: self._file.head().position)
+        return self.seen[0]
 
-    def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]]) -> bool:
-        """Take in all changes after one position up to another, in the order of the ledger, or none of them.
+    @property
+    def seen(self) -> tuple[int, bytes]:
+        """The last position that it knows, and the hash of the event there."""
+        head = self._reading(self._file.head)
+        return head.position, head.hash
+
+    @property
+    def opened(self) -> int:
+        """Goes up whenever the file is another one than before: what was answered meanwhile may be of an empty one."""
+        return self._file.opened
+
+    def discard(self, why: str) -> None:
+        """Begin anew with an empty index, because the one there is does not fit the ledger."""
+        with self._file.lock:
+            self._file.discard(why)
+
+    def says(self, ids: Collection[str]) -> dict[str, set[str]]:
+        """The texts that the versions of each of these documents have; ids of none are left out."""
+
+        def look() -> dict[str, set[str]]:
+            texts: dict[str, set[str]] = {}
+            for id, text in self._file.rows(SAYS, (json.dumps(list(ids)),)):
+                texts.setdefault(id, set()).add(text)
+            return texts
+
+        return self._reading(look)
+
+    def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]], hash: bytes = b"") -> bool:
+        """Take in all changes after one position up to another, in the order of the ledger, or none of them. `hash`
+        is that of the event at `upto`.
 
         False, and nothing happened: the index does not stand at `after`, because another process was quicker
         or the file was thrown away. Look at `position` and go on from there. An error among the changes
@@ -143,7 +177,7 @@ class Index:
         """
         try:
             with self._file.using():
-                return self._file.apply(after, upto, changes)
+                return self._file.apply(after, upto, changes, hash)
         except Damaged:
             return False
 
@@ -446,6 +480,8 @@ class _Search:
         texts = {doc: rest for doc, *rest in self._file.rows(SHOWN, (json.dumps([*matched]),))}
         hits = []
         for doc, score in ranked:
+            if doc not in texts:
+                raise apsw.CorruptError("a document has no text")
             text, source, run = texts[doc]
             who, tier = self._columns.classes[self._columns.kind[doc]]
             shown = {word for _, those, _ in matched[doc] for word in those.split(" ")}

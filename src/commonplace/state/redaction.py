@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..commit import Lens
-from ..events import Event, blobs_of
+from ..events import ERASED, Event, blobs_of, erased_by
 from .cells import about, lineage
+from .requests import CHANGED, OPENED, STEPPED
 
 CONTENT = {
     "state.changed": ("payload", "values"),
@@ -49,6 +51,32 @@ def moved(lens: Lens, run: str) -> tuple[int, ...]:
     parents = (about(one, id).parent for one, id in lineage(lens, run, fork))
     above = (position for parent in parents if parent is not None for position in moved(lens, parent))
     return (row["updated_us"], *above)
+
+
+def runs_affected(lens: Lens, events: Iterable[Event], find: Callable[[str], Event | None]) -> set[str]:
+    """The runs of which something else must not be shown because of these events: a run that was opened, or one whose
+    secrets are more, or fewer since some were erased, with every run within it or forked from it."""
+    opened, changed = set[str](), set[str]()
+    for event in events:
+        if event.kind == ERASED:
+            gone = [find(entry.id) for entry in erased_by(event)]
+            changed |= {
+                one.run_id or "" for one in gone if one is not None and one.kind in (OPENED, CHANGED, STEPPED)
+            }
+        elif event.kind == OPENED:
+            opened.add(event.run_id or "")
+        elif event.kind in (CHANGED, STEPPED) and event.payload.get("secret"):
+            changed.add(event.run_id or "")
+    if changed:
+        above = {
+            str(key[0]): (row["parent"], (row["fork"] or {}).get("run"))
+            for key, row in lens.scan("state.runs")
+        }
+        size = 0
+        while size < len(changed):
+            size = len(changed)
+            changed |= {run for run, those in above.items() if not changed.isdisjoint(those)}
+    return opened | changed
 
 
 def redacted(event: Event, hide: Redactor) -> Event:
