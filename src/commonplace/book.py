@@ -170,7 +170,9 @@ class Book(Working):
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
-        ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted, runs_affected)
+        ledger.indexing = Indexing(
+            ledger, self._place, lambda: Sight(OWNER, self.snapshot).redacted, runs_affected
+        )
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
         self._say_what_it_cannot_promise()

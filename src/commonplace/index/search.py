@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-import apsw
 import msgspec
 import numpy as np
 from msgspec.structs import replace
@@ -34,14 +33,12 @@ from .fusion import (
 )
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
-from .store import SAYS, Change, Damaged, File, Who
+from .store import VERSIONS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import View
 from .words import folded, snippet, stem
 
-TEXT = "SELECT text FROM texts WHERE num = ?"
 LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
-SHOWN = "SELECT num, text, source, run FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 
 How = Literal["keyword", "semantic", "hybrid"]
 T = TypeVar("T")
@@ -160,9 +157,10 @@ class Index:
         """The texts that the versions of each of these documents have; ids of none are left out."""
 
         def look() -> dict[str, set[str]]:
+            versions = {num: id for id in ids for num, *_ in self._file.rows(VERSIONS, (id,))}
             texts: dict[str, set[str]] = {}
-            for id, text in self._file.rows(SAYS, (json.dumps(list(ids)),)):
-                texts.setdefault(id, set()).add(text)
+            for num, (text, _, _) in self._file.texts(versions).items():
+                texts.setdefault(versions[num], set()).add(text)
             return texts
 
         return self._reading(look)
@@ -460,8 +458,8 @@ class _Search:
                 if phrase in one.term.phrases:
                     has &= np.isin(docs, one.having)
             for at in np.flatnonzero(has).tolist():
-                text = self._file.connection.execute(TEXT, (int(docs[at]),)).get
-                has[at] = pattern.search(flat(text)) is not None
+                doc = int(docs[at])
+                has[at] = pattern.search(flat(self._file.texts([doc])[doc][0])) is not None
             yield has
 
     def _hits(self, ranked: list[tuple[int, int]], found: list[_Matches], most: int) -> list[Hit]:
@@ -477,11 +475,9 @@ class _Search:
             gave = scores(one.gained[np.searchsorted(one.having, list(forms))], most).tolist()
             for (doc, those), points in zip(forms.items(), gave, strict=True):
                 matched[doc].append((one.term.word, " ".join(sorted(those)), points / MILLION))
-        texts = {doc: rest for doc, *rest in self._file.rows(SHOWN, (json.dumps([*matched]),))}
+        texts = self._file.texts(matched)
         hits = []
         for doc, score in ranked:
-            if doc not in texts:
-                raise apsw.CorruptError("a document has no text")
             text, source, run = texts[doc]
             who, tier = self._columns.classes[self._columns.kind[doc]]
             shown = {word for _, those, _ in matched[doc] for word in those.split(" ")}

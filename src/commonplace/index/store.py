@@ -22,10 +22,11 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import apsw
 import apsw.sqlite_extra
@@ -44,6 +45,7 @@ LAYOUT = 4
 APPLICATION_ID = 0x636F6D69  # "comi"
 BLOCK = 1 << 14
 BUFFER = 1 << 16
+PAGE_SIZE = 4096
 CHECKING, CHECKSUM = "cksmvfs", 8
 """SQLite's layer that keeps checksums, and how many bytes at the end of each page it takes."""
 OTHER_DATABASE = "is some other database: choose another path for the index, or move it away"
@@ -83,7 +85,8 @@ CREATE TABLE word_vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT
 CREATE INDEX docs_by_id ON docs (id, until);
 CREATE INDEX docs_by_end ON docs (until) WHERE until IS NOT NULL;
 CREATE TABLE texts (
-    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL, words BLOB NOT NULL
+    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL, words BLOB NOT NULL,
+    checksum INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE words (num INTEGER PRIMARY KEY, word TEXT NOT NULL, stem TEXT NOT NULL, back TEXT) STRICT;
 CREATE UNIQUE INDEX words_by_word ON words (word);
@@ -111,7 +114,8 @@ DROP_WORD_VECTOR = (
 VECTORS = "SELECT num, vector FROM vectors WHERE num >= ? ORDER BY num"
 TOKENS = "SELECT num, vectors FROM tokens WHERE num IN (SELECT value FROM json_each(?))"
 WORD_VECTORS = "SELECT num, vector FROM word_vectors WHERE num > ? ORDER BY num"
-ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?)"
+ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?)"
+TEXTS = "SELECT num, text, source, run, checksum FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 ADD_RECENT = "INSERT INTO recent VALUES (?, ?)"
 WORDS = "SELECT word, num FROM words WHERE word IN (SELECT value FROM json_each(?))"
 ADD_WORD = "INSERT INTO words (word, stem, back) VALUES (?, ?, ?) RETURNING num"
@@ -130,13 +134,7 @@ SET_ENTRIES = "UPDATE postings SET entries = ? WHERE word = ? AND block = ?"
 DROP_ENTRIES = "DELETE FROM postings WHERE word = ? AND block = ?"
 # A word that no document has any more.
 DROP_WORD = "DELETE FROM words WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE word = ?1)"
-VERSIONS = "SELECT num, text FROM docs JOIN texts USING (num) WHERE id = ? ORDER BY num"
-WHOLE_VERSIONS = """
-SELECT num, text, since, until, class FROM docs JOIN texts USING (num) WHERE id = ? ORDER BY num
-"""
-SAYS = """
-SELECT DISTINCT id, text FROM docs JOIN texts USING (num) WHERE id IN (SELECT value FROM json_each(?))
-"""
+VERSIONS = "SELECT num, since, until, class FROM docs WHERE id = ? ORDER BY num"
 LAST_VERSIONS = """
 SELECT num, (SELECT max(other.num) FROM docs other WHERE other.id = docs.id) FROM docs
 WHERE until > ?1 AND until <= ?2 AND since <= ?1
@@ -311,8 +309,11 @@ class File:
             raise NotABook(f"{self.path} {OTHER_DATABASE}")
         if empty and there:
             return "it was empty"
+        if self.path.stat().st_size % PAGE_SIZE:
+            return "it was damaged (its last page is cut off)"  # SQLite would read zeros for the rest
         if empty:
             self.connection.reserve_bytes(reserve=CHECKSUM)
+            self.connection.pragma("page_size", PAGE_SIZE)
             # Before there is a log, so that they stand in the file itself from the beginning: see `other_database`.
             self.connection.pragma("application_id", APPLICATION_ID)
             self.connection.pragma("user_version", LAYOUT)
@@ -447,6 +448,17 @@ class File:
         """The versions that held then and ended up to a position, each with the last one of its document."""
         return self.rows(LAST_VERSIONS, (as_of, position))
 
+    def texts(self, docs: Collection[int]) -> dict[int, tuple[str, str, str]]:
+        """The text of each of these documents, its source and its run, in the order of their numbers."""
+        texts = {}
+        for num, text, source, run, checksum in self.rows(TEXTS, (json.dumps(list(docs)),)):
+            if crc32(text.encode()) != checksum:
+                raise apsw.CorruptError("a text does not fit its checksum")
+            texts[num] = (text, source, run)
+        if texts.keys() != set(docs):
+            raise apsw.CorruptError("a document has no text")
+        return texts
+
     def words_in(self, docs: list[int]) -> tuple[Ints, list[int]]:
         """The numbers of the words of documents, one document after the other, and how many each has."""
         found = dict(self.connection.execute(WORDS_IN, (json.dumps(docs),)))
@@ -459,8 +471,10 @@ class File:
         """The vectors of the parts of documents, so wide, one document after the other, and how many each has."""
         found = dict(self.connection.execute(TOKENS, (json.dumps(docs),)))
         blobs = [found.get(doc, b"") for doc in docs]
-        joined = _read(b"".join(blobs), np.dtype((np.void, width)))
-        return joined.view(np.int8).reshape(-1, width), [len(one) // width for one in blobs]
+        vectors = _cut(b"".join(blobs), np.dtype((np.void, width))).view(np.int8).reshape(-1, width)
+        if not vectors.any(axis=1).all():
+            raise apsw.CorruptError("a part of a document has no vector")
+        return vectors, [len(one) // width for one in blobs]
 
     def recent(self, start: int) -> Iterator[tuple[int, Words]]:
         """The documents in the buffer from this number on, each with its words and how often it has them."""
@@ -573,10 +587,10 @@ class Writing:
             case Gone(id):
                 self._do(END, (position, id))
             case Erase(ids):
-                versions = [found for id in dict.fromkeys(ids) for found in self._file.rows(VERSIONS, (id,))]
-                if versions:
+                nums = [row[0] for id in dict.fromkeys(ids) for row in self._file.rows(VERSIONS, (id,))]
+                if nums:
                     self._merge()
-                for num, text in versions:
+                for num, (text, _, _) in self._file.texts(nums).items():
                     self._erase(num, text)
             case Reword(doc):
                 self._reword(doc, next(self._made))
@@ -610,17 +624,20 @@ class Writing:
         for statement, vectors in zip((ADD_VECTOR, ADD_TOKENS), made, strict=True):
             if vectors:
                 self._do(statement, (num, vectors))
-        self._do(ADD_TEXT, (num, doc.text, doc.source, doc.run, entries["word"].tobytes()))
+        text = (num, doc.text, doc.source, doc.run, entries["word"].tobytes(), crc32(doc.text.encode()))
+        self._do(ADD_TEXT, text)
         return entries
 
     def _reword(self, doc: Doc, made: tuple[bytes, bytes]) -> None:
         """Put another text in the place of that of every version. The numbers stay, because they are the order in
         which a conversation is read."""
-        versions = [row for row in self._file.rows(WHOLE_VERSIONS, (doc.id,)) if row[1] != doc.text]
+        versions = self._file.rows(VERSIONS, (doc.id,))
+        texts = self._file.texts([num for num, *_ in versions])
+        versions = [row for row in versions if texts[row[0]][0] != doc.text]
         if versions:
             self._merge()
-        for num, text, since, until, kind in versions:
-            self._erase(num, text)
+        for num, since, until, kind in versions:
+            self._erase(num, texts[num][0])
             block, within = divmod(num, BLOCK)
             for word, count in self._store(num, since, until, kind, doc, made).tolist():
                 entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
@@ -732,7 +749,7 @@ def not_ours(path: Path) -> str:
 
 
 def other_database(path: Path) -> str:
-    """Why a file is not to be removed, if it is the database of something else. Only for a file that is in nobody's use:
+    """Why a file is not to be removed, if it is the database of something else. Only for a file that nobody uses:
     closing it drops the locks that SQLite has on it in this process."""
     with suppress(OSError), path.open("rb") as file:
         header = file.read(72)
@@ -773,6 +790,15 @@ def _damage(error: apsw.Error) -> str:
 
 
 def _read(found: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The entries of a list. A page that was lost reads as zeros, which have the right checksum: but no entry is zero,
+    because words are numbered from one, and none occurs less than once."""
+    entries = _cut(found, kind)
+    if not (entries["word"] if kind == _WAITING else entries).all():
+        raise apsw.CorruptError("a list of entries has a hole")
+    return entries
+
+
+def _cut(found: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
     if len(found) % kind.itemsize:
         raise apsw.CorruptError("a list of entries is torn")
     return np.frombuffer(found, kind)

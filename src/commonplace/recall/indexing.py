@@ -33,6 +33,8 @@ ENDINGS = ("", "-wal", "-shm", "-journal")
 BESIDE = ".next"
 """What the name of an index ends with that is built beside the one in use."""
 
+Hide = Callable[[Event], Event]
+"""An event as a log may show it, by what is known of its run when it is asked for the first time."""
 Affected = Callable[[Lens, Iterable[Event], Callable[[str], Event | None]], set[str]]
 """The runs of which something else must not be shown because of some events."""
 
@@ -48,7 +50,7 @@ class Indexing:
         self,
         ledger: Ledger,
         place: Path | None,
-        hide: Callable[[Event], Event],
+        hiding: Callable[[], Hide],
         affected: Affected,
         embedder: str | None = None,
     ) -> None:
@@ -56,7 +58,7 @@ class Indexing:
         self._affected = affected
         self._ledger = ledger
         self.place = place
-        self._hide = hide
+        self._hiding = hiding
         self._index: Index | None = None
         self._chosen = (-1, embedder or "static")
         self._lock = Lock()
@@ -168,7 +170,8 @@ class Indexing:
                 why = _misfit(reads, after, hash)
             if why:
                 index.discard(why)
-                target = 0
+                target = self._erasures = 0
+                self._left = {}
                 continue
             if after == head:
                 return index
@@ -182,28 +185,30 @@ class Indexing:
     def _page(self, index: Index, after: int, upto: int, known: int) -> bool:
         from .feed import changes
 
-        ledger = self._ledger
+        ledger, hide = self._ledger, self._hiding()
         with ledger.snapshot() as now:
             events = list(ledger.events(after, upto))
+            if not events:
+                return False  # an earlier ledger was put in this one's place meanwhile
             found = [
                 (event.position, change)
                 for event in events
-                for change in changes(
-                    event, now.at, ledger.event, self._hide, ledger.registry, self._stand_in
-                )
+                for change in changes(event, now.at, ledger.event, hide, ledger.registry, self._stand_in)
             ]
             runs = self._affected(now, events, ledger.event) if known else set()
-        found += [(upto, change) for run in sorted(runs) for change in self._reworded(index, run, known)]
+        found += [
+            (upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)
+        ]
         return index.apply(after, upto, found, bytes.fromhex(events[-1].hash))
 
-    def _reworded(self, index: Index, run: str, known: int) -> Iterator[Reword]:
+    def _reworded(self, index: Index, run: str, known: int, hide: Hide) -> Iterator[Reword]:
         """What the index says of a run's events that must be shown in another way by now."""
         from ..index import Reword
         from .feed import said
 
         events = self._ledger.events(0, known, run)
         while page := list(islice(events, PAGE)):
-            docs = [said(event, self._hide, self._ledger.registry) for event in page]
+            docs = [said(event, hide, self._ledger.registry) for event in page]
             texts = index.says([doc.id for doc in docs if doc is not None])
             yield from (
                 Reword(doc) for doc in docs if doc is not None and texts.get(doc.id, set()) - {doc.text}
@@ -223,7 +228,7 @@ class Indexing:
 
     def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
         """Another index of the same book, whatever its settings say."""
-        return Indexing(self._ledger, place, self._hide, self._affected, embedder)
+        return Indexing(self._ledger, place, self._hiding, self._affected, embedder)
 
     def give_way_to(self, other: Indexing) -> None:
         """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
@@ -288,7 +293,7 @@ class Indexing:
         kept = self._index is not None and not self.trouble and not self.without_vectors
         why = self._rewritten() if kept else ""
         for path in self.files():
-            if path in own and kept:
+            if path in own and kept and not path.name.endswith("-journal"):  # the file has another log
                 remains = why
             elif path in own or path in beside:  # nobody uses it
                 remains = _left_alone(path) or _removed(path)
