@@ -244,7 +244,7 @@ class Indexing:
         if not self.exists:
             return 0, 0
         self.asked(lambda index: index.search("memory", allowed=lambda _: True, how="hybrid", limit=1))
-        return sum(file.lstat().st_size for file in self.files()), self.open().memory()
+        return sum(file.stat().st_size for file in self._own() if file.exists()), self.open().memory()
 
     def throw_away(self) -> None:
         """Remove the index's files; it is built again when something is looked for."""
