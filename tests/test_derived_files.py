@@ -188,6 +188,21 @@ def test_many_pages_of_events_are_looked_at_once(monkeypatch: pytest.MonkeyPatch
     assert anew(book, lambda: answers(book, SECRET, "gate")) == told
 
 
+@pytest.mark.spec("2.7", "L6")
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+def test_what_another_process_declares_secret_leaves_this_ones_searches(book: Book, book_url: str) -> None:
+    run = open_run(book, sensitive_fields=("code",))
+    say(book, f"the harbour gate opens with {SECRET}")
+    with commonplace.open(book_url) as other:
+        assert SECRET in shown(other, SECRET)
+        say(other, f"again, {SECRET} opens it")
+        assert "again, zan" in shown(book, SECRET)
+        run.agent("ada").write({"code": SECRET})
+        assert SECRET not in shown(other, SECRET)
+        assert SECRET not in shown(book, SECRET)
+        assert answers(other, SECRET, "harbour") == answers(book, SECRET, "harbour")
+
+
 # An index that is not this ledger's.
 
 

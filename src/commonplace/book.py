@@ -49,7 +49,7 @@ from .state.diff import Difference, differences
 from .state.diff import redacted as redacted_differences
 from .state.opening import takes_part
 from .state.policy import Policy, Start
-from .state.redaction import redactor_of, runs_affected
+from .state.redaction import as_logged, redactor_of, runs_affected
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .state.sight import Sight
@@ -170,9 +170,7 @@ class Book(Working):
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
-        ledger.indexing = Indexing(
-            ledger, self._place, lambda: Sight(OWNER, self.snapshot).redacted, runs_affected
-        )
+        ledger.indexing = Indexing(ledger, self._place, lambda: as_logged(self.snapshot), runs_affected)
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
         self._say_what_it_cannot_promise()

@@ -130,7 +130,6 @@ ENTRIES = """
 SELECT word, block, entries FROM postings WHERE word IN (SELECT value FROM json_each(?)) ORDER BY word, block
 """
 ENTRIES_OF_BLOCK = "SELECT entries FROM postings WHERE word = ? AND block = ?"
-SET_ENTRIES = "UPDATE postings SET entries = ? WHERE word = ? AND block = ?"
 DROP_ENTRIES = "DELETE FROM postings WHERE word = ? AND block = ?"
 # A word that no document has any more.
 DROP_WORD = "DELETE FROM words WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE word = ?1)"
@@ -636,13 +635,14 @@ class Writing:
         versions = [row for row in versions if texts[row[0]][0] != doc.text]
         if versions:
             self._merge()
+            self._embed_words()
         for num, since, until, kind in versions:
-            self._erase(num, texts[num][0])
-            block, within = divmod(num, BLOCK)
-            for word, count in self._store(num, since, until, kind, doc, made).tolist():
-                entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
-                with_it = np.sort(np.append(entries, np.array([within << 8 | count], _ENTRY)))
-                self._do(PUT_ENTRIES, (word, block, with_it.astype(_ENTRY).tobytes()))
+            before = self._counts(texts[num][0])
+            self._drop(num)
+            after: dict[int, int] = dict(self._store(num, since, until, kind, doc, made).tolist())
+            for word in before.keys() | after.keys():
+                if before.get(word) != after.get(word):
+                    self._enter(word, num, after.get(word, 0))
 
     def _embed_words(self) -> None:
         """Give all words that are new their vectors."""
@@ -700,20 +700,38 @@ class Writing:
     def _erase(self, num: int, text: str) -> None:
         """Take out a document, and the words that no other has. Nothing waits in the buffer."""
         self._embed_words()
-        block, within = divmod(num, BLOCK)
-        for word in self._numbers(counted(text)[0]):
-            entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
-            entries = entries[entries >> 8 != within]
-            if len(entries):
-                self._do(SET_ENTRIES, (entries.tobytes(), word, block))
-            else:
-                self._do(DROP_ENTRIES, (word, block))
-                self._do(DROP_WORD, (word,))
-                self._do(DROP_WORD_VECTOR, (word,))
+        for word in self._counts(text):
+            self._enter(word, num, 0)
+        self._drop(num)
+
+    def _counts(self, text: str) -> dict[int, int]:
+        """The numbers of the words of a text, and how often each counts."""
+        counts, _ = counted(text)
+        return {
+            word: min(count, MOST) for word, count in zip(self._numbers(counts), counts.values(), strict=True)
+        }
+
+    def _drop(self, num: int) -> None:
+        """Remove all of a document but its entries in the postings."""
         for table in ("vectors", "tokens", "texts", "docs"):
             self._do(f"DELETE FROM {table} WHERE num = ?", (num,))  # noqa: S608 - one of these four
-        self._known.clear()
         self._erasures += 1
+
+    def _enter(self, word: int, num: int, count: int) -> None:
+        """Say how often a document has a word; 0 takes the document off the word's list, and the word with the last
+        document that had it."""
+        block, within = divmod(num, BLOCK)
+        entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
+        entries = entries[entries >> 8 != within]
+        if count:
+            entries = np.sort(np.append(entries, np.array([within << 8 | count], _ENTRY)))
+        if len(entries):
+            self._do(PUT_ENTRIES, (word, block, entries.astype(_ENTRY).tobytes()))
+            return
+        self._do(DROP_ENTRIES, (word, block))
+        self._do(DROP_WORD, (word,))
+        self._do(DROP_WORD_VECTOR, (word,))
+        self._known.clear()
 
 
 class Damaged(Exception):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from ..access.redact import TOKEN
 from ..commit import Lens
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
@@ -208,11 +209,14 @@ class Indexing:
 
         events = self._ledger.events(0, known, run)
         while page := list(islice(events, PAGE)):
-            docs = [said(event, hide, self._ledger.registry) for event in page]
-            texts = index.says([doc.id for doc in docs if doc is not None])
-            yield from (
-                Reword(doc) for doc in docs if doc is not None and texts.get(doc.id, set()) - {doc.text}
-            )
+            texts = index.says([event.id for event in page])
+            for event in page:
+                says = texts.get(event.id, set())
+                if not any(TOKEN in text for text in says) and hide(event).payload == event.payload:
+                    continue  # as most are: nothing was hidden of it, and nothing is
+                doc = said(event, hide, self._ledger.registry)
+                if doc is not None and says - {doc.text}:
+                    yield Reword(doc)
 
     def _stand_in(self, event: Event) -> Event | None:
         """What an erased event left behind, as the erasures that stand after it tell. They are read once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from msgspec.structs import replace
@@ -51,6 +52,21 @@ def moved(lens: Lens, run: str) -> tuple[int, ...]:
     parents = (about(one, id).parent for one, id in lineage(lens, run, fork))
     above = (position for parent in parents if parent is not None for position in moved(lens, parent))
     return (row["updated_us"], *above)
+
+
+def as_logged(open: Callable[[int | None], AbstractContextManager[Lens]]) -> Callable[[Event], Event]:
+    """How a log may show events, by what is known of their runs when each of these is first asked for."""
+    redactors: dict[str, Redactor] = {}
+
+    def hide(event: Event) -> Event:
+        if event.run_id is None or event.erased:
+            return event
+        if event.run_id not in redactors:
+            with open(None) as lens:
+                redactors[event.run_id] = redactor_of(lens, event.run_id)
+        return redacted(event, redactors[event.run_id])
+
+    return hide
 
 
 def runs_affected(lens: Lens, events: Iterable[Event], find: Callable[[str], Event | None]) -> set[str]:
