@@ -24,6 +24,7 @@ from commonplace.workflow.runner import Runner
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
 
 import faults
+from faults import derived
 from faults.__main__ import load, named
 from faults.damage import Reading
 from faults.places import Place, place, stop_servers
@@ -62,6 +63,7 @@ SPEC = {
     "worlds": ("L5", "L7", "4.3", "5.11"),
     "revocations": ("L5", "L7", "L10", "3.9", "4.8"),
     "forged": ("3.7", "L10"),
+    "swapped": ("L1", "L6", "L10", "4.2"),
 }
 SEED = 1
 
@@ -309,6 +311,33 @@ class TestBrokenOnPurpose:
         assert "are allowed" in found("digests", 20, tmp_path)
 
 
+class TestBrokenIndexes:
+    def test_swapped_notices_an_index_of_another_past_that_is_believed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def by_length(reads: Any, position: int, _hash: bytes) -> str:
+            return "it is longer" if position > reads.head.position else ""
+
+        monkeypatch.setattr("commonplace.recall.indexing._misfit", by_length)
+        monkeypatch.setattr("faults.derived.SHAPES", (derived.Case.of_another_past,))
+        assert "the answers differ" in found("swapped", 3, tmp_path)
+
+    def test_swapped_notices_pages_that_nobody_checks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.index.store.checking_vfs", lambda: "unix")
+        monkeypatch.setattr("faults.derived.SHAPES", (derived.Case.flipped,))
+        assert found("swapped", 20, tmp_path)
+
+    def test_swapped_notices_a_purge_that_leaves_out_what_it_could_not_use(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from commonplace.recall.indexing import Indexing
+
+        monkeypatch.setattr(Indexing, "purge", lambda _self: [])
+        assert "not in the report of the purge" in found("swapped", 1, tmp_path)
+
+
 def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -324,7 +353,7 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
         broken.setattr(Mirror, "erase", lambda *_: None)
         assert "finds it in" in found("forgetting", 6, tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(Indexing, "purge", lambda _self: True)
+        broken.setattr(Indexing, "purge", lambda _self: [])
         broken.setattr("commonplace.recall.feed.Erase", lambda _ids: Gone("nothing"))
         assert "holds it" in found("forgetting", 6, tmp_path)
     monkeypatch.setattr("faults.memory.SERVED", ("sqlite",))

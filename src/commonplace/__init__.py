@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .access.rights import Rights
     from .actor import Actor
     from .book import Book, RunInfo, Status, open
-    from .engines.contract import Facts, PurgeReport
+    from .engines.contract import Facts, FilePurged, PurgeReport
     from .erase import Erasure
     from .errors import (
         BadInput,
@@ -91,6 +91,7 @@ __all__ = [
     "Event",
     "Facts",
     "Fenced",
+    "FilePurged",
     "ForkedBook",
     "Kind",
     "Merged",
@@ -127,7 +128,7 @@ _HOMES = {
     "access.rights": "Rights",
     "actor": "Actor",
     "book": "Book RunInfo Status open",
-    "engines.contract": "Facts PurgeReport",
+    "engines.contract": "Facts FilePurged PurgeReport",
     "erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "

@@ -21,7 +21,7 @@ from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
 from .commit import Snapshot
 from .engines import locate
-from .engines.contract import Engine, Facts, PurgeReport
+from .engines.contract import Engine, Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import (
     BadInput,
@@ -61,7 +61,7 @@ from .state.diff import Difference, differences
 from .state.diff import redacted as redacted_differences
 from .state.opening import takes_part
 from .state.policy import Policy, Start
-from .state.redaction import redactor_of
+from .state.redaction import as_logged, redactor_of, runs_affected
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .state.sight import Sight
@@ -187,7 +187,7 @@ class Book(Working):
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
         if ledger.created:
             self._remember_as_made(engine.beside)
-        ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
+        ledger.indexing = Indexing(ledger, self._place, lambda: as_logged(self.snapshot), runs_affected)
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
         self._say_what_it_cannot_promise()
@@ -260,14 +260,21 @@ class Book(Working):
         return self._ledger.submit(command, request)
 
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the store's own files; report what they may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown. The report names each
+        file, and says what it may still hold, and why."""
         report = self._ledger.store.purge()
-        done, remaining = list(report.done), list(report.remaining)
-        if self._ledger.indexing.exists:
-            clean = self._ledger.indexing.purge()
-            told = "rewrote the index" if clean else "somebody reads the index: close it and purge again"
-            (done if clean else remaining).append(told)
-        return PurgeReport(tuple(done), tuple(remaining))
+        why = "; ".join(report.remaining)
+        files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
+        files += self._ledger.indexing.purge()
+        files += [FilePurged(str(path)) for path in self._mirror_files() if path.exists()]
+        files += [
+            FilePurged(
+                str(folder), "it has shown this book and does not any more: look at what it still holds"
+            )
+            for folder in self._left_folders()
+        ]
+        more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
+        return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
     def migrate_index(
         self,
@@ -313,10 +320,20 @@ class Book(Working):
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        index = self._ledger.indexing.place
-        if index is not None:
-            files += [Path(f"{index}{ending}") for ending in ("", "-wal", "-shm")]
-        return files + [file for mirror in self._all_mirrors() for file in mirror.files()]
+        return [*files, *self._ledger.indexing.files(), *self._mirror_files(), *self._left_folders()]
+
+    def _mirror_files(self) -> list[Path]:
+        return [file for mirror in self._all_mirrors() for file in mirror.files()]
+
+    def _left_folders(self) -> list[Path]:
+        """Folders of this host that this user once had show this book, and that are not kept up with it any more."""
+        from .mirror import shows
+        from .mirroring import known_folders
+        from .trust import trusted_places
+
+        ours = trusted_places(self.id)  # the list beside the book may have come with it, and may name any folder
+        known = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
+        return [folder for folder in known if shows(folder) != self.id]
 
     # reading
 

@@ -12,12 +12,11 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from ..access.redact import Redactor
 from ..access.rights import rights_of
 from ..commit import Snapshot
 from ..events import Event
 from ..memory.visibility import may_see, without_hidden
-from .redaction import moved, redacted, redactor_of
+from .redaction import as_logged
 
 PAGE = 200
 
@@ -28,7 +27,8 @@ class Sight:
     def __init__(self, actor: str, open: Callable[[int | None], AbstractContextManager[Snapshot]]) -> None:
         self.actor = actor
         self._open = open
-        self._redactors: dict[tuple[str, str], tuple[tuple[int, ...], Redactor]] = {}
+        self.redacted = as_logged(open)
+        """An event as a log or a page may show it."""
 
     def events(
         self, events: Iterable[Event], at: int | None, parent: Callable[[str], Event | None]
@@ -55,17 +55,3 @@ class Sight:
                     event = without_hidden(lens, rights, event)
                 shown.append((event, kept))
         return [replace(self.redacted(event), parents=kept) for event, kept in shown]
-
-    def redacted(self, event: Event) -> Event:
-        """The event as a log or a page may show it."""
-        if event.run_id is None or event.erased:
-            return event
-        return redacted(event, self._redactor(event.run_id, event.actor))
-
-    def _redactor(self, run: str, said_by: str) -> Redactor:
-        with self._open(None) as snapshot:
-            now = moved(snapshot, run)
-            known = self._redactors.get((run, said_by))
-            if known is None or known[0] != now:
-                known = self._redactors[run, said_by] = (now, redactor_of(snapshot, run, said_by))
-        return known[1]

@@ -359,14 +359,16 @@ def backup(
 
 @command
 def purge(shell: Shell) -> Answer:
-    """Clear what was erased from the store's own files.
+    """Clear what was erased from the files of the store, the index and the markdown.
 
-    Says what the files may still hold, and why.
+    Names each file, and says what it may still hold, and why.
     """
     report = shell.owned().purge()
     rows = [*(("done", done) for done in report.done), *(("remains", what) for what in report.remaining)]
+    rows += [("purged", file.path) for file in report.files if not file.remains]
+    files = [{"path": file.path, "outcome": file.outcome, "why": file.remains} for file in report.files]
     return Answer(
-        {"purged": report.purged, "done": report.done, "remaining": report.remaining},
+        {"purged": report.purged, "done": report.done, "remaining": report.remaining, "files": files},
         table(rows or [("done", "nothing was left to clear")]),
     )
 
