@@ -143,8 +143,9 @@ def open(
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
     your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
     markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
-    in now, and it is written when the book is closed. A book or folder that this user did not make is not synced
-    until they say `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so. `repository` is
+    in now, and it is written when the book is closed. A book or folder that this user did not make is not synced, and
+    an embedder that it names is not used if it sends texts elsewhere or loads a model by name, until they say
+    `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so. `repository` is
     the folder of files that what is remembered is checked against; unless it is named, the git repository that a local
     book lies in. `count_tokens` counts the tokens of a text for budgets, in place of one for every four characters.
     """
@@ -163,6 +164,8 @@ def open(
     try:
         ledger.count_tokens = count_tokens
         ledger.repository = repository_around(engine.beside, repository)
+        if trust:
+            opened._remember_trust(engine.beside)
         opened._use_mirror(mirror, trust)
     except BaseException:
         opened.close()
@@ -186,8 +189,10 @@ class Book(Working):
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
         if ledger.created:
-            self._remember_as_made(engine.beside)
-        ledger.indexing = Indexing(ledger, self._place, lambda: as_logged(self.snapshot), runs_affected)
+            self._remember_trust(engine.beside)
+        ledger.indexing = Indexing(
+            ledger, self._place, lambda: as_logged(self.snapshot), runs_affected, self._is_ours
+        )
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
         self._say_what_it_cannot_promise()
@@ -331,7 +336,9 @@ class Book(Working):
         from .mirroring import known_folders
         from .trust import trusted_places
 
-        ours = trusted_places(self.id)  # the list beside the book may have come with it, and may name any folder
+        ours = trusted_places(
+            self.id
+        )  # the list beside the book may have come with it, and may name any folder
         known = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
         return [folder for folder in known if shows(folder) != self.id]
 
@@ -659,8 +666,8 @@ class Book(Working):
         self._mirrors[where.absolute()] = made
         return made
 
-    def _remember_as_made(self, beside: Path | None) -> None:
-        """This user has made the book that lies here."""
+    def _remember_trust(self, beside: Path | None) -> None:
+        """This user has made the book that lies here, or says to trust it."""
         from .trust import trust
 
         if beside is not None:
@@ -759,7 +766,7 @@ class Book(Working):
         head = self._ledger.store.backup(target)
         if head is not None:
             if self._is_ours():
-                self._remember_as_made(target)
+                self._remember_trust(target)
             return head.position
         with open(target, name=self.name) as book:
             copy_book(self._ledger, book._ledger, progress)

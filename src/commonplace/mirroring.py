@@ -94,6 +94,8 @@ class BookMirror:
                 )
             try:
                 trust(self._book.id, self.folder)
+                if self._trust:
+                    self._book._remember_trust(self._book._engine.beside)
             except StorageFailed as error:
                 log.warning("%s", error)
         remember_folder(self._book._place, self.folder.absolute())

@@ -34,6 +34,9 @@ ENDINGS = ("", "-wal", "-shm", "-journal")
 BESIDE = ".next"
 """What the name of an index ends with that is built beside the one in use."""
 
+INSTALLED = ("static", "minilm")
+"""Embedders that come with the package, and send nothing anywhere."""
+
 Hide = Callable[[Event], Event]
 """An event as a log may show it, by what is known of its run when it is asked for the first time."""
 Affected = Callable[[Lens, Iterable[Event], Callable[[str], Event | None]], set[str]]
@@ -53,9 +56,11 @@ class Indexing:
         place: Path | None,
         hiding: Callable[[], Hide],
         affected: Affected,
+        trusted: Callable[[], bool],
         embedder: str | None = None,
     ) -> None:
         self._fixed = embedder
+        self._trusted = trusted
         self._affected = affected
         self._ledger = ledger
         self.place = place
@@ -90,8 +95,15 @@ class Indexing:
         """What makes vectors of texts, and of words: those are static, because models are made for texts."""
         from ..index import embedder_of
 
+        wanted = self._chosen[1]
         try:
-            return embedder_of(self._chosen[1]), embedder_of("static")
+            if wanted not in INSTALLED and not self._trusted():
+                raise NotEnabled(
+                    f"this book asks for the embedder {wanted!r}, which is given its texts or loads a model by name, "
+                    "and this user did not make the book. If you trust it, say so once: `commonplace mirror sync "
+                    "--trust`, or open it with trust=True"
+                )
+            return embedder_of(wanted), embedder_of("static")
         except NotEnabled as error:
             self.without_vectors = str(error)
             return None, None
@@ -232,7 +244,7 @@ class Indexing:
 
     def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
         """Another index of the same book, whatever its settings say."""
-        return Indexing(self._ledger, place, self._hiding, self._affected, embedder)
+        return Indexing(self._ledger, place, self._hiding, self._affected, self._trusted, embedder)
 
     def give_way_to(self, other: Indexing) -> None:
         """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
