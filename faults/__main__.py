@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import random
 import sys
 import tempfile
@@ -66,6 +67,9 @@ def main() -> int:
     given = parser.parse_args()
     logging.getLogger("commonplace").addHandler(logging.NullHandler())
     logging.getLogger("commonplace").propagate = False
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(
+        prefix="faults-state-"
+    )  # the books here are not the user's
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     known = load()
     names = [one for name in given.names for one in named(name, known)] or list(known)

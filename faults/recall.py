@@ -172,9 +172,9 @@ class Model:
     barred: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def sees(self, actor: str, mark: str, forgotten: bool = False) -> bool:
-        """Whether an actor may see something, or may with what is forgotten and not erased."""
+        """Whether an actor may see something; with `forgotten`, what it has forgotten itself and not erased, too."""
         piece = self.pieces.get(mark)
-        if piece is None or piece.erased or (piece.forgotten and not forgotten):
+        if piece is None or piece.erased or (piece.forgotten and not (forgotten and piece.author == actor)):
             return False
         barred = self.barred.get(actor, frozenset())
         if piece.kind in KINDS and (
@@ -309,7 +309,10 @@ class World:
         )
         if what in ("prompt", "receipt", "window", "salient", "premises"):
             models = [self.now]
-        past = len(models) > 1 or what in ("receipt", "premises")  # what is only forgotten could be seen then
+        past = len(models) > 1 or what in (
+            "receipt",
+            "premises",
+        )  # an author still sees there what it forgot
         seen = {mark for mark in self.now.pieces if self.now.sees(actor, mark, past)}
         hidden = {
             mark

@@ -25,6 +25,9 @@ pytest.register_assert_rewrite("tests.work_rules")
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="commonplace-cache-")
 """Indexes of books on servers lie in the user's cache; tests have one of their own."""
 
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="commonplace-state-")
+"""Which folders a user trusts is remembered there."""
+
 os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="commonplace-run-")
 """Where writers to books on servers meet."""
 

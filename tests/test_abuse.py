@@ -722,9 +722,12 @@ def test_redaction_is_no_oracle_for_whoever_may_guess(book: Book) -> None:
     run.agent("ada").write({"pin": 4711, "note": "my pin is 4711"})
     mallory = book.as_actor("mallory")
     mallory.record("agent.spoke", run_id="r", payload={"guesses": [str(one) for one in range(4700, 4720)]})
-    (seen,) = mallory.events(actor="mallory")
-    assert "4711" in seen.payload["guesses"]
-    for events in (book.redacted(book.events()), book.as_actor("ada").events()):
+    ada = book.as_actor("ada")
+    for events in (mallory.events(actor="mallory"), book.redacted(book.events(actor="mallory"))):
+        assert [
+            event for event in events if "4711" in event.payload.get("guesses", ())
+        ]  # right or wrong, it stays
+    for events in (book.redacted(book.events(actor="ada")), ada.events(actor="ada")):
         assert "4711" not in json.dumps([event.payload for event in events])  # hashes may hold any digits
     with pytest.raises(commonplace.Denied):
         book.as_actor("ada").run(run_id="r").redacted("4711")

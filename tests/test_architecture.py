@@ -19,6 +19,7 @@ SOURCE = Path(commonplace.__file__).parent
 # What each module of the core may import from the package: the way of the data, upwards only.
 MAY_IMPORT = {
     "errors": set(),
+    "folders": {"errors"},
     "forks": {"errors"},
     "engines.contract": {"errors"},
     "labels": set(),
@@ -30,7 +31,8 @@ MAY_IMPORT = {
     "commit": {"errors", "engines.contract", "events", "keys", "labels", "views", "errands"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
-    "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
+    "trust": {"errors", "folders"},
+    "transfer": {"errors", "folders", "engines.contract", "events", "commit", "erase", "ledger"},
     "scan": {"errors"},
     "tools": {"errors", "events", "access", "memory", "recall", "state"},
     "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer", "work"},
@@ -40,12 +42,12 @@ CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contra
 FOLDERS = {
     "access": CORE,
     "index": {"errors", "events", "keys", "labels"},
-    "mirror": {"errors", "events"},
-    "memory": {*CORE, "access", "erase"},
+    "mirror": {"errors", "events", "folders"},
+    "memory": {*CORE, "folders", "access", "erase"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
-    "state": {*CORE, "access", "memory", "recall"},
-    "work": {*CORE, "access", "erase", "index", "memory", "recall"},
-    "workflow": {*CORE, "access", "memory", "recall", "state"},
+    "state": {*CORE, "folders", "access", "memory", "recall"},
+    "work": {*CORE, "folders", "access", "erase", "index", "memory", "recall"},
+    "workflow": {*CORE, "folders", "access", "memory", "recall", "state"},
 }
 ENGINE_MAY_IMPORT = {
     "errors",
@@ -120,6 +122,7 @@ def test_surfaces_only_translate() -> None:
         "erase",
         "errors",
         "events",
+        "folders",
         "ledger",
         "memory",
         "memory.items",

@@ -140,5 +140,7 @@ def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
     assert "wrote MEMORY.md" in cli("mirror", "sync", *book).out
     text = (tmp_path / "MEMORY.md").read_text()
     (tmp_path / "MEMORY.md").write_text(text.replace("at four", "at five"))
-    assert "Tea is served at five." in cli("items", *book).out  # a hand edit is found on open
+    assert "Tea is served at four." in cli("items", *book).out  # a command that reads leaves the files alone
+    assert cli("daily", "log", "Tea was late.", *book).code == 0  # one that writes takes hand edits in first
+    assert "Tea is served at five." in cli("items", *book).out
     assert json.loads(cli("items", "--json", *book).out)[0]["text"] == "Tea is served at five."

@@ -427,7 +427,8 @@ def following() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def follow(*args: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         command = [*COMMAND, "work", "show", "w", "--follow", *args]
-        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+        wide = {**os.environ, "COLUMNS": "120"}
+        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=wide))
         return started[-1]
 
     yield follow

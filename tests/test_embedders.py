@@ -265,6 +265,28 @@ def test_another_embedder_builds_the_index_anew_in_every_process(server: Server,
         assert all(sum(text in sent for sent in texts) == 1 for text in TEXTS)  # each was embedded once
 
 
+@pytest.mark.spec("3.7", "L11")
+def test_a_book_from_somebody_else_sends_no_text_anywhere(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloned book may name any endpoint and any model: until its user trusts it, it is searched without them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
+    with commonplace.open(tmp_path / "book.db") as book:
+        book.remember("The ferry leaves at nine")
+        book.configure_memory(embedder=server.setting)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    with commonplace.open(tmp_path / "book.db") as book:
+        answer = book.search("ferry")
+        assert [one.content for one in answer.results] == ["The ferry leaves at nine"]
+        assert "trust=True" in str(answer.left_out)
+        assert server.asked == []
+    with commonplace.open(tmp_path / "book.db", trust=True) as book:
+        book.search("ferry")
+        assert server.asked
+    with commonplace.open(tmp_path / "book.db") as book:  # it was said once
+        assert "trust" not in str(book.search("ferry").left_out)
+
+
 def test_an_endpoint_that_is_down_costs_the_vectors_and_not_the_search(
     server: Server, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from commonplace.workflow.runner import Runner
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
 
 import faults
+from faults import derived
 from faults.__main__ import load, named
 from faults.damage import Reading
 from faults.places import Place, place, stop_servers
@@ -61,6 +63,10 @@ SPEC = {
     "workers": ("5.3", "5.7", "L4"),
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
+    "worlds": ("L5", "L7", "4.3", "5.11"),
+    "revocations": ("L5", "L7", "L10", "3.9", "4.8"),
+    "forged": ("3.7", "L10"),
+    "swapped": ("L1", "L6", "L10", "4.2"),
 }
 SEED = 1
 
@@ -109,6 +115,33 @@ class Agreeable:
 
 
 class TestBrokenOnPurpose:
+    def test_forged_notices_records_that_are_believed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from faults.folders import SHAPES
+
+        monkeypatch.setattr("commonplace.mirror.folder.is_inside", lambda path: True)
+        monkeypatch.setattr("commonplace.folders.parts_of", lambda path: path.split("/"))
+        result = load()["forged"].run(1, list(SHAPES).index("swap: up, new"), tmp_path)
+        assert "changed outside the folder: .ssh/authorized_keys" in "\n".join(result.problems)
+
+    def test_forged_notices_links_that_are_followed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from faults.folders import SHAPES
+
+        from commonplace import folders
+
+        monkeypatch.setattr(folders, "_DIRECTORY", folders._DIRECTORY & ~os.O_NOFOLLOW)
+        result = load()["forged"].run(1, list(SHAPES).index("link: .commonplace/memory"), tmp_path)
+        assert "changed outside the folder" in "\n".join(result.problems)
+
+    def test_forged_notices_a_sync_without_trust(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.mirroring.is_trusted", lambda book, path: True)
+        assert "it was synced without trust" in found("forged", 1, tmp_path)
+
     def test_kills_notice_a_lost_acknowledgement(self, tmp_path: Path) -> None:
         with place("sqlite", tmp_path).open() as book:
             log: list[tuple[str, Any]] = []
@@ -139,6 +172,19 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(TapeDisk, "fail", lambda self: None if self.tape.failed == "sync" else fail(self))
         monkeypatch.setattr("faults.durability.LOCAL", ("files",))
         assert "was acknowledged and is lost" in found("failing", 200, tmp_path)
+
+    def test_worlds_notice_that_hidden_things_are_counted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.work.desk.may_see_thing", lambda rights, row, decided: True)
+        assert "work discoveries" in found("worlds", 1, tmp_path)
+
+    def test_revocations_notice_what_is_still_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.memory.visibility.may_read_id", lambda lens, rights, id: True)
+        monkeypatch.setattr("commonplace.memory.reading.may_name", lambda rights, item: True)
+        assert "shows it" in found("revocations", 4, tmp_path)
 
     def test_runner_notices_that_finished_agents_are_run_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -307,6 +353,33 @@ class TestBrokenOnPurpose:
         assert "are allowed" in found("digests", 20, tmp_path)
 
 
+class TestBrokenIndexes:
+    def test_swapped_notices_an_index_of_another_past_that_is_believed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def by_length(reads: Any, position: int, _hash: bytes) -> str:
+            return "it is longer" if position > reads.head.position else ""
+
+        monkeypatch.setattr("commonplace.recall.indexing._misfit", by_length)
+        monkeypatch.setattr("faults.derived.SHAPES", (derived.Case.of_another_past,))
+        assert "the answers differ" in found("swapped", 3, tmp_path)
+
+    def test_swapped_notices_pages_that_nobody_checks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.index.store.checking_vfs", lambda: "unix")
+        monkeypatch.setattr("faults.derived.SHAPES", (derived.Case.flipped,))
+        assert found("swapped", 20, tmp_path)
+
+    def test_swapped_notices_a_purge_that_leaves_out_what_it_could_not_use(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from commonplace.recall.indexing import Indexing
+
+        monkeypatch.setattr(Indexing, "purge", lambda _self: [])
+        assert "not in the report of the purge" in found("swapped", 1, tmp_path)
+
+
 def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -322,7 +395,7 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
         broken.setattr(Mirror, "erase", lambda *_: None)
         assert "finds it in" in found("forgetting", 6, tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(Indexing, "purge", lambda _self: True)
+        broken.setattr(Indexing, "purge", lambda _self: [])
         broken.setattr("commonplace.recall.feed.Erase", lambda _ids: Gone("nothing"))
         assert "holds it" in found("forgetting", 6, tmp_path)
     monkeypatch.setattr("faults.memory.SERVED", ("sqlite",))

@@ -4,6 +4,7 @@ erasure."""
 from __future__ import annotations
 
 import math
+import random
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, BookClosed, EngineUnavailable, NotABook
-from commonplace.index import Change, Doc, Erase, Found, Gone, Index, Put, Who, store
+from commonplace.index import Change, Doc, Erase, Found, Gone, Index, Put, Reword, Who, store
 from commonplace.index.words import near
 
 DAY = 86_400_000_000
@@ -518,7 +519,7 @@ def test_the_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(NotABook):
         Index.open(path)
     assert path.read_bytes() == before
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(NotABook, match="not a file"):
         Index.open(tmp_path)
     with pytest.raises(EngineUnavailable):
         Index.open(path / "below a file")
@@ -666,6 +667,35 @@ def test_what_was_erased_is_nowhere_in_the_files(tmp_path: Path, buffer: int) ->
         assert ids(index, "passphrase") == ["other"]
         index.close()
         assert in_python(SCAN, tmp_path, "xylophonic", "quagmireful", "secret") == ""
+
+
+@pytest.mark.spec("2.7", "L1", "L6")
+@pytest.mark.parametrize("buffer", [1, store.BUFFER])
+@pytest.mark.parametrize("block", [4, store.BLOCK])
+def test_a_document_that_is_reworded_is_as_if_it_had_always_said_so(
+    tmp_path: Path, buffer: int, block: int
+) -> None:
+    rng = random.Random(7)
+    words = ["fox", "wolf", "lynx", "hare", "stoat", "xylophonic", "quagmireful", "den", "den", "den"]
+    said = [(f"d{n % 23}", " ".join(rng.choices(words, k=rng.randint(1, 9)))) for n in range(60)]
+
+    def changes(texts: Iterable[tuple[str, str]]) -> list[Change]:
+        return [Put(doc(id, text, author=f"a{n % 3}")) for n, (id, text) in enumerate(texts)]
+
+    with mock.patch.object(store, "BUFFER", buffer), mock.patch.object(store, "BLOCK", block):
+        index = filled(changes(said), tmp_path / "index.db")
+        new = {f"d{n}": f"{rng.choice(words[:5])} token token vole{n}" for n in range(0, 23, 2)}
+        rewords = [(61, Reword(doc(id, text))) for id, text in new.items()]
+        assert index.apply(60, 61, [*rewords, rewords[0]])
+        anew = filled(changes((id, new.get(id, text)) for id, text in said))
+        assert anew.apply(60, 61, [])
+        for query in (*words, "token", "vole4", "vol*", "xylophonicc", '"token token"', "den fox wolf token"):
+            for at in (5, 30, 60, None):
+                for how in ("keyword", "hybrid"):
+                    assert ask(index, query, at=at, how=how, limit=60) == ask(
+                        anew, query, at=at, how=how, limit=60
+                    )
+        index.close()
 
 
 @pytest.mark.spec("L10")

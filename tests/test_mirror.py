@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commonplace import folders
 from commonplace.errors import BadInput, StorageFailed
 from commonplace.mirror import (
     Added,
@@ -30,7 +31,6 @@ from commonplace.mirror import (
     Report,
     Taken,
     edits,
-    folder,
     parse,
     render,
 )
@@ -713,16 +713,16 @@ def swapping(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Callable[[], None]], None]:
     """Do something right before the next files are swapped, on systems that can do so in one step and others."""
-    real = folder._renameat2 if request.param == "exchange" else lambda one, other: False
-    monkeypatch.setattr(folder, "_renameat2", real)
+    real = folders._renameat2 if request.param == "exchange" else lambda *files: False
+    monkeypatch.setattr(folders, "_renameat2", real)
 
     def before(act: Callable[[], None]) -> None:
-        def once(one: Path, other: Path) -> bool:
-            monkeypatch.setattr(folder, "_renameat2", real)
+        def once(folder: int, name: str, other: int, new: str) -> bool:
+            monkeypatch.setattr(folders, "_renameat2", real)
             act()
-            return real(one, other)
+            return real(folder, name, other, new)
 
-        monkeypatch.setattr(folder, "_renameat2", once)
+        monkeypatch.setattr(folders, "_renameat2", once)
 
     return before
 
@@ -765,13 +765,13 @@ def test_where_files_cannot_be_swapped_in_one_step_none_is_overwritten(
 ) -> None:
     real, text = os.link, desk.text()
 
-    def link(one: Path, other: Path) -> None:
+    def link(name: str, new: str, **folders: Any) -> None:
         monkeypatch.setattr(os, "link", real)
         assert not desk.file.exists()
         desk.save(text.replace("- alpha", "- mine"))
-        real(one, other)
+        real(name, new, **folders)
 
-    monkeypatch.setattr(folder, "_renameat2", lambda one, other: False)
+    monkeypatch.setattr(folders, "_renameat2", lambda *files: False)
     monkeypatch.setattr(os, "link", link)
     desk.book.texts["d"] = "- delta"
     report = desk.sync()
@@ -850,9 +850,9 @@ def kill(monkeypatch: pytest.MonkeyPatch, at: int, after: bool, steps: bool) -> 
     for name in ("replace", "rename", "link", "unlink", "fsync"):
         monkeypatch.setattr(os, name, mortal(getattr(os, name)))
     if steps:
-        monkeypatch.setattr(folder, "_renameat2", lambda one, other: False)
+        monkeypatch.setattr(folders, "_renameat2", lambda *files: False)
     else:
-        monkeypatch.setattr(folder, "_renameat2", mortal(folder._renameat2))
+        monkeypatch.setattr(folders, "_renameat2", mortal(folders._renameat2))
     return lambda: count >= at
 
 
@@ -986,7 +986,7 @@ def test_no_word_of_a_person_is_ever_lost(steps: list[tuple[str, int, int]]) -> 
         desk.sync()
         buffer, old, agents = desk.text(), [desk.text()], 0
         forgotten = False
-        real = folder._renameat2
+        real = folders._renameat2
         desk.book.refuse = lambda edit: "no" if refusing and isinstance(edit, Changed) else ""
         refusing = False
         for what, how, where in [*steps, ("sync", 0, 0), ("sync", 0, 0)]:
@@ -1032,16 +1032,16 @@ def test_no_word_of_a_person_is_ever_lost(steps: list[tuple[str, int, int]]) -> 
                 elif what == "cross":
 
                     def save(
-                        one: Path, other: Path, how: int = how, where: int = where, saved: list[str] = saved
+                        *files: Any, how: int = how, where: int = where, saved: list[str] = saved
                     ) -> bool:
-                        patch.setattr(folder, "_renameat2", real)
+                        patch.setattr(folders, "_renameat2", real)
                         saved[:] = [person.edit(desk.text(), how, where)]
                         desk.save(saved[0])
-                        return real(one, other)
+                        return real(*files)
 
-                    patch.setattr(folder, "_renameat2", save)
+                    patch.setattr(folders, "_renameat2", save)
                     desk.sync()
-                    patch.setattr(folder, "_renameat2", real)
+                    patch.setattr(folders, "_renameat2", real)
                 elif what == "late":
                     desk.mirror = desk.fresh(grace=3600)
                     with desk.file.open("r+b") as editor:

@@ -690,7 +690,7 @@ def test_a_file_over_the_limit_is_not_read_and_odd_places_are_refused(tmp_path: 
     with pytest.raises(TooLarge, match="103 bytes; at most 50"):
         read_yaml(tmp_path / "big.yaml", max_bytes=50)
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(BadInput, match="not a file"):
+    with pytest.raises(BadInput, match="no plain file"):
         read_yaml(tmp_path / "pipe.yaml")
     for name in (".", "missing.yaml"):
         with pytest.raises(BadInput):
@@ -777,7 +777,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed_out(tmp_path: Path) -> No
     (tmp_path / "inside" / WRITER).parent.mkdir()
     (tmp_path / "inside" / WRITER).symlink_to(tmp_path / "outside" / WRITER)
     _, problems = examine(tmp_path / "inside")
-    assert ["link that leaves" in one.message for one in problems if one.level == "error"] == [True]
+    assert ["is a link" in one.message for one in problems if one.level == "error"] == [True]
 
 
 @given(st.text(alphabet="ab./\\~:C \0\u202e", max_size=12))

@@ -204,7 +204,7 @@ class Model:
         found = dict[str, int]()
         for one in self.tasks.values():
             found[one.status] = found.get(one.status, 0) + 1
-        told = {"tasks": len(self.tasks), "agents": len(self.agents)}
+        told = {"tasks": len(self.tasks)}
         return found | {name: count for name, count in told.items() if count}
 
     def below(self, id: str) -> list[Task]:

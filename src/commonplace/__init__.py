@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .access.rights import Rights
     from .actor import Actor
     from .book import Book, RunInfo, Status, open
-    from .engines.contract import Facts, PurgeReport
+    from .engines.contract import Facts, FilePurged, PurgeReport
     from .erase import Erasure
     from .errors import (
         BadInput,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         NotABook,
         NotEnabled,
         NotFound,
+        NotTrusted,
         OutcomeUnknown,
         OwnedKind,
         RunFailed,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         StorageFailed,
         TooLarge,
         UnknownEngine,
+        UnsafePath,
     )
     from .events import Blob, Event
     from .ledger import Rebuilt, Verification
@@ -89,6 +91,7 @@ __all__ = [
     "Event",
     "Facts",
     "Fenced",
+    "FilePurged",
     "ForkedBook",
     "Kind",
     "Merged",
@@ -96,6 +99,7 @@ __all__ = [
     "NotABook",
     "NotEnabled",
     "NotFound",
+    "NotTrusted",
     "OutcomeUnknown",
     "OwnedKind",
     "PurgeReport",
@@ -112,6 +116,7 @@ __all__ = [
     "TooLarge",
     "Turn",
     "UnknownEngine",
+    "UnsafePath",
     "Verification",
     "View",
     "Work",
@@ -123,11 +128,12 @@ _HOMES = {
     "access.rights": "Rights",
     "actor": "Actor",
     "book": "Book RunInfo Status open",
-    "engines.contract": "Facts PurgeReport",
+    "engines.contract": "Facts FilePurged PurgeReport",
     "erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
-    "NotEnabled NotFound OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine",
+    "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine "
+    "UnsafePath",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",
     "state.cells": "State",

@@ -91,16 +91,33 @@ class Actor(Working):
         self._acts("record_all")
         if not isinstance(events, Iterable):
             raise BadInput(f"events {shown(events)} is not a list: give one, such as [...]")
-        return self._book.record_all([self._mine(fields) for fields in events])
+        batch = list(events)
+        ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
+        return self._book.record_all([self._mine(fields, ids) for fields in batch])
 
-    def _mine(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _mine(self, fields: Mapping[str, Any], batch: Collection[object] = ()) -> dict[str, Any]:
+        """The fields of an event by this actor: it derives from what the actor may see, or from others of the batch."""
         if not isinstance(fields, Mapping):
             raise BadInput(
                 f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict"
             )
         if fields.get("actor", self.name) != self.name:
             self._deny("record as", str(fields["actor"]), "only the owner records in the name of others")
+        labels, parents = fields.get("labels"), fields.get("parents")
+        if isinstance(labels, Mapping) and labels.get("trust") == "high" and not self.rights().may("relabel"):
+            self._deny(
+                "label",
+                "trust high",
+                "high trust is for a person to give: leave it out, or let one relabel it",
+            )
+        for parent in parents if isinstance(parents, list | tuple) else ():
+            if isinstance(parent, str) and parent not in batch and not self._sees(parent):
+                raise NotFound(f"there is no event {shown(parent)} to derive from: leave it out of parents")
         return {**fields, "actor": self.name}
+
+    def _sees(self, id: str) -> bool:
+        event = self._book._ledger.event(id)
+        return event is not None and bool(self._shown(event))
 
     def _acts(self, what: str) -> None:
         if self._looking is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -20,7 +21,7 @@ from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
 from .commit import Snapshot
 from .engines import locate
-from .engines.contract import Engine, Facts, PurgeReport
+from .engines.contract import Engine, Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import (
     BadInput,
@@ -30,8 +31,11 @@ from .errors import (
     Conflict,
     EngineUnavailable,
     NotFound,
+    NotTrusted,
     OutcomeUnknown,
+    StorageFailed,
     TooLarge,
+    UnsafePath,
     shown,
 )
 from .events import (
@@ -63,7 +67,7 @@ from .state.diff import Difference, differences
 from .state.diff import redacted as redacted_differences
 from .state.opening import takes_part
 from .state.policy import Policy, Start
-from .state.redaction import redactor_of
+from .state.redaction import as_logged, redactor_of, runs_affected
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .state.sight import Sight
@@ -74,6 +78,7 @@ from .work.opening import Prompting, Working
 if TYPE_CHECKING:
     from .access.audit import Entry
     from .aio import AsyncBook
+    from .mirror import Report
     from .mirroring import BookMirror
     from .recall.migrating import Migrated
     from .scan import Trace
@@ -133,6 +138,7 @@ def open(
     durability: str = "full",
     capabilities: Sequence[Capability] = (),
     mirror: str | Path | bool | None = None,
+    trust: bool = False,
     repository: str | Path | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> Book:
@@ -143,9 +149,11 @@ def open(
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
     your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
     markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
-    in now, and it is written when the book is closed. `repository` is the folder of files that what is remembered is
-    checked against; unless it is named, the git repository that a local book lies in. `count_tokens` counts the tokens
-    of a text for budgets, in place of one for every four characters.
+    in now, and it is written when the book is closed. A book or folder that this user did not make is not synced, and
+    an embedder that it names is not used if it sends texts elsewhere or loads a model by name, until they say
+    `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so. `repository` is
+    the folder of files that what is remembered is checked against; unless it is named, the git repository that a local
+    book lies in. `count_tokens` counts the tokens of a text for budgets, in place of one for every four characters.
     """
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
@@ -162,7 +170,9 @@ def open(
     try:
         ledger.count_tokens = count_tokens
         ledger.repository = repository_around(engine.beside, repository)
-        opened._use_mirror(mirror)
+        if trust:
+            opened._remember_trust(engine.beside)
+        opened._use_mirror(mirror, trust)
     except BaseException:
         opened.close()
         raise
@@ -184,7 +194,11 @@ class Book(Working):
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
-        ledger.indexing = Indexing(ledger, self._place, Sight(OWNER, self.snapshot).redacted)
+        if ledger.created:
+            self._remember_trust(engine.beside)
+        ledger.indexing = Indexing(
+            ledger, self._place, lambda: as_logged(self.snapshot), runs_affected, self._is_ours
+        )
         ledger.premises = PremiseWatch(ledger)
         ledger.working = Prompting(ledger)
         ledger.showing = Showing()
@@ -258,14 +272,21 @@ class Book(Working):
         return self._ledger.submit(command, request)
 
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the store's own files; report what they may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown. The report names each
+        file, and says what it may still hold, and why."""
         report = self._ledger.store.purge()
-        done, remaining = list(report.done), list(report.remaining)
-        if self._ledger.indexing.exists:
-            clean = self._ledger.indexing.purge()
-            told = "rewrote the index" if clean else "somebody reads the index: close it and purge again"
-            (done if clean else remaining).append(told)
-        return PurgeReport(tuple(done), tuple(remaining))
+        why = "; ".join(report.remaining)
+        files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
+        files += self._ledger.indexing.purge()
+        files += [FilePurged(str(path)) for path in self._mirror_files() if path.exists()]
+        files += [
+            FilePurged(
+                str(folder), "it has shown this book and does not any more: look at what it still holds"
+            )
+            for folder in self._left_folders()
+        ]
+        more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
+        return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
     def migrate_index(
         self,
@@ -312,10 +333,22 @@ class Book(Working):
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        index = self._ledger.indexing.place
-        if index is not None:
-            files += [Path(f"{index}{ending}") for ending in ("", "-wal", "-shm")]
-        return files + [file for mirror in self._all_mirrors() for file in mirror.files()]
+        return [*files, *self._ledger.indexing.files(), *self._mirror_files(), *self._left_folders()]
+
+    def _mirror_files(self) -> list[Path]:
+        return [file for mirror in self._all_mirrors() for file in mirror.files()]
+
+    def _left_folders(self) -> list[Path]:
+        """Folders of this host that this user once had show this book, and that are not kept up with it any more."""
+        from .mirror import shows
+        from .mirroring import known_folders
+        from .trust import trusted_places
+
+        ours = trusted_places(
+            self.id
+        )  # the list beside the book may have come with it, and may name any folder
+        known = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
+        return [folder for folder in known if shows(folder) != self.id]
 
     # reading
 
@@ -611,17 +644,19 @@ class Book(Working):
             id, at = run_at(check_text("a run to compare", named))
             states.append(self._known_run(viewer, id).state(at))
             with self.snapshot() as snapshot:
-                hide |= redactor_of(snapshot, id)
+                hide |= redactor_of(snapshot, id, viewer)
         found = differences(*states)
         return redacted_differences(found, hide) if redacted else found
 
     # the markdown beside it
 
-    def mirror(self, folder: str | Path | None = None, person: str | None = None) -> BookMirror:
+    def mirror(
+        self, folder: str | Path | None = None, person: str | None = None, *, trust: bool = False
+    ) -> BookMirror:
         """The book's memory as markdown files that people edit: `.sync()` takes in their edits and writes what
         changed, `.watch(…)` goes on doing so. `folder` is where the book is, unless you say otherwise, and
-        `person` who edits."""
-        from .mirroring import BookMirror, remember_folder
+        `person` who edits. With `trust` a folder is synced, now and later, that this user did not make."""
+        from .mirroring import BookMirror
 
         where = (
             check_path("a folder", folder)
@@ -632,43 +667,64 @@ class Book(Working):
             raise BadInput(
                 "this book is not in a folder of this host: say in which one its markdown shall lie"
             )
-        made = BookMirror(self, where, person)
+        made = BookMirror(self, where, person, trust=trust)
         self._mirrors[where.absolute()] = made
-        remember_folder(self._place, where.absolute())
         return made
 
-    def _use_mirror(self, asked: str | Path | bool | None) -> None:
-        from .mirroring import shows
+    def _remember_trust(self, beside: Path | None) -> None:
+        """This user has made the book that lies here, or says to trust it."""
+        from .trust import trust
+
+        if beside is not None:
+            try:
+                trust(self.id, beside)
+            except StorageFailed as error:  # it only matters once its markdown is synced, and is said then
+                log.info("%s", error)
+
+    def _is_ours(self) -> bool:
+        """Whether this user made the book, or trusts it: a server's is as trusted as the server."""
+        from .trust import is_trusted
+
+        beside = self._engine.beside
+        return beside is None or self._ledger.created or is_trusted(self.id, beside)
+
+    def _use_mirror(self, asked: str | Path | bool | None, trust: bool) -> None:
+        from .mirror import shows
 
         beside = self._engine.beside
         if asked is None and beside is not None and shows(beside.parent) == self.id:
             try:
-                self._mirror = self.mirror()
+                self._mirror = self.mirror(trust=trust)
                 self._sync_mirror()
             except (CommonplaceError, OSError) as error:  # nobody asked for it: the book itself is well
                 self._mirror = None
                 log.warning("the markdown beside this book could not be taken in: %s", error)
         elif asked not in (None, False):
-            self._mirror = self.mirror(None if asked is True else asked)  # type: ignore[arg-type]
+            mirror = self.mirror(None if asked is True else asked, trust=trust)  # type: ignore[arg-type]
+            mirror.check_trust()  # before it counts as the book's: closing would try to sync it again
+            self._mirror = mirror
             self._sync_mirror()
 
     def _sync_mirror(self) -> None:
         if self._mirror is not None:
-            report = self._mirror.sync()
-            for path, why in report.refused:
-                log.warning("%s was left alone: %s", path, why)
+            _tell_refused(self._mirror.sync())
 
     def _erased(self, ids: Collection[str]) -> None:
         """What was erased is gone from the index and the markdown at once."""
         self._ledger.indexing.forget()
         for mirror in self._all_mirrors():
-            mirror.erase(ids)
+            try:
+                _tell_refused(mirror.erase(ids))
+            except (NotTrusted, UnsafePath) as error:
+                log.warning("what was erased may still stand in %s: %s", mirror.folder, error)
 
     def _all_mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""
-        from .mirroring import BookMirror, known_folders, shows
+        from .mirror import shows
+        from .mirroring import BookMirror, known_folders
+        from .trust import trusted_places
 
-        for folder in known_folders(self._place):
+        for folder in (*known_folders(self._place), *trusted_places(self.id)):
             if folder not in self._mirrors and shows(folder) == self.id:
                 self._mirrors[folder] = BookMirror(self, folder)
         return [one for folder, one in self._mirrors.items() if shows(folder) == self.id]
@@ -715,10 +771,12 @@ class Book(Working):
 
         target = check_path("to", to)
         check_call("progress", progress)
-        if target.exists():
+        if os.path.lexists(target):
             raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
         head = self._ledger.store.backup(target)
         if head is not None:
+            if self._is_ours():
+                self._remember_trust(target)
             return head.position
         with open(target, name=self.name) as book:
             copy_book(self._ledger, book._ledger, progress)
@@ -810,6 +868,11 @@ class Book(Working):
                 status.acknowledged,
                 status.head,
             )
+
+
+def _tell_refused(report: Report) -> None:
+    for path, why in report.refused:
+        log.warning("%s was left alone: %s", path, why)
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -66,7 +66,7 @@ T = TypeVar("T")
 MAX_BATCH = 256
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_SECONDS = 0.05
-PAGE = 500
+PAGE, FEW = 500, 32
 
 RowName = tuple[str, Key]
 """A row by its view and key."""
@@ -130,6 +130,27 @@ class Lens(ABC):
         """The rows whose key begins with these parts, in key order."""
         return self._scanned(view, *below(prefix), limit, reverse)
 
+    def each(self, view: str, *prefix: str | int, reverse: bool = False) -> Iterator[tuple[Key, Any]]:
+        """The same rows one by one, read page by page: for whoever stops when it has seen enough."""
+        return self._paged(view, *below(prefix), reverse)
+
+    def each_between(
+        self, view: str, prefix: Key, first: str | int, last: str | int, reverse: bool = False
+    ) -> Iterator[tuple[Key, Any]]:
+        """The same for rows whose next part lies between two values, both included."""
+        return self._paged(view, below((*prefix, first))[0], below((*prefix, last))[1], reverse)
+
+    def _paged(self, view: str, start: bytes, end: bytes | None, reverse: bool) -> Iterator[tuple[Key, Any]]:
+        size = FEW
+        while True:
+            page = self._scanned(view, start, end, size, reverse)
+            yield from page
+            if len(page) < size:
+                return
+            last = pack(page[-1][0])
+            start, end = (start, last) if reverse else (last + b"\0", end)
+            size = min(size * 4, PAGE)
+
     def between(
         self,
         view: str,
@@ -139,7 +160,7 @@ class Lens(ABC):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[tuple[Key, Any]]:
-        """The same for rows whose next part lies between two values, both included."""
+        """The rows whose next part lies between two values, both included, all at once or the first few."""
         return self._scanned(view, below((*prefix, first))[0], below((*prefix, last))[1], limit, reverse)
 
     def _scanned(
@@ -375,11 +396,13 @@ class Overlay(Lens):
         return event
 
     def _again(self, draft: Draft, known: Record) -> Event:
-        if known.body is None:
+        # That the event of somebody else was erased is none of this actor's business: its id is taken.
+        if known.body is None and read_header(known).actor == draft.actor:
             raise Erased(
                 f"event {draft.id!r} was erased; recording it again restores nothing. Use another id"
             )
-        if not same_content(draft, known) and not same_content(self._with_labels_of_parents(draft), known):
+        flowed = self._with_labels_of_parents(draft)
+        if known.body is None or not (same_content(draft, known) or same_content(flowed, known)):
             raise Conflict(
                 f"event {draft.id!r} is already recorded with other content: "
                 "use another id, or send exactly what was sent the first time"

@@ -3,9 +3,11 @@
     CommonplaceError
     ├── BadInput             400  the call's own words are off
     │   ├── TooLarge         413  a payload, batch or name over its limit
-    │   └── UnknownEngine    400  a URL that names no engine
+    │   ├── UnknownEngine    400  a URL that names no engine
+    │   └── UnsafePath       400  a path that leaves its folder, or a link or pipe in the way
     ├── Denied               403  the actor has no right to it
     │   └── OwnedKind        403  a kind that only its capability may record
+    ├── NotTrusted           403  a folder that somebody else has prepared, and this user has not said to trust
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
     ├── Conflict             409  the same id with other content, or a diverged copy
@@ -73,6 +75,19 @@ class TooLarge(BadInput):
 
 class UnknownEngine(BadInput):
     code = "unknown_engine"
+
+
+class UnsafePath(BadInput):
+    """A path that leaves the folder it belongs to, or one that meets a symbolic link, a pipe or a device."""
+
+    code = "unsafe_path"
+
+
+class NotTrusted(CommonplaceError):
+    """A book or a folder of markdown that was not made by this user, who has not said to trust it either."""
+
+    code = "not_trusted"
+    status = 403
 
 
 class Denied(CommonplaceError, PermissionError):

@@ -13,7 +13,6 @@ short secret by trying digests.
 from __future__ import annotations
 
 import os
-import random
 import re
 import time
 import unicodedata
@@ -611,17 +610,11 @@ def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {str(name): check_name(f"the label {name}", value) for name, value in labels.items()}
 
 
-_random = random.Random(os.urandom(32))  # noqa: S311  ids must differ, not be secret
 _salts: list[bytes] = []
 
-
-def _fresh_chance() -> None:
-    """A child process must not go on with its parent's random numbers."""
-    _random.seed(os.urandom(32))
-    _salts.clear()
-
-
-os.register_at_fork(after_in_child=_fresh_chance)
+os.register_at_fork(
+    after_in_child=_salts.clear
+)  # a child process must not use its parent's random bytes again
 
 
 def _salt() -> bytes:
@@ -635,9 +628,10 @@ def _salt() -> bytes:
 
 
 def new_id() -> str:
-    """A version 7 UUID: ids made later sort later, to a quarter of a microsecond."""
+    """A version 7 UUID: ids made later sort later, to a quarter of a microsecond. Whoever has seen others cannot guess
+    it: 62 bits are secret random ones."""
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
-    tail = f"{_random.getrandbits(62) | 0x8000_0000_0000_0000:016x}"
+    tail = f"{int.from_bytes(_salt()[:8]) >> 2 | 0x8000_0000_0000_0000:016x}"
     head = f"{milliseconds:012x}"
     return f"{head[:8]}-{head[8:]}-7{rest * 4096 // 1_000_000:03x}-{tail[:4]}-{tail[4:]}"
 

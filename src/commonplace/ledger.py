@@ -128,15 +128,17 @@ class Ledger:
         """Counts the tokens of a text; None: they are estimated."""
         self.erased: Callable[[Collection[str]], None] = lambda _ids: None
         """Told which events were erased, once they are."""
+        self.created = False
+        """Whether this very opening made the book, which holds nothing that somebody else has written."""
         self._known = (b"", Meta(book="", name=name, created_at=0))
         self._committer = Committer(store, registry, self.meta_of)
         self._open(name)
 
     def _open(self, name: str) -> None:
         with self.store.read() as reads:
-            raw = reads.head.meta
+            raw, empty = reads.head.meta, reads.head.position == 0
         if not raw:
-            self.run(_create, name)
+            self.created = self.run(_create, name) and empty
             return
         outdated = self.meta_of(Head(meta=raw)).outdated(self.registry)
         if outdated:
@@ -399,11 +401,13 @@ def _set_meta(overlay: Overlay, meta: Meta) -> None:
     overlay.write.meta = write_meta(meta)
 
 
-def _create(overlay: Overlay, name: str) -> None:
+def _create(overlay: Overlay, name: str) -> bool:
+    """Make the book's own record. False: another process was quicker."""
     if overlay.tx.head.meta:
-        return  # another process was quicker
+        return False
     meta = Meta(book=new_id(), name=name, created_at=overlay.now)
     _set_meta(overlay, meta.with_generations(overlay.registry.views.values()))
+    return True
 
 
 def _raise_horizon(overlay: Overlay, position: int) -> None:

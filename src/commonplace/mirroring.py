@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import BadInput, CommonplaceError, NotFound, Stale
+from .errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
+from .folders import Folder
 from .memory.items import Item
 from .memory.markdown import bullets, changed_fields, fields
-from .memory.pages import CORES, REPOSITORY, Sheet, renamed, sheets
+from .memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheets
 from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
 from .memory.reading import item_at, settings_of
 from .memory.requests import Kept
-from .mirror import Added, Block, Changed, Clash, Difference, Edit, Mirror, Page, Removed, Report, Taken
+from .mirror import (
+    Added,
+    Block,
+    Changed,
+    Clash,
+    Difference,
+    Edit,
+    Mirror,
+    Page,
+    Removed,
+    Report,
+    Taken,
+)
+from .mirror.folder import OWN
+from .trust import is_trusted, trust
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -36,10 +52,12 @@ class BookMirror:
     sides changed the same thing the file shows both, and nothing is overwritten.
     """
 
-    def __init__(self, book: Book, folder: Path, person: str | None = None) -> None:
+    def __init__(self, book: Book, folder: Path, person: str | None = None, *, trust: bool = False) -> None:
         self._book = book
         self.folder = folder
         self._person = person
+        self._trust = trust
+        self._trusted = False
         self._at = 0
         self._heads: dict[str, str] = {}
         self._places: dict[str, str] = {}
@@ -50,7 +68,9 @@ class BookMirror:
         return self._person or self._book.memory_settings().person
 
     def sync(self) -> Report:
-        """Take in hand edits and write what changed. What somebody changes in the book meanwhile is looked at anew."""
+        """Take in hand edits and write what changed. What somebody changes in the book meanwhile is looked at anew.
+        Raises NotTrusted, and touches nothing, if somebody else has made the folder or the book."""
+        self.check_trust()
         for attempt in range(TRIES):
             try:
                 return self._mirror.sync()
@@ -59,8 +79,31 @@ class BookMirror:
                     raise
         raise AssertionError  # not reached
 
+    def check_trust(self) -> None:
+        """Raises NotTrusted unless this user has made the folder or says to trust it; then that is remembered. A folder
+        without records is made now, if the book is this user's own."""
+        if self._trusted:
+            return
+        self._mirror.check_book()
+        if not is_trusted(self._book.id, self.folder):
+            if not self._trust and (has_records(self.folder) or not self._book._is_ours()):
+                raise NotTrusted(
+                    f"{self.folder} is not synced: this user did not make it, or not the book that it shows, and "
+                    "whoever did may have prepared them. If you trust both, say so once: `commonplace mirror sync "
+                    "--trust`, or trust=True"
+                )
+            try:
+                trust(self._book.id, self.folder)
+                if self._trust:
+                    self._book._remember_trust(self._book._engine.beside)
+            except StorageFailed as error:
+                log.warning("%s", error)
+        remember_folder(self._book._place, self.folder.absolute())
+        self._trusted = True
+
     def watch(self, stop: threading.Event, on_report: Callable[[Report], None]) -> None:
         """Sync whenever a file or the book changes, until `stop` is set."""
+        self.check_trust()
         follower = threading.Thread(target=self._follow, args=(stop,), daemon=True)
         follower.start()
         try:
@@ -80,7 +123,9 @@ class BookMirror:
                     return
 
     def erase(self, ids: Collection[str]) -> Report:
-        """Take what was erased out of the files, and of all that is remembered of them, whatever people made of it."""
+        """Take what was erased out of the files, and of all that is remembered of them, whatever people made of it.
+        Raises NotTrusted as `sync` does."""
+        self.check_trust()
         events = [self._book.event(id) for id in ids]
         noted = any(event.kind == NOTED for event in events)
         self._mirror.erase(
@@ -118,6 +163,7 @@ class BookMirror:
     def _sheets(self, snapshot: Snapshot) -> list[Sheet]:
         """Every page, in the place where this book has it."""
         self._places = settings_of(snapshot).places
+        check_places(self._places)  # once more: a ledger from somebody else may hold what none of ours would
         return [one._replace(path=renamed(one.path, self._places)) for one in sheets(snapshot)]
 
     # what people change
@@ -241,29 +287,36 @@ def _answer(edit: Edit, kept: Kept) -> Taken:
     return Taken(edit, ok, "" if ok else kept.reason, kept.item_id if ok else None)
 
 
-def shows(folder: Path) -> str | None:
-    """The id of the book that a folder shows, if it shows one."""
-    try:
-        return (folder / ".mirror" / "book").read_text().strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def has_records(folder: Path) -> bool:
+    """Whether there are records of a mirror in a folder, whoever made them."""
+    return os.path.lexists(folder / OWN)
 
 
 def known_folders(place: Path | None) -> list[Path]:
-    """The folders of this host that were once made to show a book."""
-    try:
-        return [] if place is None else [Path(one) for one in _list(place).read_text().splitlines()]
-    except FileNotFoundError:
+    """The folders of this host that were once made to show a book. The list lies beside the book, where anybody may
+    have written it: what is in it is looked at, and changed only where it is trusted."""
+    if place is None:
         return []
+    try:
+        listed = Folder(place.parent).read(_list(place)) or b""
+    except (UnsafePath, OSError) as error:
+        log.warning("the list of the folders that show this book cannot be read: %s", error)
+        return []
+    paths = [Path(os.fsdecode(line)) for line in listed.splitlines() if b"\0" not in line]
+    return [path for path in paths if path.is_absolute()]
 
 
 def remember_folder(place: Path | None, folder: Path) -> None:
     """Keep in mind that a folder shows a book, so that erasing reaches it from other processes, too."""
-    if place is not None and folder not in known_folders(place):
-        _list(place).parent.mkdir(parents=True, exist_ok=True)
-        with _list(place).open("a") as file:
-            file.write(f"{folder}\n")
+    known = known_folders(place)
+    if place is not None and folder not in known:
+        raw = b"".join(os.fsencode(path) + b"\n" for path in (*known, folder))
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            Folder(place.parent).write(_list(place), raw)
+        except (UnsafePath, OSError) as error:
+            log.warning("that %s shows this book cannot be noted beside the book: %s", folder, error)
 
 
-def _list(place: Path) -> Path:
-    return place.with_suffix(".mirrors")
+def _list(place: Path) -> str:
+    return place.with_suffix(".mirrors").name

@@ -49,6 +49,7 @@ from .events import (
     to_us,
     unseal,
 )
+from .folders import new_file
 from .ledger import IMPORTED, Ledger, Progress
 
 BATCH = 500
@@ -143,9 +144,8 @@ def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress 
             raise BadInput(f"{shown(str(to))} is no file: name the file to write")
     except (OSError, UnicodeEncodeError) as error:
         raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
-    unfinished = to.with_name(f"{to.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as out:
+        with new_file(to) as out:
             count = 0
             for line in lines:
                 out.write(line + b"\n")
@@ -153,13 +153,8 @@ def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress 
                     count += 1
                     if progress and count % BATCH == 0:
                         progress(count, upto)
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(to)
     except OSError as error:
         raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     return count
 
 
@@ -637,8 +632,8 @@ def _same_or_conflict(known: Record, header: Header, body: bytes) -> None:
 
 def is_export(path: Path) -> bool:
     """Whether a path is to be read as an export of a book; also when there is nothing at it."""
-    if path.is_dir():
-        return False
+    if not path.is_file():
+        return not path.is_dir()
     try:
         with path.open("rb") as file:
             return b'"commonplace"' in file.read(200)

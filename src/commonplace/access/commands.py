@@ -37,14 +37,6 @@ class Relabel(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Audience(msgspec.Struct, frozen=True):
-    """Let the whole team see events of memory, or nobody but their author."""
-
-    by: str
-    ids: tuple[str, ...]
-    team: bool
-
-
 class Denial(msgspec.Struct, frozen=True):
     """What was refused to whom, for the owner to read."""
 
@@ -104,13 +96,6 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
             return refused
     changes = {request.id: request.labels} | _stricter_below(overlay, request.id, request.labels)
     payload = {"id": request.id, "changes": changes, "reason": request.reason}
-    return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
-
-
-def decide_audience(overlay: Overlay, request: Audience) -> Event:
-    """For the capability whose events these are: it has checked the right to."""
-    changes = {id: {"audience": "team" if request.team else "self"} for id in request.ids}
-    payload = {"id": request.ids[0], "changes": changes, "reason": ""}
     return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
 
 

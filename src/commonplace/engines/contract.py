@@ -156,15 +156,30 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePurged:
+    """A file or folder that could hold what was erased, and what became of that. `remains` says why some of it may
+    still be there; it is empty when nothing is."""
+
+    path: str
+    remains: str = ""
+
+    @property
+    def outcome(self) -> Literal["purged", "remains"]:
+        return "remains" if self.remains else "purged"
+
+
+@dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What `purge` did, and what the store's own files may still hold, and why."""
+    """What `purge` did, and what the store's own files may still hold, and why. A book's report names each `file` of
+    the store, of its index and of its markdown, too."""
 
     done: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
+    files: tuple[FilePurged, ...] = ()
 
     @property
     def purged(self) -> bool:
-        return not self.remaining
+        return not self.remaining and not any(file.remains for file in self.files)
 
 
 class Reads(ABC):

@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
@@ -147,7 +148,10 @@ class FilesReads(MemoryReads):
 
     def blob(self, digest: str) -> bytes | None:
         path = self._store.blob_path(digest)
-        return path.read_bytes() if path is not None and path.exists() else None
+        if path is None or not os.path.lexists(path):
+            return None
+        _check_own(path, stat.S_IFREG)
+        return path.read_bytes()
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
         held, now = self._store.read_leases()
@@ -542,6 +546,19 @@ def _read(raw: bytes, expected: int) -> _Read:
     return _Read(Record(expected, "", None, 0, raw, b"", None), 0, False)
 
 
+def _check_own(path: Path, kind: int) -> None:
+    """Raises NotABook for a link, which would lead out of the book's folder, and for a pipe or the like, which would
+    hold us up."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise NotABook(f"{path} is a link, and a book keeps to its own folder: remove it")
+    if stat.S_IFMT(found.st_mode) != kind:
+        raise NotABook(f"{path} is not what a book keeps there, a plain file or folder: remove it")
+
+
 def _identity(path: Path) -> tuple[int, int, int, int]:
     found = path.stat()
     return (found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns)
@@ -598,11 +615,11 @@ class FilesEngine(Engine):
     def _open(self, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
-        for name in (*NAMES, "blobs", "gate", "line"):
-            if (self.folder / name).is_symlink():
-                raise NotABook(
-                    f"{self.folder / name} is a link, and a book keeps to its own folder: remove it"
-                )
+        for name in (*NAMES, "gate", "blobs", "line"):
+            _check_own(self.folder / name, stat.S_IFDIR if name in ("blobs", "line") else stat.S_IFREG)
+        if (self.folder / "blobs").exists():
+            for folder in (self.folder / "blobs").iterdir():
+                _check_own(folder, stat.S_IFDIR)
         exists = (self.folder / "book.json").exists()
         if not exists and not create:
             raise BookNotFound(f"there is no book in {self.folder}; create it with `commonplace init`")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet
 
-from ..errors import BookClosed, Busy, OutcomeUnknown, StorageFailed
+from ..errors import BookClosed, Busy, NotABook, OutcomeUnknown, StorageFailed
 from .contract import Asked, Moved, Served, Tx, nothing
 from .line import ANSWERED, ASKED, DONE, FREE, NAP, Line, lock
 
@@ -57,6 +58,8 @@ class Gate:
         self._door = -1
         door = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
+            if not stat.S_ISREG(os.fstat(door).st_mode):
+                raise NotABook(f"{self.path} is no plain file, and no lock can be in it: remove it")
             self._line = Line(self.folder)
         except BaseException:
             os.close(door)

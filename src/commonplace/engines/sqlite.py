@@ -10,6 +10,7 @@ descriptor would silently drop SQLite's locks.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -520,11 +521,13 @@ class SqliteStore(LocalStore):
 
     def backup(self, to: Path) -> Head | None:
         self._check()
-        if to.exists():
+        if os.path.lexists(to):
             raise BadInput(f"{to} exists: choose a file that does not, so that nothing is overwritten")
         source = self._open_connection()
         try:
-            target = apsw.Connection(str(to))
+            # A link that takes its place now is not followed; those above it are the caller's word.
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOFOLLOW
+            target = apsw.Connection(str(to.parent.resolve() / to.name), flags)
             try:
                 with target.backup("main", source, "main") as copy:
                     copy.step(-1)
@@ -592,6 +595,10 @@ class SqliteEngine(Engine):
         if self.path.is_dir():
             raise NotABook(
                 f"{self.path} is a folder: for a book kept as files in it, open 'file:{self.path}'"
+            )
+        if self.path.is_symlink():
+            raise NotABook(
+                f"{self.path} is a link, and a book keeps to its own folder: open {self.path.resolve()} itself"
             )
         if not self.path.exists():
             if not create:

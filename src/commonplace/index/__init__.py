@@ -2,7 +2,7 @@
 
 from .embedders import embedder_of
 from .search import Found, Hit, How, Index
-from .store import Change, Doc, Erase, Gone, Put, Who
+from .store import Change, Doc, Erase, Gone, Put, Reword, Who, not_ours, other_database
 from .vectors import Embedder, static_words
 
 __all__ = [
@@ -16,7 +16,10 @@ __all__ = [
     "How",
     "Index",
     "Put",
+    "Reword",
     "Who",
     "embedder_of",
+    "not_ours",
+    "other_database",
     "static_words",
 ]

@@ -75,6 +75,12 @@ class Columns:
         rows = file.connection.execute(DOCS, (ENDLESS, self.size))
         while page := list(islice(rows, PAGE)):
             nums, ids, *fields = zip(*page, strict=True)
+            if (
+                min(nums) < 0
+                or max(nums) >= head.next
+                or not 0 <= min(fields[2]) <= max(fields[2]) < len(self.classes)
+            ):
+                raise apsw.CorruptError("a document has a number or a kind that there is not")
             self._fields[:, np.array(nums)] = np.array(fields, np.int64)
             for num, id in zip(nums, ids, strict=True):
                 self.ids[num] = id

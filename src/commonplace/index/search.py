@@ -33,14 +33,12 @@ from .fusion import (
 )
 from .query import MAX_QUERY, Asked, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
-from .store import Change, Damaged, File, Who
+from .store import VERSIONS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import View
 from .words import folded, snippet, stem
 
-TEXT = "SELECT text FROM texts WHERE num = ?"
 LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
-SHOWN = "SELECT num, text, source, run FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 
 How = Literal["keyword", "semantic", "hybrid"]
 T = TypeVar("T")
@@ -111,13 +109,18 @@ class Index:
 
     @classmethod
     def open(
-        cls, path: Path | None, embedder: Embedder | None = None, words: Embedder | None = None
+        cls,
+        path: Path | None,
+        embedder: Embedder | None = None,
+        words: Embedder | None = None,
+        book: str = "",
     ) -> Index:
         """Open the index at a path, or make an empty one; None keeps it in memory. Without an embedder it finds by
         words alone. Single words have vectors of `words`, or else of the embedder, too. What cannot be used (damaged,
-        or made by another version) is thrown away, which `rebuilt` says. A database of something else raises NotABook
-        and is left alone."""
-        return cls(File(path, embedder, words or embedder))
+        made by another version, or of another book than the one with this id) is thrown away, which `rebuilt` and a
+        warning say. What is not this user's own file, and a database of something else, raise NotABook and are left
+        alone."""
+        return cls(File(path, embedder, words or embedder, book))
 
     @property
     def rebuilt(self) -> str:
@@ -132,10 +135,39 @@ class Index:
     @property
     def position(self) -> int:
         """All changes up to here are in the file, whoever applied them."""
-        return self._reading(lambda: self._file.head().position)
+        return self.seen[0]
 
-    def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]]) -> bool:
-        """Take in all changes after one position up to another, in the order of the ledger, or none of them.
+    @property
+    def seen(self) -> tuple[int, bytes]:
+        """The last position that it knows, and the hash of the event there."""
+        head = self._reading(self._file.head)
+        return head.position, head.hash
+
+    @property
+    def opened(self) -> int:
+        """Goes up whenever the file is another one than before: what was answered meanwhile may be of an empty one."""
+        return self._file.opened
+
+    def discard(self, why: str) -> None:
+        """Begin anew with an empty index, because the one there is does not fit the ledger."""
+        with self._file.lock:
+            self._file.discard(why)
+
+    def says(self, ids: Collection[str]) -> dict[str, set[str]]:
+        """The texts that the versions of each of these documents have; ids of none are left out."""
+
+        def look() -> dict[str, set[str]]:
+            versions = {num: id for id in ids for num, *_ in self._file.rows(VERSIONS, (id,))}
+            texts: dict[str, set[str]] = {}
+            for num, (text, _, _) in self._file.texts(versions).items():
+                texts.setdefault(versions[num], set()).add(text)
+            return texts
+
+        return self._reading(look)
+
+    def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]], hash: bytes = b"") -> bool:
+        """Take in all changes after one position up to another, in the order of the ledger, or none of them. `hash`
+        is that of the event at `upto`.
 
         False, and nothing happened: the index does not stand at `after`, because another process was quicker
         or the file was thrown away. Look at `position` and go on from there. An error among the changes
@@ -143,7 +175,7 @@ class Index:
         """
         try:
             with self._file.using():
-                return self._file.apply(after, upto, changes)
+                return self._file.apply(after, upto, changes, hash)
         except Damaged:
             return False
 
@@ -426,8 +458,8 @@ class _Search:
                 if phrase in one.term.phrases:
                     has &= np.isin(docs, one.having)
             for at in np.flatnonzero(has).tolist():
-                text = self._file.connection.execute(TEXT, (int(docs[at]),)).get
-                has[at] = pattern.search(flat(text)) is not None
+                doc = int(docs[at])
+                has[at] = pattern.search(flat(self._file.texts([doc])[doc][0])) is not None
             yield has
 
     def _hits(self, ranked: list[tuple[int, int]], found: list[_Matches], most: int) -> list[Hit]:
@@ -443,7 +475,7 @@ class _Search:
             gave = scores(one.gained[np.searchsorted(one.having, list(forms))], most).tolist()
             for (doc, those), points in zip(forms.items(), gave, strict=True):
                 matched[doc].append((one.term.word, " ".join(sorted(those)), points / MILLION))
-        texts = {doc: rest for doc, *rest in self._file.rows(SHOWN, (json.dumps([*matched]),))}
+        texts = self._file.texts(matched)
         hits = []
         for doc, score in ranked:
             text, source, run = texts[doc]

@@ -7,21 +7,29 @@ in a buffer until there are `BUFFER` entries, so that adding one touches a few p
 
 Any number of processes share the file. Anybody may delete it: whoever has it open sees that it is no longer
 the one at its path, and opens the new one.
+
+The file says which book it is of, the last position that it knows and the hash of the event there, so that it can
+be told from one of another book or of another past. Every page carries a checksum, which is compared whenever the
+page is read: a bit that has changed is found before it is believed, and nothing is read only to be checked.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+import stat
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import apsw
+import apsw.sqlite_extra
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +39,18 @@ from .hints import flags, spoken
 from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
 
-LAYOUT = 3
+log = logging.getLogger("commonplace")
+
+LAYOUT = 4
 APPLICATION_ID = 0x636F6D69  # "comi"
 BLOCK = 1 << 14
 BUFFER = 1 << 16
+PAGE_SIZE = 4096
+CHECKING, CHECKSUM = "cksmvfs", 8
+"""SQLite's layer that keeps checksums, and how many bytes at the end of each page it takes."""
+OTHER_DATABASE = "is some other database: choose another path for the index, or move it away"
+SUFFIXES = ("", "-wal", "-shm", "-journal")
+"""What the names of the files that SQLite keeps an index in end with."""
 MOST = 255
 """How often a word counts in one document at most: an entry has one byte for it."""
 
@@ -51,8 +67,8 @@ _WAITING = np.dtype([("word", "<u4"), ("count", "u1")])
 
 SCHEMA = """
 CREATE TABLE head (
-    fingerprint TEXT NOT NULL, position INTEGER NOT NULL, next INTEGER NOT NULL, merged INTEGER NOT NULL,
-    waiting INTEGER NOT NULL, erasures INTEGER NOT NULL
+    fingerprint TEXT NOT NULL, book TEXT NOT NULL, position INTEGER NOT NULL, hash BLOB NOT NULL, next INTEGER NOT NULL,
+    merged INTEGER NOT NULL, waiting INTEGER NOT NULL, erasures INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE classes (
     num INTEGER PRIMARY KEY, who TEXT NOT NULL, tier TEXT NOT NULL, UNIQUE (who, tier)
@@ -69,7 +85,8 @@ CREATE TABLE word_vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT
 CREATE INDEX docs_by_id ON docs (id, until);
 CREATE INDEX docs_by_end ON docs (until) WHERE until IS NOT NULL;
 CREATE TABLE texts (
-    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL, words BLOB NOT NULL
+    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL, words BLOB NOT NULL,
+    checksum INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE words (num INTEGER PRIMARY KEY, word TEXT NOT NULL, stem TEXT NOT NULL, back TEXT) STRICT;
 CREATE UNIQUE INDEX words_by_word ON words (word);
@@ -80,12 +97,12 @@ CREATE TABLE postings (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE recent (num INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
 """
-HEAD = "SELECT fingerprint, position, next, merged, waiting, erasures FROM head"
-SET_HEAD = "UPDATE head SET position = ?, next = ?, merged = ?, waiting = ?, erasures = ?"
+HEAD = "SELECT fingerprint, book, position, hash, next, merged, waiting, erasures FROM head"
+SET_HEAD = "UPDATE head SET position = ?, hash = ?, next = ?, merged = ?, waiting = ?, erasures = ?"
 CLASS = "SELECT num FROM classes WHERE who = ? AND tier = ?"
 ADD_CLASS = "INSERT INTO classes (who, tier) VALUES (?, ?) RETURNING num"
 END = "UPDATE docs SET until = ? WHERE id = ? AND until IS NULL"
-ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?)"
+ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SESSION = "SELECT num FROM sessions WHERE name = ?"
 ADD_SESSION = "INSERT INTO sessions (name) VALUES (?) RETURNING num"
 ADD_VECTOR = "INSERT INTO vectors VALUES (?, ?)"
@@ -97,7 +114,8 @@ DROP_WORD_VECTOR = (
 VECTORS = "SELECT num, vector FROM vectors WHERE num >= ? ORDER BY num"
 TOKENS = "SELECT num, vectors FROM tokens WHERE num IN (SELECT value FROM json_each(?))"
 WORD_VECTORS = "SELECT num, vector FROM word_vectors WHERE num > ? ORDER BY num"
-ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?)"
+ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?)"
+TEXTS = "SELECT num, text, source, run, checksum FROM texts WHERE num IN (SELECT value FROM json_each(?))"
 ADD_RECENT = "INSERT INTO recent VALUES (?, ?)"
 WORDS = "SELECT word, num FROM words WHERE word IN (SELECT value FROM json_each(?))"
 ADD_WORD = "INSERT INTO words (word, stem, back) VALUES (?, ?, ?) RETURNING num"
@@ -107,15 +125,15 @@ ADD_ENTRIES = """
 INSERT INTO postings VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)
 """
+PUT_ENTRIES = "INSERT INTO postings VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET entries = excluded.entries"
 ENTRIES = """
 SELECT word, block, entries FROM postings WHERE word IN (SELECT value FROM json_each(?)) ORDER BY word, block
 """
 ENTRIES_OF_BLOCK = "SELECT entries FROM postings WHERE word = ? AND block = ?"
-SET_ENTRIES = "UPDATE postings SET entries = ? WHERE word = ? AND block = ?"
 DROP_ENTRIES = "DELETE FROM postings WHERE word = ? AND block = ?"
 # A word that no document has any more.
 DROP_WORD = "DELETE FROM words WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE word = ?1)"
-VERSIONS = "SELECT num, text FROM docs JOIN texts USING (num) WHERE id = ? ORDER BY num"
+VERSIONS = "SELECT num, since, until, class FROM docs WHERE id = ? ORDER BY num"
 LAST_VERSIONS = """
 SELECT num, (SELECT max(other.num) FROM docs other WHERE other.id = docs.id) FROM docs
 WHERE until > ?1 AND until <= ?2 AND since <= ?1
@@ -179,13 +197,24 @@ class Erase(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
 
 
-Change = Put | Gone | Erase
+class Reword(msgspec.Struct, frozen=True):
+    """Every version of the document says this, at every `at`: what must not be shown of it has changed. Who may see
+    each version, and from when until when, stays as it is."""
+
+    doc: Doc
+
+
+Change = Put | Gone | Erase | Reword
 
 
 class Head(NamedTuple):
     fingerprint: str
+    book: str
+    """The id of the book that it is of."""
     position: int
     """The index knows all changes up to this position."""
+    hash: bytes
+    """The hash of the event there; empty where there is none."""
     next: int
     """The number that the next document gets."""
     merged: int
@@ -200,9 +229,14 @@ class File:
     """One open index file. Damage found on the way is answered by throwing the file away."""
 
     def __init__(
-        self, path: Path | None, embedder: Embedder | None = None, words: Embedder | None = None
+        self,
+        path: Path | None,
+        embedder: Embedder | None = None,
+        words: Embedder | None = None,
+        book: str = "",
     ) -> None:
         self.path = path
+        self.book = book
         self.embedder = embedder
         self.words = words
         names = dict.fromkeys(one.name for one in (embedder, words) if one is not None)
@@ -213,6 +247,7 @@ class File:
         self.opened = 0
         """Goes up when the file is another one; whoever remembers what was in the old one must forget it."""
         self.forked = False
+        self.connection = apsw.Connection(":memory:")  # until the file is open
         self._open()
         _files.add(self)
 
@@ -224,15 +259,25 @@ class File:
             self.connection = apsw.Connection(":memory:")
             self._make_tables()
             return
+        self._inode = (0, 0)
+        with self._alone():
+            try:
+                why = self._look()
+            except apsw.Error as error:
+                why = _damage(error)
+                if not why:
+                    raise
+            if why:
+                self._throw_away(why)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else opens this index or throws it away meanwhile. What fails raises an error of this package."""
+        assert self.path is not None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(self.path.with_name(f"{self.path.name}-lock")):
-                try:
-                    why = self._look()
-                except (apsw.CorruptError, apsw.NotADBError) as error:
-                    why = f"it was damaged ({error})"
-                if why:
-                    self._throw_away(why)
+            with _locked(self.path.with_name(f"{self.path.name}-lock")):
+                yield
         except apsw.Error as error:
             raise _translated(error, self.path) from error
         except OSError as error:
@@ -243,29 +288,56 @@ class File:
             ) from error
 
     def _look(self) -> str:
-        """Open what is there, or make it; answer why it cannot be used, if so."""
+        """Open what is there, or make it; answer why it cannot be used, if so. Raises NotABook for what is not this
+        user's own file, or is the database of something else: that is left alone."""
         assert self.path is not None
-        self.connection = apsw.Connection(str(self.path))
+        there = os.path.lexists(self.path)
+        why = not_ours(self.path)
+        if why:
+            raise NotABook(f"{self.path} {why}")
+        if there and not os.access(self.path, os.R_OK | os.W_OK):
+            return "it could not be read and written"
+        # SQLite refuses a link anywhere in the path, so the folder, which may be behind one, is named without.
+        where = self.path.parent.resolve() / self.path.name
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOFOLLOW
+        self.connection = apsw.Connection(str(where), flags, checking_vfs())
         self.connection.set_busy_timeout(10_000)
         empty = self.connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
         if not empty and self.connection.pragma("application_id") != APPLICATION_ID:
             self.connection.close(True)
-            raise NotABook(f"{self.path} is some other database: choose another path for the index")
+            raise NotABook(f"{self.path} {OTHER_DATABASE}")
+        if empty and there:
+            return "it was empty"
+        if self.path.stat().st_size % PAGE_SIZE:
+            return "it was damaged (its last page is cut off)"  # SQLite would read zeros for the rest
+        if empty:
+            self.connection.reserve_bytes(reserve=CHECKSUM)
+            self.connection.pragma("page_size", PAGE_SIZE)
+            # Before there is a log, so that they stand in the file itself from the beginning: see `other_database`.
+            self.connection.pragma("application_id", APPLICATION_ID)
+            self.connection.pragma("user_version", LAYOUT)
+        elif self.connection.pragma("user_version") != LAYOUT or self.connection.reserve_bytes() != CHECKSUM:
+            return "it was made by another version"
         self._prepare()
         if empty:
             self._make_tables()
-        elif self.connection.pragma("user_version") != LAYOUT or self.head().fingerprint != self.fingerprint:
+        head = self.head()
+        if head.fingerprint != self.fingerprint:
             return "it was made by another version"
-        found = self.path.stat()
+        if head.book != self.book:
+            return "it was the index of another book"
+        found = self.path.lstat()
         self._inode = found.st_dev, found.st_ino
         return ""
 
     def _throw_away(self, why: str) -> None:
+        """Remove the file, and begin an empty one."""
         assert self.path is not None
         self.connection.close(True)
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in SUFFIXES:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         self.rebuilt = why
+        log.warning("memory.index.rebuilt: the index at %s is built again: %s", self.path, why)
         self._look()
 
     def _prepare(self) -> None:
@@ -284,9 +356,9 @@ class File:
     def _make_tables(self) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         self.connection.execute(SCHEMA)
-        self.connection.execute("INSERT INTO head VALUES (?, 0, 0, 0, 0, 0)", (self.fingerprint,))
-        self.connection.pragma("application_id", APPLICATION_ID)
-        self.connection.pragma("user_version", LAYOUT)
+        self.connection.execute(
+            "INSERT INTO head VALUES (?, ?, 0, ?, 0, 0, 0, 0)", (self.fingerprint, self.book, b"")
+        )
         self.connection.execute("COMMIT")
 
     @contextmanager
@@ -304,28 +376,33 @@ class File:
                 self.forked = False
             try:
                 yield
-            except (apsw.CorruptError, apsw.NotADBError) as error:
-                self._damaged(error)
-                raise Damaged from error
             except apsw.Error as error:
-                raise _translated(error, self.path) from error
+                why = _damage(error)
+                if not why or self.path is None:
+                    raise _translated(error, self.path) from error
+                self.discard(why)
+                raise Damaged from error
 
     def _same_file(self) -> bool:
         assert self.path is not None
         try:
-            found = self.path.stat()
+            found = self.path.lstat()
         except FileNotFoundError:
             return False
         return (found.st_dev, found.st_ino) == self._inode
 
-    def _damaged(self, error: apsw.Error) -> None:
+    def discard(self, why: str) -> None:
+        """Begin an empty index, because what there is must not be believed; unless another process has done so."""
         if self.path is None:
-            raise _translated(error, None) from error
-        with _alone(self.path.with_name(f"{self.path.name}-lock")):
+            self.connection.close(True)
+            self._open()
+            return
+        with self._alone():
             if self._same_file():
-                self._throw_away(f"it was damaged ({error})")
+                self._throw_away(why)
                 self.opened += 1
                 return
+        self.connection.close(True)
         self._open()
 
     def close(self) -> None:
@@ -337,7 +414,9 @@ class File:
     # Reading. All of these expect to be within `using`.
 
     def head(self) -> Head:
-        return Head(*self.rows(HEAD)[0])
+        for row in self.rows(HEAD):
+            return Head(*row)
+        raise apsw.CorruptError("the index has no head")
 
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, values).fetchall()
@@ -368,6 +447,17 @@ class File:
         """The versions that held then and ended up to a position, each with the last one of its document."""
         return self.rows(LAST_VERSIONS, (as_of, position))
 
+    def texts(self, docs: Collection[int]) -> dict[int, tuple[str, str, str]]:
+        """The text of each of these documents, its source and its run, in the order of their numbers."""
+        texts = {}
+        for num, text, source, run, checksum in self.rows(TEXTS, (json.dumps(list(docs)),)):
+            if crc32(text.encode()) != checksum:
+                raise apsw.CorruptError("a text does not fit its checksum")
+            texts[num] = (text, source, run)
+        if texts.keys() != set(docs):
+            raise apsw.CorruptError("a document has no text")
+        return texts
+
     def words_in(self, docs: list[int]) -> tuple[Ints, list[int]]:
         """The numbers of the words of documents, one document after the other, and how many each has."""
         found = dict(self.connection.execute(WORDS_IN, (json.dumps(docs),)))
@@ -380,8 +470,10 @@ class File:
         """The vectors of the parts of documents, so wide, one document after the other, and how many each has."""
         found = dict(self.connection.execute(TOKENS, (json.dumps(docs),)))
         blobs = [found.get(doc, b"") for doc in docs]
-        joined = _read(b"".join(blobs), np.dtype((np.void, width)))
-        return joined.view(np.int8).reshape(-1, width), [len(one) // width for one in blobs]
+        vectors = _cut(b"".join(blobs), np.dtype((np.void, width))).view(np.int8).reshape(-1, width)
+        if not vectors.any(axis=1).all():
+            raise apsw.CorruptError("a part of a document has no vector")
+        return vectors, [len(one) // width for one in blobs]
 
     def recent(self, start: int) -> Iterator[tuple[int, Words]]:
         """The documents in the buffer from this number on, each with its words and how often it has them."""
@@ -390,14 +482,14 @@ class File:
 
     # Writing.
 
-    def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]]) -> bool:
+    def apply(self, after: int, upto: int, changes: Iterable[tuple[int, Change]], hash: bytes) -> bool:
         if upto < after:
             raise BadInput(f"there is nothing after {after} up to {upto}: upto must not be below after")
         if self.head().position != after:
             return False
         changes = list(changes)
         # A model takes its time, and nobody else can write meanwhile if it runs within the transaction.
-        made = self._made([change.doc for _, change in changes if isinstance(change, Put)])
+        made = self._made([change.doc for _, change in changes if isinstance(change, Put | Reword)])
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             head = self.head()
@@ -414,7 +506,7 @@ class File:
                     )
                 last = position
                 writing.change(position, change)
-            writing.finish(upto)
+            writing.finish(upto, hash)
             self.connection.execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
@@ -494,47 +586,63 @@ class Writing:
             case Gone(id):
                 self._do(END, (position, id))
             case Erase(ids):
-                versions = [found for id in dict.fromkeys(ids) for found in self._file.rows(VERSIONS, (id,))]
-                if versions:
+                nums = [row[0] for id in dict.fromkeys(ids) for row in self._file.rows(VERSIONS, (id,))]
+                if nums:
                     self._merge()
-                for num, text in versions:
+                for num, (text, _, _) in self._file.texts(nums).items():
                     self._erase(num, text)
+            case Reword(doc):
+                self._reword(doc, next(self._made))
 
-    def finish(self, position: int) -> None:
+    def finish(self, position: int, hash: bytes) -> None:
         self._embed_words()
         self._file.connection.executemany(
             ADD_RECENT, [(num, entries.tobytes()) for num, entries in self._pending]
         )
-        self._do(SET_HEAD, (position, self._next, self._merged, self._waiting, self._erasures))
+        self._do(SET_HEAD, (position, hash, self._next, self._merged, self._waiting, self._erasures))
 
     def _add(self, position: int, doc: Doc) -> None:
         num, self._next = self._next, self._next + 1
-        counts, length = counted(doc.text)
-        entries = np.empty(len(counts), _WAITING)
-        entries["word"] = self._numbers(counts)
-        entries["count"] = [min(count, MOST) for count in counts.values()]
-        self._do(
-            ADD_DOC,
-            (
-                num,
-                doc.id,
-                position,
-                self._class(doc),
-                length,
-                doc.time_us,
-                self._session(doc),
-                flags(doc.text),
-            ),
-        )
-        for statement, made in zip((ADD_VECTOR, ADD_TOKENS), next(self._made), strict=True):
-            if made:
-                self._do(statement, (num, made))
-        self._do(ADD_TEXT, (num, doc.text, doc.source, doc.run, entries["word"].tobytes()))
+        entries = self._store(num, position, None, self._class(doc), doc, next(self._made))
         if len(entries):
             self._pending.append((num, entries))
             self._waiting += len(entries)
         if self._waiting >= BUFFER:
             self._merge()
+
+    def _store(
+        self, num: int, since: int, until: int | None, kind: int, doc: Doc, made: tuple[bytes, bytes]
+    ) -> NDArray[Any]:
+        """Write down one version of a document; answer its words, which are not in the postings yet."""
+        counts, length = counted(doc.text)
+        entries = np.empty(len(counts), _WAITING)
+        entries["word"] = self._numbers(counts)
+        entries["count"] = [min(count, MOST) for count in counts.values()]
+        row = (num, doc.id, since, until, kind, length, doc.time_us, self._session(doc), flags(doc.text))
+        self._do(ADD_DOC, row)
+        for statement, vectors in zip((ADD_VECTOR, ADD_TOKENS), made, strict=True):
+            if vectors:
+                self._do(statement, (num, vectors))
+        text = (num, doc.text, doc.source, doc.run, entries["word"].tobytes(), crc32(doc.text.encode()))
+        self._do(ADD_TEXT, text)
+        return entries
+
+    def _reword(self, doc: Doc, made: tuple[bytes, bytes]) -> None:
+        """Put another text in the place of that of every version. The numbers stay, because they are the order in
+        which a conversation is read."""
+        versions = self._file.rows(VERSIONS, (doc.id,))
+        texts = self._file.texts([num for num, *_ in versions])
+        versions = [row for row in versions if texts[row[0]][0] != doc.text]
+        if versions:
+            self._merge()
+            self._embed_words()
+        for num, since, until, kind in versions:
+            before = self._counts(texts[num][0])
+            self._drop(num)
+            after: dict[int, int] = dict(self._store(num, since, until, kind, doc, made).tolist())
+            for word in before.keys() | after.keys():
+                if before.get(word) != after.get(word):
+                    self._enter(word, num, after.get(word, 0))
 
     def _embed_words(self) -> None:
         """Give all words that are new their vectors."""
@@ -592,20 +700,38 @@ class Writing:
     def _erase(self, num: int, text: str) -> None:
         """Take out a document, and the words that no other has. Nothing waits in the buffer."""
         self._embed_words()
-        block, within = divmod(num, BLOCK)
-        for word in self._numbers(counted(text)[0]):
-            entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
-            entries = entries[entries >> 8 != within]
-            if len(entries):
-                self._do(SET_ENTRIES, (entries.tobytes(), word, block))
-            else:
-                self._do(DROP_ENTRIES, (word, block))
-                self._do(DROP_WORD, (word,))
-                self._do(DROP_WORD_VECTOR, (word,))
+        for word in self._counts(text):
+            self._enter(word, num, 0)
+        self._drop(num)
+
+    def _counts(self, text: str) -> dict[int, int]:
+        """The numbers of the words of a text, and how often each counts."""
+        counts, _ = counted(text)
+        return {
+            word: min(count, MOST) for word, count in zip(self._numbers(counts), counts.values(), strict=True)
+        }
+
+    def _drop(self, num: int) -> None:
+        """Remove all of a document but its entries in the postings."""
         for table in ("vectors", "tokens", "texts", "docs"):
             self._do(f"DELETE FROM {table} WHERE num = ?", (num,))  # noqa: S608 - one of these four
-        self._known.clear()
         self._erasures += 1
+
+    def _enter(self, word: int, num: int, count: int) -> None:
+        """Say how often a document has a word; 0 takes the document off the word's list, and the word with the last
+        document that had it."""
+        block, within = divmod(num, BLOCK)
+        entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
+        entries = entries[entries >> 8 != within]
+        if count:
+            entries = np.sort(np.append(entries, np.array([within << 8 | count], _ENTRY)))
+        if len(entries):
+            self._do(PUT_ENTRIES, (word, block, entries.astype(_ENTRY).tobytes()))
+            return
+        self._do(DROP_ENTRIES, (word, block))
+        self._do(DROP_WORD, (word,))
+        self._do(DROP_WORD_VECTOR, (word,))
+        self._known.clear()
 
 
 class Damaged(Exception):
@@ -613,10 +739,10 @@ class Damaged(Exception):
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Nobody else opens an index or throws one away meanwhile. Not the database's own file: closing any other
-    descriptor of that would drop SQLite's locks on it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _locked(lock: Path) -> Iterator[None]:
+    """Nobody else has this lock meanwhile. It is not the database's own file: closing any other descriptor of that
+    would drop SQLite's locks on it."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -624,7 +750,73 @@ def _alone(lock: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def not_ours(path: Path) -> str:
+    """Why what lies at a path is not a file that an index may be kept in, if it is not: somebody else could have put it
+    there, or could write into it. It is left alone."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return ""
+    if stat.S_ISLNK(there.st_mode):
+        return "is a link, and an index is not kept behind one: remove the link"
+    if not stat.S_ISREG(there.st_mode):
+        return "is not a file: move it away, so that the index can lie there"
+    if there.st_uid != os.geteuid():
+        return "belongs to another user, so it is not trusted: remove it"
+    return ""
+
+
+def other_database(path: Path) -> str:
+    """Why a file is not to be removed, if it is the database of something else. Only for a file that nobody uses:
+    closing it drops the locks that SQLite has on it in this process."""
+    with suppress(OSError), path.open("rb") as file:
+        header = file.read(72)
+        if header.startswith(b"SQLite format 3\0") and int.from_bytes(header[68:]) != APPLICATION_ID:
+            return OTHER_DATABASE
+    return ""
+
+
+_loading = threading.Lock()
+
+
+def checking_vfs() -> str:
+    """The name of SQLite's own layer that ends every page with a checksum, and compares it with each page that is
+    read. Raises EngineUnavailable where it is not installed."""
+    with _loading:
+        usual = apsw.vfs_names()
+        if CHECKING not in usual:
+            loader = apsw.Connection(":memory:")
+            try:
+                apsw.sqlite_extra.load(loader, "cksumvfs")
+            except (LookupError, apsw.sqlite_extra.NotAvailable, apsw.Error, AttributeError) as error:
+                raise EngineUnavailable(
+                    f"this SQLite has no checksums ({error}); install apsw's own wheel"
+                ) from error
+            finally:
+                loader.close()
+            apsw.set_default_vfs(usual[0])  # it has become that of every connection that names none
+    return CHECKING
+
+
+def _damage(error: apsw.Error) -> str:
+    """Why the file must not be believed, if that is what an error of SQLite says."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return f"it was damaged ({error})"
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+        return "it was damaged (a page does not fit its checksum)"
+    return ""
+
+
 def _read(found: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The entries of a list. A page that was lost reads as zeros, which have the right checksum: but no entry is zero,
+    because words are numbered from one, and none occurs less than once."""
+    entries = _cut(found, kind)
+    if not (entries["word"] if kind == _WAITING else entries).all():
+        raise apsw.CorruptError("a list of entries has a hole")
+    return entries
+
+
+def _cut(found: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
     if len(found) % kind.itemsize:
         raise apsw.CorruptError("a list of entries is torn")
     return np.frombuffer(found, kind)

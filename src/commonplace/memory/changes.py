@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..access.commands import Audience, Relabel, decide_audience, decide_relabel, need, need_tier
+from ..access.commands import Relabel, decide_relabel, need, need_tier
 from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..erase import EraseRequest, Erasure, decide_erase
@@ -20,9 +20,9 @@ from ..errors import BadInput, Conflict, Denied, Stale
 from ..events import canonical, draft
 from ..labels import strictness
 from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
-from .reading import all_items, item_at, may_read, words
+from .reading import all_items, item_at, may_name, may_read, words
 from .remember import change, contradicts, known, standing, weight_of
-from .requests import CONSOLIDATED, DELETED, FORGOTTEN, UPDATED, Forget, Forgotten, Mark, Patch, Resolve
+from .requests import CONSOLIDATED, DELETED, FORGOTTEN, Forget, Forgotten, Mark, Patch, Resolve
 from .upkeep import Retell, note_of
 
 CHOICES = ("skip", "merge", "create")
@@ -150,9 +150,6 @@ def _put(overlay: Overlay, request: Mark, item: Item, after: dict[str, Any]) -> 
         return None
     changed = replace(item, **after)
     _check_consistent(overlay, request.by, item, changed)
-    if request.act == "unshared":
-        events = (item.id, *_changes_of(overlay, item.id))
-        overlay.run("access", decide_audience, Audience(request.by, events, False))
     return change(
         overlay,
         request.by,
@@ -160,7 +157,7 @@ def _put(overlay: Overlay, request: Mark, item: Item, after: dict[str, Any]) -> 
         {item.id: after},
         why=request.why,
         weight=weight_of(changed) - weight_of(item),
-        placed=[changed] if "shared" in after else (),
+        placed=[changed] if after.get("shared") else (),
     )
 
 
@@ -169,12 +166,6 @@ def follow_core(overlay: Overlay, by: str, core: str, team: bool) -> None:
     request = Mark(by, (), "shared" if team else "unshared", "as its core")
     for item in [one for one in all_items(overlay) if one.core == core]:
         _put(overlay, request, item, {"shared": team})
-
-
-def _changes_of(overlay: Overlay, id: str) -> list[str]:
-    """The events that changed an item, not those that others derived from it."""
-    found = (overlay.event(child) for _, child in overlay.scan("children", id))
-    return [event.id for event in found if event is not None and event.kind == UPDATED and not event.erased]
 
 
 def _marked(overlay: Overlay, request: Mark, item: Item) -> dict[str, Any]:
@@ -418,7 +409,7 @@ def _to_forget(overlay: Overlay, by: str, id: str) -> Item | None:
     """The item, also one that was forgotten before but not yet erased; None for one whose content is gone."""
     found, rights = item_at(overlay, id), rights_of(overlay, by)
     keeps = rights.may("keep_memory")
-    own = found is not None and (by == OWNER or found.agent == by or (keeps and may_read(rights, found)))
+    own = found is not None and (by == OWNER or found.agent == by or (keeps and may_name(rights, found)))
     if found is not None and found.status == "forgotten" and own:
         return found
     if found is None and keeps and overlay.get("memory.tombstones", id) is not None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from ..errors import BadInput, TooLarge
+from ..errors import BadInput, TooLarge, UnsafePath
+from ..folders import Folder
 from .foreign_exports import read_export
 from .foreign_items import Incoming, Read, Skipped
 from .foreign_markdown import Page, read_page, weave
@@ -40,21 +41,23 @@ def read_foreign(path: Path) -> Read:
     and files that are too large, binary, not UTF-8 or of another kind. Raises BadInput, which lists the formats,
     when not one file is of a format that is known here.
     """
-    root = Path(os.path.realpath(path))
+    whole = Path(os.path.realpath(path))
+    root = whole if whole.is_dir() else whole.parent
+    folder = Folder(root)
     formats: set[str] = set()
     skipped: list[Skipped] = []
     read: dict[str, list[Incoming]] = {}
     pages: list[Page] = []
-    for name, file, reason in _files(root):
-        why = reason
+    for name, file, reason in _files(folder, "" if whole == root else whole.name):
+        why, is_note = reason, PurePosixPath(file).suffix.lower() in MARKDOWN
         if not why:
             try:
-                text = _text(file, MAX_NOTE if file.suffix.lower() in MARKDOWN else MAX_EXPORT)
+                text = _text(folder, file, MAX_NOTE if is_note else MAX_EXPORT)
             except BadInput as error:
                 why = str(error)
         if why:
             skipped.append(Skipped(name, why))
-        elif file.suffix.lower() in MARKDOWN:
+        elif is_note:
             pages.append(read_page(name, text))
             read[name] = []
             formats.add(pages[-1].format)
@@ -71,66 +74,66 @@ def read_foreign(path: Path) -> Read:
     )
 
 
-def _files(root: Path) -> Iterator[tuple[str, Path, str]]:
-    """Every file below, in order: its name, its path, and why it is not read if it is not."""
+def _files(folder: Folder, only: str) -> Iterator[tuple[str, str, str]]:
+    """Every file below, in order, or only one: its name, its path, and why it is not read if it is not."""
     try:
-        todo = [""] if not root.is_dir() else _inside(root, "")
+        todo = [only] if only else _inside(folder, "")
     except OSError as error:
-        raise BadInput(f"{root.name} cannot be read ({error.strerror})") from error
+        raise BadInput(f"{folder.path.name} cannot be read ({error.strerror})") from error
     seen = 0
     while todo:
-        name = todo.pop()
-        file = root / name if name else root
-        shown = os.fsencode(name or root.name).decode("utf-8", "backslashreplace")
+        path = todo.pop()
+        name = PurePosixPath(path)
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         why = ""
         try:
-            mode = file.lstat().st_mode
-            hidden = bool(name) and file.name.startswith(".")
+            there = folder.stat(path)
+            mode = 0 if there is None else there.st_mode
+            hidden = not only and name.name.startswith(".")
             if stat.S_ISDIR(mode) and not hidden:
-                todo += _inside(root, f"{name}/")
+                todo += _inside(folder, path)
                 continue
             if stat.S_ISDIR(mode):
                 shown, why = f"{shown}/", "a hidden folder; give its path to read it"
             elif stat.S_ISLNK(mode):
-                inside = Path(os.path.realpath(file)).is_relative_to(root)
+                inside = Path(os.path.realpath(folder.path / path)).is_relative_to(folder.path)
                 why = "a link inside the folder" if inside else "a link that leaves the folder"
                 why += "; links are not followed"
             elif hidden:
                 why = "a hidden file; give its path to read it"
             elif not stat.S_ISREG(mode):
-                why = "not a file"
-            elif file.suffix.lower() not in MARKDOWN | EXPORTS:
+                why = "cannot be read (No such file or directory)" if there is None else "not a file"
+            elif name.suffix.lower() not in MARKDOWN | EXPORTS:
                 why = "neither markdown nor JSON"
+        except UnsafePath as error:
+            why = str(error)
         except OSError as error:
             why = f"cannot be read ({error.strerror})"
         seen += 1
         if seen > MAX_FILES:
             yield (
                 shown,
-                file,
+                path,
                 f"more than {MAX_FILES:,} files: this one and all that come after it are not read",
             )
             return
-        yield shown, file, why
+        yield shown, path, why
 
 
-def _inside(root: Path, folder: str) -> list[str]:
+def _inside(folder: Folder, path: str) -> list[str]:
     """What is in a folder, last first, because it is taken from the end."""
-    return [
-        f"{folder}{name}" for name in sorted((one.name for one in (root / folder).iterdir()), reverse=True)
-    ]
+    return [f"{path}/{name}" if path else name for name in reversed(folder.names(path))]
 
 
-def _text(file: Path, limit: int) -> str:
-    """The text of a file; raises BadInput with the reason when it has none to give."""
-
-    def without_waiting(path: str, flags: int) -> int:
-        """Neither a pipe nor a link that took the file's place a moment ago is opened."""
-        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-
+def _text(folder: Folder, path: str, limit: int) -> str:
+    """The text of a file; raises BadInput with the reason when it has none to give. Neither a pipe nor a link that took
+    the file's place a moment ago is opened."""
     try:
-        with open(file, "rb", opener=without_waiting) as opened:
-            size = os.fstat(opened.fileno()).st_size
+        fd = folder.open(path)
+        if fd is None:
+            raise BadInput("cannot be read (No such file or directory)")
+        with open(fd, "rb") as opened:
+            size = os.fstat(fd).st_size
             data = opened.read(limit + 1)
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})") from error

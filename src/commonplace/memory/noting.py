@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from ..access.commands import Denial
@@ -15,6 +16,7 @@ from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, Denied, TooLarge, shown
 from ..events import Event, check_name, check_seen, check_text
 from . import daily, papers, upkeep
+from .cores import Core, may_know
 from .daily import Entry, Log
 from .items import mask
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
@@ -25,6 +27,38 @@ if TYPE_CHECKING:
     from ..book import At
     from ..commit import Lens
     from ..ledger import Ledger
+
+
+class Eyes(NamedTuple):
+    """A reader's view of the book as of a moment: what it reads there must pass its rights, and the labels, of then and
+    of now. The first pair is of then, the last of now."""
+
+    pairs: tuple[tuple[Lens, Rights], ...]
+
+    @property
+    def lens(self) -> Lens:
+        return self.pairs[0][0]
+
+    @property
+    def now(self) -> Lens:
+        return self.pairs[-1][0]
+
+    def see_entry(self, entry: Entry) -> bool:
+        return self._see(entry.id, entry.agent, daily.LOGGED, entry.sensitivity)
+
+    def see_line(self, line: Line) -> bool:
+        return self._see(line.id, line.by, papers.NOTED, line.sensitivity)
+
+    def _see(self, id: str, author: str, kind: str, sensitivity: str) -> bool:
+        labels = {"sensitivity": sensitivity, "audience": "team"}
+        return all(
+            may_see_of(rights, author, kind, {**labels, **(lens.get("labels", id) or {})})
+            for lens, rights in self.pairs
+        )
+
+    def see_core(self, id: str) -> bool:
+        rows = [(lens.get("memory.cores", id), rights) for lens, rights in self.pairs]
+        return all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows)
 
 
 class Noting:
@@ -63,15 +97,15 @@ class Noting:
             raise Denied(f"{actor!r} may not read the {tier} tier of memory")
 
     @contextmanager
-    def _seeing(self, at: At) -> Iterator[tuple[Lens, list[Rights]]]:
-        """The book as of `at`, and the rights that what is read there must pass: of then, and of now."""
+    def _seeing(self, at: At) -> Iterator[Eyes]:
+        """The book as of `at`, through the eyes of whoever acts."""
         actor = self._memory_actor
         with self._ledger.snapshot() as now:
             if at is None:
-                yield now, [rights_of(now, actor)]
+                yield Eyes(((now, rights_of(now, actor)),))
             else:
                 with self._ledger.snapshot(at) as then:
-                    yield then, [rights_of(then, actor), rights_of(now, actor)]
+                    yield Eyes(((then, rights_of(then, actor)), (now, rights_of(now, actor))))
 
     # daily logs
 
@@ -94,16 +128,16 @@ class Noting:
     def days(self, at: At = None, *, archived: bool = False) -> list[str]:
         """The days that something was logged on; with `archived`, those that were put aside."""
         self._may_read_tier("working")
-        with self._seeing(at) as (lens, _):
-            return [day for day in daily.days(lens) if upkeep.shelved(lens, "day", day) == archived]
+        with self._seeing(at) as eyes:
+            days = [day for day in daily.days(eyes.lens) if upkeep.shelved(eyes.lens, "day", day) == archived]
+            return [day for day in days if any(map(eyes.see_entry, daily.entries(eyes.lens, day)))]
 
     def day(self, day: date | str, at: At = None) -> list[Entry]:
         """What was logged on a day, in order."""
         self._may_read_tier("working")
         named = daily.check_day("day", day)
-        with self._seeing(at) as (lens, rights):
-            entries = daily.entries(lens, named)
-            found = [_shown(one) for one in entries if _may(rights, one.agent, one.sensitivity)]
+        with self._seeing(at) as eyes:
+            found = [_shown(entry) for entry in daily.entries(eyes.lens, named) if eyes.see_entry(entry)]
         self._was_shown([one.id for one in found])
         return found
 
@@ -142,9 +176,8 @@ class Noting:
         """The papers of a task's folder by their names."""
         self._may_read_tier("working")
         below = f"{papers.TASKS}{papers.slug(task)}/"
-        with self._seeing(at) as (lens, _):
-            found = papers.papers(lens, below)
-        return {path.removeprefix(below): papers.rendered(path, self.paper(path, at)) for path in found}
+        found = {path: self.paper(path, at) for path in self.papers(at) if path.startswith(below)}
+        return {path.removeprefix(below): papers.rendered(path, lines) for path, lines in found.items()}
 
     def gate(self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any) -> Event:
         """Record a gate that a task has come to: which, what was decided, and with phase, confidence, reason,
@@ -172,24 +205,26 @@ class Noting:
         return papers.rendered(path, self.paper(path, at))
 
     def papers(self, at: At = None) -> list[str]:
-        """The paths of all papers that hold something."""
+        """The paths of all papers that hold something which whoever asks may see."""
         self._may_read_tier("working")
-        with self._seeing(at) as (lens, _):
-            return papers.papers(lens)
+        with self._seeing(at) as eyes:
+            return [path for path in papers.papers(eyes.lens) if self._lines(eyes, path)]
 
     def paper(self, path: str, at: At = None) -> list[Line]:
         """The entries of a paper by its path."""
         self._may_read_tier("working")
         path = check_name("a paper", path)
-        with self._seeing(at) as (lens, rights):
-            found = papers.lines(lens, path)
-            if path.startswith(papers.SESSIONS) and self._memory_actor != OWNER:
-                with (
-                    self._ledger.snapshot() as now
-                ):  # what was cleared since is not read as of before, either
-                    still = {one.id for one in papers.lines(now, path)}
-                found = [one for one in found if one.id in still]
-            return [_shown(one) for one in found if _may(rights, one.by, one.sensitivity)]
+        with self._seeing(at) as eyes:
+            return [_shown(line) for line in self._lines(eyes, path)]
+
+    def _lines(self, eyes: Eyes, path: str) -> list[Line]:
+        lines = [line for line in papers.lines(eyes.lens, path) if eyes.see_line(line)]
+        if not path.startswith(papers.SESSIONS) or self._memory_actor == OWNER:
+            return lines
+        still = {
+            line.id for line in papers.lines(eyes.now, path)
+        }  # what was cleared since is not read as of before
+        return [line for line in lines if line.id in still]
 
     def _note(self, path: str, act: str, text: str, section: str = "", **more: Any) -> Event:
         secrets: tuple[str, ...] = ()
@@ -245,11 +280,6 @@ def _checked(field: str, text: str) -> tuple[str, tuple[str, ...]]:
 
 def _sensitivity(secrets: tuple[str, ...]) -> str:
     return "sensitive" if secrets else "private"
-
-
-def _may(rights: list[Rights], author: str, sensitivity: str) -> bool:
-    labels = {"sensitivity": sensitivity, "audience": "team"}
-    return all(may_see_of(one, author, daily.LOGGED, labels) for one in rights)
 
 
 def _shown(one: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ..access.commands import Audience, decide_audience, need_tier
+from ..access.commands import need_tier
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Denied, NotFound, Stale, shown
 from ..events import Event, check_text, draft, iso
@@ -140,10 +140,6 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
         payload["line"] = next(
             one.position for one in lines(overlay, request.path) if one.id == request.entry
         )
-    if request.act == "clear" and request.path.startswith(SESSIONS):
-        ended = tuple(one.id for one in lines(overlay, request.path))
-        if ended:  # from now on they are their authors' and the owner's alone
-            overlay.run("access", decide_audience, Audience(request.by, ended, False))
     labels = {"sensitivity": request.sensitivity, "audience": "team"}
     parents = [request.entry] if request.entry else []
     return overlay.emit(

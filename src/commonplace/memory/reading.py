@@ -121,7 +121,13 @@ def of_memory(item: Item) -> bool:
 
 
 def may_read(rights: Rights, item: Item) -> bool:
-    """Whether an actor with these rights may see an item."""
+    """Whether an actor with these rights may see an item. One that was forgotten is its author's and the owner's."""
+    forgotten = item.status == "forgotten" and rights.actor not in (item.agent, OWNER)
+    return not forgotten and may_name(rights, item)
+
+
+def may_name(rights: Rights, item: Item) -> bool:
+    """Whether an actor with these rights may be told that an item is there, or was there before it was forgotten."""
     if rights.tier(tier_of(item)) == "none":
         return False
     return may_see_of(rights, item.agent, CREATED, labels_of(item))
@@ -182,8 +188,6 @@ class Judge:
 
     def allows(self, item: Item) -> bool:
         if not may_read(self._rights[0], item):
-            return False
-        if item.status == "forgotten" and self._rights[0].actor not in (item.agent, OWNER):
             return False
         if self._then is self._now:
             return True

@@ -8,6 +8,7 @@ Nothing is dropped without a word, and nothing is decided that somebody should c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,6 +43,7 @@ from .markdown import HEAD, block, size
 from .reading import MEMORY_MD, compared, item_at, may_read, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
 from .similar import FLAGGED, jaccard, tokens
+from .visibility import may_read_id, may_see
 
 WAITS = {
     "near_duplicate": "it is nearly the same as an item that is there: resolve it with skip, merge, or create and a "
@@ -54,11 +56,11 @@ WAITS = {
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
 
-MOST_UNDER_A_KEY = 10_000
-"""Facts under one key among which one that stands is looked for."""
+MOST_LOOKED_AT = 1_024
+"""Rows that are looked at for each word; enough unless a word is everywhere."""
 
 MOST_COMPARED = 128
-"""Items that are compared for each word; enough unless a word is everywhere."""
+"""Items that are compared for each word, of those that are close enough and that the author may see."""
 
 
 class Case(NamedTuple):
@@ -115,10 +117,10 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
     record = overlay.record_of(request.id or "")
     if record is None:
         return None
-    if record.body is None:
-        raise Erased(f"item {request.id!r} was erased; remembering it again restores nothing. Use another id")
     event = overlay.event(request.id or "")
     assert event is not None
+    if event.erased and event.actor == request.by:
+        raise Erased(f"item {request.id!r} was erased; remembering it again restores nothing. Use another id")
     stored = event.payload.get("item", {})
     free = ("links", "key")
     same = all(stored.get(name) == value for name, value in request.content.items() if name not in free)
@@ -128,8 +130,20 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
     if event.kind != CREATED or event.actor != request.by or not same:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     held = event.payload.get("held")
-    kept = None if held is None else msgspec.convert(held, Held)
+    kept = (
+        None
+        if held is None
+        else _known_held(overlay, rights_of(overlay, request.by), msgspec.convert(held, Held))
+    )
     return Kept(event.id, "flagged" if held else "stored", "as the first time", kept, position=event.position)
+
+
+def _known_held(overlay: Overlay, rights: Rights, held: Held) -> Held:
+    """Why something is held, without the ids of items that its reader may not read."""
+    items, supersedes = (
+        tuple(id for id in ids if may_read_id(overlay, rights, id)) for ids in (held.items, held.supersedes)
+    )
+    return replace(held, items=items, supersedes=supersedes)
 
 
 def _check_links(case: Case) -> None:
@@ -185,7 +199,7 @@ def _echo_by_lineage(case: Case) -> str:
     found = ""
     for parent in request.parents:
         event = overlay.event(parent)
-        if event is None:
+        if event is None or not may_see(overlay, rights_of(overlay, request.by), event):
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
         if event.kind == RECALLED or event.kind.startswith("receipt."):
             listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
@@ -229,9 +243,8 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
     if twin.agent != request.by and was_shown(overlay, request.by, request.run, twin.id):
         return _is_echo(twin.id)
     if not twin.current:
-        return Kept(
-            twin.id, "flagged", "the same is held already: resolve it", twin.held, position=twin.position
-        )
+        held = None if twin.held is None else _known_held(overlay, rights_of(overlay, request.by), twin.held)
+        return Kept(twin.id, "flagged", "the same is held already: resolve it", held, position=twin.position)
     if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
         told = f"it is remembered already, from the same origin{_not_taken(request, twin)}"
         return Kept(twin.id, "merged", told, position=twin.position)
@@ -305,9 +318,9 @@ def _superseded(case: Case) -> tuple[Item, ...]:
         if known is None or known.status in ("forgotten", "dropped") or not may_read(rights, known):
             raise NotFound(f"there is no item {id!r} to supersede")
         if known.superseded_by is not None:
-            raise Conflict(
-                f"item {id!r} is superseded already, by {known.superseded_by!r}: supersede that one"
-            )
+            named = may_read_id(overlay, rights, known.superseded_by)
+            by = f", by {known.superseded_by!r}: supersede that one" if named else ""
+            raise Conflict(f"item {id!r} is superseded already{by}")
         if known.core != request.content.get("core"):
             raise BadInput(
                 f"item {id!r} is an entry of {known.core or 'no core'}: supersede it with one of the same"
@@ -341,7 +354,7 @@ def standing(
     found = []
     for partition in where if key is not None else ():
         form = key_form(str(key))
-        for _, id in lens.scan("memory.keys", form, partition, limit=MOST_UNDER_A_KEY, reverse=True):
+        for _, id in lens.each("memory.keys", form, partition, reverse=True):
             known = comparable(id)
             if known is not None and known.current and key_form(known.key or "") == form:
                 found.append(known)
@@ -416,17 +429,15 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
         if not places:
             continue
         for partition in partitions(case.request):
-            rows = case.overlay.between(
-                "memory.alike",
-                (partition, mark.word),
-                min(places),
-                max(places),
-                limit=MOST_COMPARED,
-                reverse=True,
+            rows = case.overlay.each_between(
+                "memory.alike", (partition, mark.word), min(places), max(places), reverse=True
             )
-            for key, (id, sketched) in rows:
-                if int(key[3]) <= places.get(int(key[2]), 0) and alike_sketches(own, sketched) >= WORTH:
-                    found.add(id)
+            close = (
+                id
+                for key, (id, sketched) in islice(rows, MOST_LOOKED_AT)
+                if int(key[3]) <= places.get(int(key[2]), 0) and alike_sketches(own, sketched) >= WORTH
+            )
+            found.update(islice((id for id in close if case.comparable(id) is not None), MOST_COMPARED))
     return found
 
 
@@ -478,10 +489,9 @@ def _related(case: Case) -> list[list[str]]:
     if core is None or not core_of(overlay, core).config.auto_link:
         return []
     for tag in request.content.get("tags", ()):
-        for _, id in overlay.scan("memory.tags", tag, limit=MOST_COMPARED, reverse=True):
-            known = case.comparable(id)
-            if known is not None and known.current:
-                found[id] = None
+        tagged = (case.comparable(id) for _, id in overlay.each("memory.tags", tag, reverse=True))
+        current = (item.id for item in tagged if item is not None and item.current)
+        found |= dict.fromkeys(islice(current, MOST_LINKED))
     linked = {to for _, to in request.content.get("links", ())}
     return [["related", id] for id in list(found)[:MOST_LINKED] if id not in linked]
 
@@ -526,13 +536,14 @@ def change(
     placed: Iterable[Item] = (),
 ) -> int:
     """Record a change of items; answers its position. It is derived from them, so it goes when they go, and
-    whoever may see them may see it. `placed` are those whose text or place is another one now."""
+    whoever may see them before and after it may see it. `placed` are those whose text is another one now, or that
+    more people may find."""
     payload: dict[str, Any] = {"act": act, "changes": msgspec.to_builtins(changes)}
     places = [[one.id, one.agent, one.shared, {**one.as_content(), "tags": list(one.tags)}] for one in placed]
     given = {"why": why, "weight": weight, "key": key, "placed": places}
     payload |= {name: value for name, value in given.items() if value}
-    rows = [overlay.get("memory.items", id) for id in changes]
-    team = all(row is not None and row.get("shared") for row in rows)
+    rows = [(overlay.get("memory.items", id) or {}, fields) for id, fields in changes.items()]
+    team = all(row.get("shared") and fields.get("shared", True) for row, fields in rows)
     labels = {"sensitivity": "private", **({"audience": "team"} if team else {})}
     one = draft(kind, actor=by, payload=payload, run_id=run, parents=list(changes), labels=labels)
     return overlay.emit(one).position

@@ -14,6 +14,7 @@ from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
 from ..events import check_call, check_name, check_path, check_seen, check_text, decode, encode_payload, to_us
+from ..folders import new_file
 from ..labels import SENSITIVITY, TRUST, strictness
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
@@ -456,7 +457,8 @@ class Remembering(Noting):
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.items(status=None, at=at)
         try:
-            check_path("a file", to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+            with new_file(check_path("a file", to)) as file:
+                file.writelines(json.encode(one) + b"\n" for one in found)
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None
         return len(found)
@@ -531,17 +533,16 @@ class Remembering(Noting):
             request = SetCore(self._memory_actor, id, mask(encode_payload(fields)[1]))
             core: Core = self._ask_memory("memory.core", request, "core")
             return core
-        with self._seeing(at) as (lens, rights):
-            found = core_of(lens, id)
-            if not all(may_know(one, found) for one in rights):
+        with self._seeing(at) as eyes:
+            if not eyes.see_core(id):
                 raise NotFound(no_core(id))
-            return found
+            return core_of(eyes.lens, id)
 
     def cores(self, at: At = None) -> list[Core]:
         """The cores that this actor may know of."""
-        with self._seeing(at) as (lens, rights):
-            found = [convert(row, Core) for _, row in lens.scan("memory.cores")]
-            return [one for one in found if all(may_know(right, one) for right in rights)]
+        with self._seeing(at) as eyes:
+            found = [convert(row, Core) for _, row in eyes.lens.scan("memory.cores")]
+            return [core for core in found if eyes.see_core(core.id)]
 
     def proposals(self, core: str | None = None) -> list[Item]:
         """What was proposed for cores and waits for a librarian or person: `resolve` with create or skip."""

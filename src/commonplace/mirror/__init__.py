@@ -1,7 +1,7 @@
 """The markdown people edit: pages of blocks as files, and the hand edits in them taken in. `pages` is pure text,
 `folder` is the edge. Neither knows what a block stands for."""
 
-from .folder import Difference, Mirror, Report
+from .folder import Difference, Mirror, Report, shows
 from .pages import Added, Block, Changed, Clash, Edit, Page, Removed, Taken, edits, merge, parse, render
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "merge",
     "parse",
     "render",
+    "shows",
 ]

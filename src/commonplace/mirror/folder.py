@@ -4,25 +4,28 @@ Nothing that a person saved is overwritten unseen. A new text is swapped with th
 out is looked at: if it is not what was read before, somebody saved in between, and it goes back. It is looked at
 again some time later, for an editor that had the old file open writes into that one.
 
-All that is remembered lies under `.mirror/` and may be deleted: the files then say themselves what they can.
+All that is remembered lies under `.mirror/` and may be deleted: the files then say themselves what they can. Nor is it
+believed: whoever prepared the folder may have written it. Every file is reached through a `Folder`, so no record, page
+or link leads outside, and what cannot be read as a record is as good as deleted.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
-import stat
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from ..errors import BadInput, StorageFailed
+import msgspec
+
+from ..errors import BadInput, StorageFailed, UnsafePath
+from ..folders import SHARED, TEMPORARY, Folder
 from .pages import (
     Added,
     Block,
@@ -36,6 +39,7 @@ from .pages import (
     advanced,
     check,
     check_paths,
+    is_inside,
     lay,
     merge,
     parse,
@@ -47,6 +51,12 @@ from .pages import (
 
 ROUNDS = 5
 """How often a file is tried again that a person keeps saving while it is written."""
+
+OWN = ".mirror"
+"""The folder of what is remembered."""
+SWAP = f"{OWN}/swap"
+SPARE = re.compile(r"[0-9a-f]{32}-(none|[0-9a-f]{16})-(none|[0-9a-f]{16})-[0-9a-f]{8}o?")
+"""The name of a file that was swapped out."""
 
 
 @dataclass(slots=True)
@@ -93,6 +103,17 @@ class _Refused(Exception):
     """A file that is left alone, with the reason."""
 
 
+LEFT_ALONE = (_Refused, UnsafePath, OSError)
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Whose record a record is."""
+
+    path: str
+
+
 class Mirror:
     """A folder that shows pages and takes in what people change in them.
 
@@ -114,7 +135,7 @@ class Mirror:
         raw: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
         self.folder = Path(folder).absolute()
-        self._own = self.folder / ".mirror"
+        self._files = Folder(self.folder)
         self._of, self._raw_pages = of, raw
         self._pages, self._take, self._clash, self._grace = pages, take, clash, grace
         self._settled: dict[str, tuple[Page, bytes | None]] = {}  # pages and files that are known to agree
@@ -168,7 +189,7 @@ class Mirror:
 
     def poke(self) -> None:
         """Wake whoever watches this folder, in any process: the pages have changed."""
-        _store(self._own / "poke", os.urandom(8))
+        self._files.write(f"{OWN}/poke", os.urandom(8))
 
     def status(self) -> list[Difference]:
         """The files that differ from their pages, and how. Changes nothing."""
@@ -179,93 +200,133 @@ class Mirror:
                 merged = merge(seen.known, page, seen.file)
                 behind = not merged.edits and not _fits(page, seen, merged.parts)
                 one = Difference(path, tuple(merged.edits), tuple(merged.clashes), "", behind)
-            except (_Refused, OSError) as error:
+            except LEFT_ALONE as error:
                 one = Difference(path, refused=_told(error))
             found += [one] if one != Difference(path) else []
         return found
 
+    def check_book(self) -> bool:
+        """Whether the folder says that it shows what it should. Raises BadInput if it shows something else."""
+        shown = shows(self.folder)
+        if shown and shown != self._of:
+            raise BadInput(
+                f"{self.folder} shows another book: choose another folder, or remove {self.folder / OWN}"
+            )
+        return bool(shown)
+
     def _write_raw(self, report: Report) -> None:
         """Files for programs, which have no room for marks: written whole. One that a person has changed is kept
         under another name."""
-        ledger = self._own / "raw.json"
-        wrote: dict[str, list[str]] = json.loads(_bytes(ledger) or b"{}")
+        wrote = self._wrote()
         wanted = check_paths(dict(self._raw_pages()))
         for path in sorted({*wrote, *wanted}):
-            target, text = self.folder / path, wanted.get(path)
+            text = wanted.get(path)
             try:
-                before = self._raw(path)
+                before = self._files.read(path)
                 if before == text:
                     continue
                 if before is not None and [_tag(before)] != wrote.get(path, [])[:1]:
-                    kept = target.with_name(f"{target.name}.edited-{os.urandom(4).hex()}")
-                    target.rename(kept)
-                    report.refused.append((path, f"it was edited by hand, and is kept as {kept.name}"))
+                    kept = f"{path}.edited-{os.urandom(4).hex()}"
+                    self._files.replace(path, kept)
+                    name = PurePosixPath(kept).name
+                    report.refused.append((path, f"it was edited by hand, and is kept as {name}"))
                 self._forget_lines(
-                    target, {*wrote.get(path, [])[1:]} - {*map(_tag, (text or b"").splitlines())}
+                    path, {*wrote.get(path, [])[1:]} - {*map(_tag, (text or b"").splitlines())}
                 )
                 if text is not None:
-                    _store(target, text)
+                    self._put(path, text)
                     report.written.append(path)
                 elif before is not None:
-                    target.unlink(missing_ok=True)
+                    self._files.unlink(path)
                     report.removed.append(path)
-            except (_Refused, OSError) as error:
+            except LEFT_ALONE as error:
                 report.refused.append((path, _told(error)))
         now = {path: [_tag(text), *map(_tag, text.splitlines())] for path, text in wanted.items()}
         if now != wrote:
-            _store(ledger, json.dumps(now).encode())
+            self._files.write(f"{OWN}/raw.json", json.dumps(now).encode())
 
-    def _forget_lines(self, target: Path, lost: set[str]) -> None:
+    def _wrote(self) -> dict[str, list[str]]:
+        """The files for programs that were written, with the hashes of each as a whole and of its lines."""
+        try:
+            wrote = msgspec.json.decode(
+                self._files.read(f"{OWN}/raw.json") or b"{}", type=dict[str, list[str]]
+            )
+        except UNREADABLE:
+            return {}
+        return {path: tags for path, tags in wrote.items() if is_inside(path)}
+
+    def _put(self, path: str, raw: bytes, like: os.stat_result | None = None) -> None:
+        """Write a file for people or programs. It is made where left-overs of a crash are found and removed."""
+        fresh = f"{SWAP}/{TEMPORARY}{os.urandom(8).hex()}"
+        self._files.write(fresh, raw, SHARED, like)
+        self._files.replace(fresh, path)
+
+    def _forget_lines(self, path: str, lost: set[str]) -> None:
         """A log only grows: lines that were written and are to be there no longer were erased, in copies as well."""
-        for copy in target.parent.glob(f"{target.name}.edited-*") if lost else ():
-            kept = [
-                line
-                for line in copy.read_bytes().splitlines(keepends=True)
-                if _tag(line.rstrip()) not in lost
-            ]
-            _store(copy, b"".join(kept))
+        for copy in self._beside(path, f"{PurePosixPath(path).name}.edited-") if lost else ():
+            lines = (self._files.read(copy) or b"").splitlines(keepends=True)
+            kept = [line for line in lines if _tag(line.rstrip()) not in lost]
+            if kept != lines:
+                self._put(copy, b"".join(kept), self._files.stat(copy))
+
+    def _beside(self, path: str, start: str) -> list[str]:
+        """The files in the folder of a file whose names start so."""
+        above = path.rpartition("/")[0]
+        names = [name for name in self._files.names(above) if name.startswith(start)]
+        return [f"{above}/{name}" if above else name for name in names]
 
     def files(self) -> list[Path]:
         """Every file that may hold what pages held: those written, what was put beside them, and what is remembered."""
         found = []
-        for path in {*self._remembered(), *json.loads(_bytes(self._own / "raw.json") or b"{}")}:
-            target = self.folder / path
-            found += [
-                target,
-                *target.parent.glob(f"{target.stem}.saved-*"),
-                *target.parent.glob(f"{target.name}.edited-*"),
-            ]
-        return [*sorted(found), self._own]
+        for path in {*self._remembered(), *self._wrote()}:
+            name = PurePosixPath(path)
+            try:
+                beside = [
+                    *self._beside(path, f"{name.stem}.saved-"),
+                    *self._beside(path, f"{name.name}.edited-"),
+                ]
+            except UnsafePath:  # it lies behind a link: nothing of ours was ever written there
+                continue
+            found += [self.folder / one for one in (path, *beside)]
+        return [*sorted(found), self.folder / OWN]
 
     def erase(self, ids: Collection[str], anew: Callable[[str], bool] = lambda _: False) -> None:
         """Take blocks out of every file and of all that is remembered, whatever people made of them. Pages for which
-        `anew` holds hold what is gone in their heads: they go, to be written again."""
+        `anew` holds hold what is gone in their heads: they go, to be written again. What lies behind a link was never
+        written by us, and is left alone."""
         with self._locked():
-            for path in [path for path in sorted(self._remembered()) if anew(path)]:
-                for one in (self.folder / path, self._base(path), *self._spares(path)):
-                    one.unlink(missing_ok=True)
             for path in sorted(self._remembered()):
-                self._save(path, without(self._load(path), ids))
-                target = self.folder / path
-                for _ in range(ROUNDS):
-                    raw = None if target.is_symlink() else _bytes(target)
-                    if raw is None:
-                        break
-                    rest = without_blocks(raw.decode("utf-8", "surrogateescape"), ids)
-                    if rest == raw:
-                        break
-                    spare = self._spare(path, rest, raw)
-                    _store(spare, rest, target.stat().st_mode)
-                    landed = _exchange(spare, target)
-                    if landed and _bytes(spare) == raw:
-                        break
-                    if landed:  # somebody saved it meanwhile: that text goes through it, too
-                        _exchange(spare, target)
-                for spare in self._spares(path):
-                    spare.unlink(missing_ok=True)
+                if anew(path):
+                    for spare in self._spares(path):
+                        self._files.unlink(spare)
+                    with suppress(UnsafePath):
+                        self._files.unlink(path)
+                    self._files.unlink(self._base(path))
+                else:
+                    self._save(path, without(self._load(path), ids))
+                    with suppress(UnsafePath):
+                        self._erase_blocks(path, ids)
+                    for spare in self._spares(path):
+                        self._files.unlink(spare)
+
+    def _erase_blocks(self, path: str, ids: Collection[str]) -> None:
+        for _ in range(ROUNDS):
+            raw = self._files.read(path)
+            if raw is None:
+                return
+            rest = without_blocks(raw.decode("utf-8", "surrogateescape"), ids)
+            if rest == raw:
+                return
+            spare = self._spare(path, rest, raw)
+            self._files.write(spare, rest, SHARED, self._files.stat(path))
+            landed = self._files.exchange(spare, path)
+            if landed and self._files.read(spare) == raw:
+                return
+            if landed:  # somebody saved it meanwhile: that text goes through it, too
+                self._files.exchange(spare, path)
 
     def _concerns(self, path: Path) -> bool:
-        return self._own not in path.parents or path.name == "poke"
+        return self.folder / OWN not in path.parents or path.name == "poke"
 
     # one file
 
@@ -273,7 +334,7 @@ class Mirror:
         """Read a file and hand on the edits that have no answer yet. None: nothing is to be done, or can be."""
         try:
             self._look_again(page.path, report)
-            if self._settled.get(page.path) == (page, self._raw(page.path)):
+            if self._settled.get(page.path) == (page, self._files.read(page.path)):
                 report.unchanged.append(page.path)
                 return None
             seen = self._read(page.path)
@@ -281,7 +342,7 @@ class Mirror:
             if edits:  # remember first, so that they have the same ids after a crash
                 seen = replace(seen, known=replace(seen.known, asked=True))
                 self._save(page.path, seen.known)
-        except (_Refused, OSError) as error:
+        except LEFT_ALONE as error:
             report.refused.append((page.path, _told(error)))
             return None
         answers = {one.id: Taken(one, False, why) for one in edits if (why := _closed(page, seen.file, one))}
@@ -313,7 +374,7 @@ class Mirror:
             after = settled(known, os.urandom(8).hex())
             if after != known:
                 self._save(page.path, after)
-        except (_Refused, OSError) as error:
+        except LEFT_ALONE as error:
             report.refused.append((page.path, _told(error)))
         else:
             (report.unchanged if fits else report.written).append(page.path)
@@ -331,32 +392,22 @@ class Mirror:
                 merged = merge(seen.known, Page(path, "", blocks), seen.file)
                 if merged.edits or any(one.id is None or one.clash or one.noted for one in merged.parts):
                     raise _Refused("no page holds it any more, but it was edited: keep it or delete it")
-                target, spare = self.folder / path, self._spare(path, None, seen.raw)
-                target.rename(spare)
+                self._files.replace(path, self._spare(path, None, seen.raw))
                 if self._look_again(path, report):
                     return
                 report.removed.append(path)
                 with suppress(OSError):  # a folder that still holds something stays
-                    for above in Path(path).parents[:-1]:
-                        (self.folder / above).rmdir()
+                    for above in PurePosixPath(path).parents[:-1]:
+                        self._files.rmdir(str(above))
             elif not self._spares(path):
-                self._base(path).unlink(missing_ok=True)
-        except (_Refused, OSError) as error:
+                self._files.unlink(self._base(path))
+        except LEFT_ALONE as error:
             report.refused.append((path, _told(error)))
 
     # reading and swapping
 
-    def _raw(self, path: str) -> bytes | None:
-        target = self.folder / path
-        for one in (target, *target.parents):
-            if one == self.folder:
-                break
-            if one.is_symlink():
-                raise _Refused("it is a symbolic link or lies behind one: put a plain file there")
-        return _bytes(target)
-
     def _read(self, path: str) -> _Seen:
-        raw = self._raw(path)
+        raw = self._files.read(path)
         try:
             text = (raw or b"").decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError:
@@ -368,123 +419,137 @@ class Mirror:
 
     def _swap(self, seen: _Seen, text: str, report: Report) -> bool:
         """Put a text in a file's place; False if that was not the file that was read, which then is back."""
-        raw, target = text.encode(), self.folder / seen.path
+        raw, path = text.encode(), seen.path
         if seen.raw is not None and seen.raw.count(b"\r\n") * 2 > seen.raw.count(b"\n"):
             raw = raw.replace(b"\n", b"\r\n")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        spare = self._spare(seen.path, raw, seen.raw)
+        spare = self._spare(path, raw, seen.raw)
         try:
-            _store(spare, raw, None if seen.raw is None else target.stat().st_mode)
+            self._files.write(spare, raw, SHARED, None if seen.raw is None else self._files.stat(path))
             if seen.raw is not None:
-                landed = _exchange(spare, target)
-                return not self._look_again(seen.path, report) and landed
-            target.hardlink_to(spare)
+                landed = self._files.exchange(spare, path)
+                return not self._look_again(path, report) and landed
+            self._files.link(spare, path)
         except (FileExistsError, FileNotFoundError):
             return False
-        spare.unlink()
+        self._files.unlink(spare)
         return True
 
     def _look_again(self, path: str, report: Report) -> bool:
         """Look at what was swapped out: whether it holds a text of a person's that nobody has seen. Then it goes
         back, or, if somebody else has saved since, into a file beside. It also goes back if there is no file now."""
-        found, target = False, self.folder / path
-        spares = sorted(self._spares(path), key=lambda spare: -spare.stat().st_ctime_ns)
-        ours = {spare.name.split("-")[1] for spare in spares}
+        found, files = False, self._files
+        spares = sorted(self._spares(path), key=lambda spare: -self._changed_at(spare))
+        ours = {spare.split("-")[1] for spare in spares}
         dropped = False
         for spare in spares:
-            _, wrote, seen, _ = spare.name.split("-")
-            tag, current = _tag(_bytes(spare)), _tag(_bytes(target))
+            _, wrote, seen, _ = spare.split("-")
+            self._make_plain(spare)
+            tag, current = _tag(files.read(spare)), _tag(files.read(path))
             if spare is spares[0]:  # the last that was done may have been to take the file away
                 dropped = wrote == "none" and tag == seen
             if current == "none" and not (dropped and tag in (wrote, seen)):
                 found = True  # nobody wanted it gone: it was on its way
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.hardlink_to(spare)
-            elif current != "none" and spare.samefile(target):
-                spare.unlink()
+                files.link(spare, path)
+            elif current != "none" and self._same(spare, path):
+                files.unlink(spare)
             elif tag in (wrote, seen):
-                if abs(time.time() - spare.stat().st_ctime) > self._grace:
-                    spare.unlink()
+                if abs(time.time_ns() - self._changed_at(spare)) > self._grace * 1e9:
+                    files.unlink(spare)
             else:
                 found = True
-                if current not in ours or not _exchange(spare, target) or _tag(_bytes(spare)) not in ours:
-                    beside = target.with_name(f"{target.stem}.saved-{os.urandom(4).hex()}{target.suffix}")
-                    spare.replace(beside)
+                landed = current in ours and files.exchange(spare, path)
+                if not landed or _tag(files.read(spare)) not in ours:
+                    name = PurePosixPath(path)
+                    beside = name.with_name(f"{name.stem}.saved-{os.urandom(4).hex()}{name.suffix}")
+                    files.replace(spare, str(beside))
                     told = f"two saves crossed: one was kept as {beside.name}; take from it what you need"
                     report.refused.append((path, told))
         return found
 
-    def _spare(self, path: str, wrote: bytes | None, seen: bytes | None) -> Path:
-        """A new name that says which file it was, what was put in its place and what should come out."""
-        return self._own / "swap" / f"{_key(path)}-{_tag(wrote)}-{_tag(seen)}-{os.urandom(4).hex()}"
+    def _make_plain(self, spare: str) -> None:
+        """A file that may go back gets no more than rw bits: nobody knows who made it. It is copied, and not changed,
+        because it may have a second name elsewhere."""
+        known = self._files.stat(spare)
+        if known is not None and known.st_mode & 0o7777 & ~SHARED:
+            self._files.write(spare, self._files.read(spare) or b"", SHARED, known)
 
-    def _spares(self, path: str | None = None) -> list[Path]:
-        return list((self._own / "swap").glob(f"{'[0-9a-f]*' if path is None else _key(path)}-*"))
+    def _changed_at(self, path: str) -> int:
+        """When a file or its names were last changed, in nanoseconds; 0 if it is gone."""
+        known = self._files.stat(path)
+        return 0 if known is None else known.st_ctime_ns
+
+    def _same(self, path: str, other: str) -> bool:
+        """Whether two paths are names of one file."""
+        one, two = self._files.stat(path), self._files.stat(other)
+        return one is not None and two is not None and os.path.samestat(one, two)
+
+    def _spare(self, path: str, wrote: bytes | None, seen: bytes | None) -> str:
+        """A new name that says which file it was, what was put in its place and what should come out."""
+        return f"{SWAP}/{_key(path)}-{_tag(wrote)}-{_tag(seen)}-{os.urandom(4).hex()}"
+
+    def _spares(self, path: str | None = None) -> list[str]:
+        start = "" if path is None else f"{_key(path)}-"
+        names = self._files.names(SWAP)
+        return [f"{SWAP}/{name}" for name in names if SPARE.fullmatch(name) and name.startswith(start)]
 
     # what is remembered
 
-    def _base(self, path: str) -> Path:
-        return self._own / "base" / f"{_key(path)}.json"
+    def _base(self, path: str) -> str:
+        return f"{OWN}/base/{_key(path)}.json"
 
     def _load(self, path: str) -> Known:
         try:
-            told = json.loads(_bytes(self._base(path)) or b"{}")
-            return Known(
-                token=told["token"],
-                versions=tuple((stamp, blocks) for stamp, blocks in told["versions"]),
-                texts=told["texts"],
-                head=told["head"],
-                taken=tuple((stamp, block, text, to) for stamp, block, text, to in told["taken"]),
-                asked=told["asked"],
-            )
-        except (ValueError, KeyError, TypeError):  # damaged is as good as deleted
+            return msgspec.json.decode(self._files.read(self._base(path)) or b"", type=Known)
+        except UNREADABLE:  # damaged is as good as deleted
             return Known(token=os.urandom(8).hex())
 
     def _save(self, path: str, known: Known) -> None:
-        _store(self._base(path), json.dumps({"path": path, **asdict(known)}, ensure_ascii=False).encode())
+        told = json.dumps({"path": path, **asdict(known)}, ensure_ascii=False)
+        self._files.write(self._base(path), told.encode())
 
     def _remembered(self) -> set[str]:
+        """The paths of all pages that are remembered."""
         found = set()
-        for base in (self._own / "base").glob("[0-9a-f]*.json"):
+        for name in self._files.names(f"{OWN}/base"):
             try:
-                path = json.loads(_bytes(base) or b"")["path"]
-                found |= {path} if self._base(path) == base else set()
-            except (ValueError, KeyError, TypeError, AttributeError, OSError, _Refused):
+                raw = self._files.read(f"{OWN}/base/{name}") or b""
+                path = msgspec.json.decode(raw, type=_Named).path
+                if is_inside(path) and self._base(path) == f"{OWN}/base/{name}":
+                    found.add(path)
+            except (*UNREADABLE, *LEFT_ALONE):
                 continue  # damaged: then the file, if there is one, is nobody's
         return found
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One sync at a time, in all processes."""
-        try:
-            for own in (self._own, self._own / "base", self._own / "swap"):
-                own.mkdir(parents=True, exist_ok=True)
-                if own.is_symlink():
-                    raise BadInput(f"{own} is a symbolic link, and what it points to is not ours: delete it")
-            while True:
-                fd = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                if os.fstat(fd).st_nlink:
-                    break
-                os.close(fd)  # somebody has deleted it: lock the one that others would
-        except OSError as error:
-            told = f"the mirror cannot be kept in {self.folder}: {_told(error)}"
-            raise StorageFailed(f"{told}. Give a folder that can be written") from error
-        try:
-            for left in self._own.glob("*/tmp-*"):
-                left.unlink()
-            if not (self._own / ".gitignore").exists():
-                _store(self._own / ".gitignore", b"*\n")  # it belongs to this copy of the folder alone
-            shown = (_bytes(self._own / "book") or b"").decode("utf-8", "replace").strip()
-            if shown and shown != self._of:
-                raise BadInput(
-                    f"{self.folder} shows another book: choose another folder, or remove {self._own}"
-                )
-            if not shown:
-                _store(self._own / "book", f"{self._of}\n".encode())
+        with ExitStack() as held:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                for own in (OWN, f"{OWN}/base", SWAP):
+                    self._files.mkdir(own, 0o700)
+                held.enter_context(self._files.locked(f"{OWN}/lock"))
+            except OSError as error:
+                told = f"the mirror cannot be kept in {self.folder}: {_told(error)}"
+                raise StorageFailed(f"{told}. Give a folder that can be written") from error
+            for own in (f"{OWN}/base", SWAP):
+                for name in self._files.names(own):
+                    if name.startswith(TEMPORARY):
+                        self._files.unlink(f"{own}/{name}")
+            if self._files.stat(f"{OWN}/.gitignore") is None:
+                self._files.write(f"{OWN}/.gitignore", b"*\n")  # it belongs to this copy of the folder alone
+            if not self.check_book():
+                self._files.write(f"{OWN}/book", f"{self._of}\n".encode())
             yield
-        finally:
-            os.close(fd)
+
+
+def shows(folder: Path) -> str | None:
+    """The id of the book that a folder shows; None if it shows none, or does not say so in a plain file."""
+    try:
+        raw = Folder(folder).read(f"{OWN}/book")
+    except (UnsafePath, OSError):
+        return None
+    return None if raw is None else raw[:200].decode("utf-8", "replace").strip()
 
 
 def _closed(page: Page, file: Parsed, edit: Edit) -> str:
@@ -514,61 +579,3 @@ def _key(path: str) -> str:
 
 def _tag(raw: bytes | None) -> str:
     return "none" if raw is None else sha256(raw).hexdigest()[:16]
-
-
-def _bytes(path: Path) -> bytes | None:
-    """A plain file's bytes; None if it is not there."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise _Refused("it is no plain file: move it away")
-        return file.read()
-
-
-def _store(path: Path, raw: bytes, mode: int | None = None) -> None:
-    """Write a file that is whole or not there, on disk before it has its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"tmp-{path.name}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(beside, flags, 0o666), "wb") as file:
-        if mode is not None:
-            os.fchmod(file.fileno(), stat.S_IMODE(mode))
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-def _exchange(spare: Path, target: Path) -> bool:
-    """Swap two files in one step, or, where the system cannot, in steps that overwrite nothing. False: there is a
-    new file in that place, which was left there."""
-    if _renameat2(spare, target):
-        return True
-    out = spare.with_name(f"{spare.name}o")
-    target.rename(out)
-    try:
-        target.hardlink_to(spare)
-    except FileExistsError:
-        return False
-    out.replace(spare)
-    return True
-
-
-def _renameat2(one: Path, other: Path) -> bool:
-    """Swap two names by the system's own call; False if it has none for this place."""
-    import ctypes
-
-    try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if call(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
-        return False
-    raise OSError(code, os.strerror(code), str(other))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -31,6 +32,9 @@ from ..errors import BadInput, shown
 
 VERSIONS, HASHES, TAKEN = 200, 20_000, 64
 """How much is remembered of a file: versions, the hashes in them, and edits that were taken in."""
+
+LONGEST, DEEPEST = 1_000, 32
+"""How many characters and how many names a page's path may have."""
 
 MERGED = "merged"
 """The version of a text whose page line alone was in conflict: git has put the rest together."""
@@ -561,12 +565,24 @@ def settled(known: Known, token: str) -> Known:
     return replace(known, token=token if known.asked else known.token, taken=taken, asked=False)
 
 
+def is_inside(path: str) -> bool:
+    """Whether a page may have this path: a relative one, neither long nor deep, of printable names that are neither
+    hidden (`.git`, `.mirror`) nor could be read as anything else than names on another system."""
+    plain = unicodedata.normalize("NFKC", path)
+    return (
+        len(path) <= LONGEST
+        and path.count("/") < DEEPEST
+        and path.isprintable()
+        and not re.search(r"\\|^[A-Za-z]:", plain)
+        and len(plain.split("/")) == len(path.split("/"))
+        and not any(name.startswith(".") or not name.strip() for name in plain.split("/"))
+    )
+
+
 def check_paths(files: dict[str, bytes]) -> dict[str, bytes]:
     """Files by their paths. Raises BadInput for a path that leaves the folder."""
     for path in files:
-        steps = path.split("/")
-        outside = re.search(r"[\0\\]|^[A-Za-z]:", path) or {"", ".", ".."} & {*steps}
-        if outside or steps[0].lower() == ".mirror":
+        if not is_inside(path):
             raise BadInput(
                 f"the page {shown(path)} has no path inside the folder: give one such as 'notes/today.md'"
             )

@@ -149,7 +149,7 @@ class Maker:
         if wanted.query.strip():
             for via, looking in (("keyword", rules.keyword), ("semantic", rules.semantic)):
                 if looking.enabled and looking.limit:
-                    found, trouble = self._search(wanted, via, looking.limit, then)  # type: ignore[arg-type]
+                    found, trouble = self._search(wanted, via, looking.limit)  # type: ignore[arg-type]
                     hits.append((via, found.hits))
                     told += [one for one in trouble if one not in told]
                     if found.total > len(found.hits):
@@ -166,7 +166,7 @@ class Maker:
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
         return ordered, told, self._ledger.indexing.fingerprint, nothing
 
-    def _search(self, wanted: Wanted, how: How, limit: int, then: int) -> tuple[Found, list[LeftOut]]:
+    def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[Found, list[LeftOut]]:
         with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
             rights = [rights_of(lens, self._actor) for lens in ((now,) if wanted.at is None else (past, now))]
 
@@ -175,7 +175,7 @@ class Maker:
                 wanted.query, allowed=visible(rights), at=wanted.at, chosen=_is_item, limit=limit, how=how
             )
 
-        return looked_up(self._ledger, look, then)
+        return looked_up(self._ledger, look)
 
     def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
         for key in rules.structured.fact_keys:

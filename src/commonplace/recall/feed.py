@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
+from msgspec.structs import replace
+
+from ..access.redact import TOKEN
 from ..access.secrets import masked
 from ..commit import Lens
 from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Gone, Put, Who
+from ..labels import flow
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
 from ..memory.items import Item, without_secrets
@@ -20,6 +25,8 @@ from ..views import Registry
 RELABELLED = "access.relabelled"
 RESULT = "memory.result"
 """What the log says of an agent's result: a line of the day, and of the agent's history."""
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 At = Callable[[int], Lens]
 Find = Callable[[str], Event | None]
@@ -40,43 +47,86 @@ def changes(
         if seen is None or event.kind not in CHANGING:
             return []
         lens = at(event.position)  # what was erased still has superseded others
-        return [_of_item(str(key[0]), lens) for key in touched(seen) if key[0] != event.id]
+        return [
+            change for key in touched(seen) if key[0] != event.id for change in _of_item(str(key[0]), lens)
+        ]
     if event.kind in CHANGING:
         lens = at(event.position)
-        return [_of_item(str(key[0]), lens) for key in touched(event)]
-    if event.kind == daily.LOGGED:
-        return [Put(_logged(event))]
+        return [change for key in touched(event) for change in _of_item(str(key[0]), lens)]
     if event.kind == papers.NOTED:
         return _of_paper(event, at)
     if event.kind == RELABELLED:
         return _relabelled(event, at, find, hide, registry)
-    doc = _said(event, hide, registry, {})
+    doc = said(event, hide, registry)
     return [] if doc is None else [Put(doc)]
 
 
-def _of_item(id: str, lens: Lens) -> Change:
+def said(event: Event, hide: Hide, registry: Registry, labels: Mapping[str, str] = NO_LABELS) -> Doc | None:
+    """The document that an event is by itself, as a log may show it now; None for one that is none, or that became an
+    item or a line of a paper."""
+    if event.erased or event.kind in CHANGING or event.kind in (papers.NOTED, RELABELLED, ERASED):
+        return None
+    if event.kind == daily.LOGGED:
+        doc = _logged(event, labels)
+    elif registry.owner(event.kind) is not None:
+        doc = _declared(event, registry, labels)
+    else:
+        doc = _spoken(event, labels)
+    return replace(doc, text=_shown(doc.text, event, hide)) if doc.text.strip() else None
+
+
+def _shown(text: str, event: Event, hide: Hide) -> str:
+    """A text made of what an event says, without what must not be shown of the event."""
+    for value, instead in _hidden(event.payload, hide(event).payload):
+        text = text.replace(value, instead)
+    return masked(text)
+
+
+def _hidden(value: object, shown: object) -> Iterator[tuple[str, str]]:
+    """Every text and number within a value that is shown as something else, and as what."""
+    if isinstance(value, Mapping):
+        parts = shown if isinstance(shown, Mapping) else {}
+        for name, inner in value.items():
+            yield from _hidden(inner, parts.get(name, TOKEN))
+    elif isinstance(value, list | tuple):
+        others = shown if isinstance(shown, list) and len(shown) == len(value) else [TOKEN] * len(value)
+        for inner, other in zip(value, others, strict=True):
+            yield from _hidden(inner, other)
+    elif value not in (shown, None, "") and not isinstance(value, bool):
+        yield str(value), shown if isinstance(shown, str) else TOKEN
+
+
+def _of_item(id: str, lens: Lens) -> list[Change]:
+    """An item that does not stand any more leaves an empty last version: who may see that may find, as of before, what
+    it said."""
     item = item_at(lens, id)
-    return Put(item_doc(item)) if item is not None and item.current else Gone(id)
+    if item is None:
+        return [Gone(id)]
+    doc = item_doc(item)
+    return [Put(doc)] if item.current else [Put(replace(doc, text="")), Gone(id)]
 
 
 def item_doc(item: Item) -> Doc:
     plain = without_secrets(item)
     tier = tier_of(item)
     who = Who(item.agent, CREATED, item.shared, item.sensitivity, tier, item.core or "")
+    if item.status == "forgotten":
+        level = flow({"sensitivity": item.sensitivity}, [{"sensitivity": "private"}])["sensitivity"]
+        who = replace(who, shared=False, sensitivity=level)
     text = f"{plain.text}\n{' '.join(plain.tags)}" if plain.tags else plain.text
     return Doc(
         item.id, text, who, tier, source_of(item), item.occurred_us or item.recorded_us, item.run or ""
     )
 
 
-def _logged(event: Event, sensitivity: str | None = None) -> Doc:
+def _logged(event: Event, labels: Mapping[str, str]) -> Doc:
     payload = event.payload
     kind = RESULT if payload.get("about") else event.kind
-    level = sensitivity or event.labels.get("sensitivity", "private")
+    level = {**event.labels, **labels}.get("sensitivity", "private")
     who = Who(event.actor, kind, True, level, "working")
     text = "\n".join(part for part in (payload.get("about"), payload["text"]) if part)
     source = f"memory/{daily.day_of(event.created_us)}.md"
-    return Doc(event.id, masked(text), who, "working", source, event.created_us, event.run_id or "")
+    return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
 
 
 def _of_paper(event: Event, at: At) -> list[Change]:
@@ -98,13 +148,9 @@ def _line(line: papers.Line, path: str) -> Doc:
     return Doc(line.id, masked(line.text), who, "working", path, line.written_us)
 
 
-def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) -> Doc | None:
-    """An event that says something: of a kind that anybody may record, or one whose owner says what."""
-    if registry.owner(event.kind) is not None:
-        return _declared(event, registry, labels)
-    if not event_text(event.payload):
-        return None
-    text = masked(event_text(hide(event).payload))
+def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
+    """An event of a kind that anybody may record."""
+    text = event_text(event.payload)
     level = {**event.labels, **labels}.get("sensitivity", "public")
     who = Who(event.actor, event.kind, False, level, "episodic")
     source = "the ledger" if event.run_id is None else f"run {event.run_id}"
@@ -113,10 +159,8 @@ def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) 
     return Doc(event.id, text, who, "episodic", source, time_us, event.run_id or "", said_in)
 
 
-def _declared(event: Event, registry: Registry, labels: dict[str, str]) -> Doc | None:
-    text = registry.says(event)
-    if not text.strip():
-        return None
+def _declared(event: Event, registry: Registry, labels: Mapping[str, str]) -> Doc:
+    """An event of a kind whose owner says what it says."""
     known = {**event.labels, **labels}
     who = Who(
         event.actor,
@@ -126,7 +170,8 @@ def _declared(event: Event, registry: Registry, labels: dict[str, str]) -> Doc |
         "working",
     )
     source = f"work {event.payload['work']}" if "work" in event.payload else "the ledger"
-    return Doc(event.id, masked(text), who, "working", source, event.created_us, event.run_id or "")
+    text = registry.says(event)
+    return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
 
 
 def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:
@@ -136,15 +181,13 @@ def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry
         labels = lens.get("labels", id) or {}
         about = find(id)
         if item_at(lens, id) is not None:
-            found.append(_of_item(id, lens))
+            found += _of_item(id, lens)
         elif about is None or about.erased:
             continue
-        elif about.kind == daily.LOGGED:
-            found.append(Put(_logged(about, labels.get("sensitivity"))))
         elif about.kind == papers.NOTED:
             path = about.payload["path"]
             found += [Put(_line(one, path)) for one in papers.lines(lens, path) if one.id == id]
         else:
-            doc = _said(about, hide, registry, labels)
+            doc = said(about, hide, registry, labels)
             found += [] if doc is None else [Put(doc)]
     return found

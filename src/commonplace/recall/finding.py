@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .indexing import Indexing
 
 
-TRIES = 3
 HOW: dict[str, How] = {"semantic": "semantic", "hybrid": "hybrid"}
 
 
@@ -70,7 +69,7 @@ def find(
             vectors="semantic" in tiers,
         )
 
-    found, trouble = looked_up(ledger, look, now_at if position is None else position)
+    found, trouble = looked_up(ledger, look)
     left_out += trouble
     hits = found.hits
     if found.total > len(hits):
@@ -104,18 +103,8 @@ def _verified(
     return [replace(one, stale=stale.get(one.id, "")) for one in results], []
 
 
-def looked_up(ledger: Ledger, look: Callable[[Index], Found], wanted_at: int) -> tuple[Found, list[LeftOut]]:
+def looked_up(ledger: Ledger, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
     """What the index answers once it has caught up, and what there is to say of it."""
     indexing: Indexing = ledger.indexing
-    found, told = indexing.asked(look), list[LeftOut]()
-    for _ in range(TRIES):
-        if found.as_of >= wanted_at:
-            break
-        found = indexing.asked(look)  # somebody has thrown the index away in between
-    else:
-        told.append(
-            LeftOut("what the index lacks", f"it speaks as of {found.as_of} and keeps being thrown away")
-        )
-    if indexing.trouble:
-        told.append(LeftOut("the index file", indexing.trouble))
-    return found, told
+    found = indexing.asked(look)
+    return found, [LeftOut("the index file", indexing.trouble)] if indexing.trouble else []

@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from ..errors import BadInput, CommonplaceError, NotEnabled
+from ..access.redact import TOKEN
+from ..commit import Lens
+from ..engines.contract import FilePurged, Reads
+from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
 from ..memory.reading import settings_of
 
 if TYPE_CHECKING:
-    from ..index import Embedder, Index
+    from ..index import Embedder, Index, Reword
 
 log = logging.getLogger("commonplace")
 
 T = TypeVar("T")
 
 PAGE = 500
-ENDINGS = ("", "-wal", "-shm")
+TRIES = 3
+ENDINGS = ("", "-wal", "-shm", "-journal")
+BESIDE = ".next"
+"""What the name of an index ends with that is built beside the one in use."""
+
+INSTALLED = ("static", "minilm")
+"""Embedders that come with the package, and send nothing anywhere."""
+
+Hide = Callable[[Event], Event]
+"""An event as a log may show it, by what is known of its run when it is asked for the first time."""
+Affected = Callable[[Lens, Iterable[Event], Callable[[str], Event | None]], set[str]]
+"""The runs of which something else must not be shown because of some events."""
 
 
 class Indexing:
@@ -35,12 +51,20 @@ class Indexing:
     """
 
     def __init__(
-        self, ledger: Ledger, place: Path | None, hide: Callable[[Event], Event], embedder: str | None = None
+        self,
+        ledger: Ledger,
+        place: Path | None,
+        hiding: Callable[[], Hide],
+        affected: Affected,
+        trusted: Callable[[], bool],
+        embedder: str | None = None,
     ) -> None:
         self._fixed = embedder
+        self._trusted = trusted
+        self._affected = affected
         self._ledger = ledger
         self.place = place
-        self._hide = hide
+        self._hiding = hiding
         self._index: Index | None = None
         self._chosen = (-1, embedder or "static")
         self._lock = Lock()
@@ -62,7 +86,7 @@ class Indexing:
                 try:
                     if place is not None:
                         place.parent.mkdir(parents=True, exist_ok=True)
-                    self._index = Index.open(place, embedder, words)
+                    self._index = Index.open(place, embedder, words, self._ledger.meta.book)
                 except (CommonplaceError, OSError) as error:
                     self._index = self._in_memory(error)
             return self._index
@@ -71,8 +95,15 @@ class Indexing:
         """What makes vectors of texts, and of words: those are static, because models are made for texts."""
         from ..index import embedder_of
 
+        wanted = self._chosen[1]
         try:
-            return embedder_of(self._chosen[1]), embedder_of("static")
+            if wanted not in INSTALLED and not self._trusted():
+                raise NotEnabled(
+                    f"this book asks for the embedder {wanted!r}, which is given its texts or loads a model by name, "
+                    "and this user did not make the book. If you trust it, say so once: `commonplace mirror sync "
+                    "--trust`, or open it with trust=True"
+                )
+            return embedder_of(wanted), embedder_of("static")
         except NotEnabled as error:
             self.without_vectors = str(error)
             return None, None
@@ -93,7 +124,7 @@ class Indexing:
         from ..index import Index
 
         try:
-            return ask(self.catch_up())
+            return self._answer(ask)
         except NotEnabled as error:
             if self.without_vectors:
                 raise
@@ -107,7 +138,17 @@ class Indexing:
             self.close()
             with self._lock:
                 self._index = self._in_memory(error)
-        return ask(self.catch_up())
+        return self._answer(ask)
+
+    def _answer(self, ask: Callable[[Index], T]) -> T:
+        """What the index answers. An index that was thrown away meanwhile, by whomever, is filled and asked again."""
+        for _ in range(TRIES):
+            index = self.catch_up()
+            opened = index.opened
+            answer = ask(index)
+            if index.opened == opened:
+                return answer
+        raise StorageFailed(f"the index at {self.place} keeps being thrown away: check the disk")
 
     def _in_memory(self, error: Exception) -> Index:
         from ..index import Index
@@ -123,42 +164,71 @@ class Indexing:
 
     @property
     def exists(self) -> bool:
-        return self._index is not None or (self.place is not None and self.place.exists())
+        return self._index is not None or (self.place is not None and os.path.lexists(self.place))
 
     def catch_up(self, progress: Progress | None = None) -> Index:
-        """The index, as far as the ledger is now."""
+        """The index, as far as the ledger is now. One that does not know this ledger's past begins anew."""
         with self._ledger.reads() as reads:
             head = reads.head.position
         if head != self._chosen[0]:
             self._choose()
         index = self.open()
+        # What was fed up to `known` may show what must not be shown since an event up to `target`; what this call feeds
+        # does not, because it is made of a later state of the ledger.
+        known = target = 0
         while True:
-            after = index.position
+            after, hash = index.seen
             with self._ledger.reads() as reads:
                 head = reads.head.position
-            if after > head:  # a ledger that was put back to an earlier one
-                self.throw_away()
-                index = self.open()
+                why = _misfit(reads, after, hash)
+            if why:
+                index.discard(why)
+                target = self._erasures = 0
+                self._left = {}
                 continue
             if after == head:
                 return index
-            self._page(index, after, min(head, after + PAGE))
+            if head > target:
+                known, target = after, head
+            if not self._page(index, after, min(head, after + PAGE), known):
+                target = 0  # another process has fed it meanwhile, from a state of the ledger that nobody here knows
             if progress is not None:
                 progress(min(head, after + PAGE), head)
 
-    def _page(self, index: Index, after: int, upto: int) -> None:
+    def _page(self, index: Index, after: int, upto: int, known: int) -> bool:
         from .feed import changes
 
-        ledger = self._ledger
+        ledger, hide = self._ledger, self._hiding()
         with ledger.snapshot() as now:
+            events = list(ledger.events(after, upto))
+            if not events:
+                return False  # an earlier ledger was put in this one's place meanwhile
             found = [
                 (event.position, change)
-                for event in ledger.events(after, upto)
-                for change in changes(
-                    event, now.at, ledger.event, self._hide, ledger.registry, self._stand_in
-                )
+                for event in events
+                for change in changes(event, now.at, ledger.event, hide, ledger.registry, self._stand_in)
             ]
-        index.apply(after, upto, found)
+            runs = self._affected(now, events, ledger.event) if known else set()
+        found += [
+            (upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)
+        ]
+        return index.apply(after, upto, found, bytes.fromhex(events[-1].hash))
+
+    def _reworded(self, index: Index, run: str, known: int, hide: Hide) -> Iterator[Reword]:
+        """What the index says of a run's events that must be shown in another way by now."""
+        from ..index import Reword
+        from .feed import said
+
+        events = self._ledger.events(0, known, run)
+        while page := list(islice(events, PAGE)):
+            texts = index.says([event.id for event in page])
+            for event in page:
+                says = texts.get(event.id, set())
+                if not any(TOKEN in text for text in says) and hide(event).payload == event.payload:
+                    continue  # as most are: nothing was hidden of it, and nothing is
+                doc = said(event, hide, self._ledger.registry)
+                if doc is not None and says - {doc.text}:
+                    yield Reword(doc)
 
     def _stand_in(self, event: Event) -> Event | None:
         """What an erased event left behind, as the erasures that stand after it tell. They are read once."""
@@ -174,13 +244,13 @@ class Indexing:
 
     def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
         """Another index of the same book, whatever its settings say."""
-        return Indexing(self._ledger, place, self._hide, embedder)
+        return Indexing(self._ledger, place, self._hiding, self._affected, self._trusted, embedder)
 
     def give_way_to(self, other: Indexing) -> None:
         """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
         other.close()
         self.close()
-        if self.place is not None and other.place is not None:
+        if self.place is not None and other.place is not None and not _left_alone(self.place):
             self._remove()
             other.place.replace(self.place)
 
@@ -190,8 +260,7 @@ class Indexing:
         if not self.exists:
             return 0, 0
         self.asked(lambda index: index.search("memory", allowed=lambda _: True, how="hybrid", limit=1))
-        files = [] if self.place is None else [Path(f"{self.place}{ending}") for ending in ENDINGS]
-        return sum(file.stat().st_size for file in files if file.exists()), self.open().memory()
+        return sum(file.stat().st_size for file in self._own() if file.exists()), self.open().memory()
 
     def throw_away(self) -> None:
         """Remove the index's files; it is built again when something is looked for."""
@@ -199,12 +268,32 @@ class Indexing:
         self._remove()
 
     def _remove(self) -> None:
-        if self.place is not None:
-            for ending in (
-                *ENDINGS,
-                *([] if self._fixed is None else ["-lock"]),
-            ):  # nobody else waits for that one
-                Path(f"{self.place}{ending}").unlink(missing_ok=True)
+        """Remove the index's files. What only has their place is left alone."""
+        own = self._own()
+        if self._fixed is not None and own:
+            own.append(Path(f"{self.place}-lock"))  # nobody else waits for it
+        for path in own:
+            remains = "" if _left_alone(path) else _removed(path)
+            if remains:
+                raise StorageFailed(f"the index's file {path} is still there: {remains}")
+
+    def _own(self, beside: str = "") -> list[Path]:
+        return [] if self.place is None else [Path(f"{self.place}{beside}{ending}") for ending in ENDINGS]
+
+    def files(self) -> list[Path]:
+        """Every file that is there and can hold what this index ever held: its own, those of one that was built beside
+        it, and whatever else has a name that begins with its own."""
+        if self.place is None:
+            return []
+        name, beside = self.place.name, list[Path]()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            beside = sorted(self.place.parent.iterdir())
+        return [
+            path
+            for path in beside
+            if path.name == name
+            or (path.name.startswith((f"{name}-", f"{name}.")) and not path.name.endswith("-lock"))
+        ]
 
     def forget(self) -> None:
         """Let what was erased leave the index at once."""
@@ -213,16 +302,67 @@ class Indexing:
             if self.without_vectors:  # it is kept in memory, and what lies in the file does not follow
                 self._remove()
 
-    def purge(self) -> bool:
-        """Let what was erased leave the index's own files, too. True when it has."""
+    def purge(self) -> list[FilePurged]:
+        """Let what was erased leave the index's own files, too. Says of every file what became of it."""
         self.forget()
-        return not self.exists or self.open().purge()
+        own, beside, purged = self._own(), self._own(BESIDE), list[FilePurged]()
+        kept = self._index is not None and not self.trouble and not self.without_vectors
+        why = self._rewritten() if kept else ""
+        for path in self.files():
+            if path in own and kept and not path.name.endswith("-journal"):  # the file has another log
+                remains = why
+            elif path in own or path in beside:  # nobody uses it
+                remains = _left_alone(path) or _removed(path)
+            else:
+                remains = "it has the index's name, and is none of its files: look at it, and remove it"
+            purged.append(FilePurged(str(path), remains))
+        return purged
+
+    def _rewritten(self) -> str:
+        """Write the index's file anew; answer what remains in it, and why, if something does."""
+        try:
+            return "" if self.open().purge() else "somebody reads the index: close it and purge again"
+        except CommonplaceError as error:
+            return str(error)
 
     def close(self) -> None:
         with self._lock:
             if self._index is not None:
                 self._index.close()
                 self._index = None
+
+
+def _misfit(reads: Reads, position: int, hash: bytes) -> str:
+    """Why an index that knows the ledger up to this event is not one of this ledger, if it is not."""
+    head = reads.head
+    if position > head.position:
+        return (
+            f"it knew the book up to position {position}, and the book ends at {head.position}: an earlier one was "
+            "put in its place"
+        )
+    there = head.hash
+    if position < head.position:
+        there = reads.records(position - 1, position, 1)[0].hash if position else b""
+    if position and hash != there:
+        return f"the book has another event at position {position} than it knew: another one was put in its place"
+    return ""
+
+
+def _left_alone(path: Path) -> str:
+    """Why what lies in the place of one of the index's files is not to be removed, if it is not."""
+    from ..index import not_ours, other_database
+
+    why = not_ours(path) or other_database(path)
+    return why and f"it {why}"
+
+
+def _removed(path: Path) -> str:
+    """Remove a file; answer why it is still there, if it is."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        return f"it could not be removed ({error.strerror}): remove it yourself"
+    return ""
 
 
 def place_for(beside: Path | None, engine: str, book: str) -> Path | None:

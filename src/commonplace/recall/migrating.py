@@ -11,6 +11,7 @@ import msgspec
 
 from ..access.rights import OWNER, rights_of
 from ..errors import NotEnabled
+from .indexing import BESIDE
 from .receipts import WRITTEN
 from .search import visible
 
@@ -80,7 +81,7 @@ def _found(ledger: Ledger, index: Index, actor: str, query: str) -> tuple[str, .
 
 def built_beside(indexing: Indexing, embedder: str, progress: Progress | None) -> Indexing:
     """An index with another embedder, as far as the ledger is now. Raises NotEnabled if that cannot be had."""
-    place = None if indexing.place is None else Path(f"{indexing.place}.next")
+    place = None if indexing.place is None else Path(f"{indexing.place}{BESIDE}")
     beside = indexing.with_embedder(place, embedder)
     beside.throw_away()  # what an earlier try has left
     try:

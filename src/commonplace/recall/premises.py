@@ -17,7 +17,7 @@ from ..access.rights import rights_of
 from ..commit import Lens, Overlay
 from ..events import Event, draft, read_header, unseal
 from ..memory.capability import CHANGING, ENDING, touched
-from ..memory.reading import item_at, may_read
+from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED
 from .receipts import trace_of
 
@@ -134,7 +134,7 @@ class PremiseWatch:
     def _may_see(lens: Lens, actor: str, item: str) -> bool:
         """Whether whoever relied on an item may still know of it; that it was erased may be known."""
         found = item_at(lens, item)
-        return found is None or may_read(rights_of(lens, actor), found)
+        return found is None or may_name(rights_of(lens, actor), found)
 
     def _line(self, receipt: str, item: str) -> str:
         """What the receipt's text said of the item, if that is still there."""

@@ -19,6 +19,7 @@ from ..memory.portions import Portion, rules_with
 from ..memory.reading import settings_of
 from ..memory.requests import Kept
 from ..memory.verbs import Remembering, event_text
+from ..memory.visibility import without_hidden
 from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
 from .observing import recalling
@@ -319,11 +320,14 @@ class Recalling(Remembering):
     def premises(self) -> list[Event]:
         """What this actor was told in digests and what has changed since, as far as no prompt has said so yet."""
         self._ledger.premises.look()
-        with self._ledger.snapshot() as now:
-            rows = now.scan("recall.news", self._memory_actor)
-        found = [self._ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
         run = self._memory_run
-        return [one for one in found if one is not None and (run is None or one.run_id in (None, run))]
+        with self._ledger.snapshot() as now:
+            rows, rights = now.scan("recall.news", self._memory_actor), rights_of(now, self._memory_actor)
+            found = [self._ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
+            mine = [
+                event for event in found if event is not None and (run is None or event.run_id in (None, run))
+            ]
+            return [without_hidden(now, rights, event) for event in mine]
 
     def _what_holds_now(self, premises: Sequence[Event], wanted: Wanted) -> dict[str, Item]:
         """What stands in the place of each, where somebody has said so: not what is only claimed."""

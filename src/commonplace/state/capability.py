@@ -66,15 +66,21 @@ def _secrets_of(event: Event) -> list[Key]:
 
 
 def _fold_secrets(_key: Key, before: Any, event: Event) -> Any:
-    """Every text that a run's secret fields have ever held, so that it is known wherever it turns up."""
+    """Every text that a run's secret fields have ever held, with the field of the entry and the name under which it
+    stood there, so that it is known wherever it turns up."""
     known, payload = before or {"fields": [], "texts": []}, event.payload
-    content = payload.get("payload") or payload.get("result") or {}
+    content = (payload.get("payload") or payload.get("result") or {}).items()
     if event.kind == OPENED:
-        content = [{field: value} for _, field, value in payload["initial"]]
-    texts = Redactor(payload["secret"]).secrets_in(content)
+        content = [(field, value) for _, field, value in payload["initial"]]
+    texts = {
+        (field, name, text)
+        for field, value in content
+        for name in payload["secret"]
+        for text in Redactor([name]).secrets_in({field: value})
+    }
     return {
         "fields": sorted({*known["fields"], *payload["secret"]}),
-        "texts": sorted({*known["texts"], *texts}),
+        "texts": sorted({*map(tuple, known["texts"]), *texts}),
     }
 
 

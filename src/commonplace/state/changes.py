@@ -74,7 +74,7 @@ def _check_seen(overlay: Overlay, request: Change, last: Mapping[str, Cell | Non
     moved = {name: one for name, one in last.items() if one is not None and one.version > request.seen}
     if not moved:
         return
-    hide = redactor_of(overlay, request.run)
+    hide = redactor_of(overlay, request.run, request.agent)
     stale = [
         {"field": name, "seen": request.seen, "current": one.version, "value": hide.under(name, one.value)}
         for name, one in moved.items()

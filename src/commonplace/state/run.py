@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -15,8 +14,9 @@ from msgspec.structs import replace
 
 from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
-from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
+from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
 from ..events import Event, check_name, check_text, check_whole, encode_payload, new_id
+from ..folders import Folder
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
 from ..recall.prompting import RECENT, Room
 from ..recall.verbs import Recalling
@@ -236,10 +236,10 @@ class Run:
         """Write the state to a file beside the workflow, as its `persistence` says, and answer where. It is for
         people and other programs, so secrets are not in it; the ledger has everything."""
         persistence = self._persistence or Persistence()
-        folder = (self._folder or Path()) / persistence.path
+        folder = Folder((self._folder or Path()).resolve())
         with self._ledger.snapshot() as snapshot:
-            state = redactor_of(snapshot, self.id)(dict(self._seen(snapshot, now=False)))
-        path = folder / f"{_file_name(self.id)}.{persistence.format}"
+            state = redactor_of(snapshot, self.id, self.viewer)(dict(self._seen(snapshot, now=False)))
+        path = PurePosixPath(persistence.path, f"{_file_name(self.id)}.{persistence.format}").as_posix()
         try:
             if persistence.format == "msgpack":
                 data = msgspec.msgpack.encode(state)
@@ -249,21 +249,14 @@ class Run:
             raise BadInput(
                 "msgpack cannot hold an integer this large: use state.persistence.format json"
             ) from None
-        fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            fresh.replace(path)
-        except OSError as error:
+            folder.write(path, data)
+        except (OSError, UnsafePath) as error:
             raise StorageFailed(
-                f"the state cannot be written to {folder} ({error}); the ledger has it. Mend the place, or "
+                f"the state cannot be written to {folder.path / path} ({error}); the ledger has it. Mend the place, or "
                 "set state.persistence"
             ) from error
-        return path
+        return (self._folder or Path()) / path
 
     def _begun(self) -> None:
         """The runtime lets a projection begin with what the run was started with."""

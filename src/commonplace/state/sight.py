@@ -12,11 +12,11 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from ..access.redact import Redactor
-from ..access.rights import Rights, may_see, rights_of
+from ..access.rights import rights_of
 from ..commit import Snapshot
 from ..events import Event
-from .redaction import moved, redacted, redactor_of
+from ..memory.visibility import may_see, without_hidden
+from .redaction import as_logged
 
 PAGE = 200
 
@@ -27,7 +27,8 @@ class Sight:
     def __init__(self, actor: str, open: Callable[[int | None], AbstractContextManager[Snapshot]]) -> None:
         self.actor = actor
         self._open = open
-        self._redactors: dict[str, tuple[tuple[int, ...], Redactor]] = {}
+        self.redacted = as_logged(open)
+        """An event as a log or a page may show it."""
 
     def events(
         self, events: Iterable[Event], at: int | None, parent: Callable[[str], Event | None]
@@ -44,36 +45,13 @@ class Sight:
             judges = [(lens, rights_of(lens, self.actor)) for lens in lenses]
 
             def sees(event: Event) -> bool:
-                return all(self._allowed(event, rights, lens) for lens, rights in judges)
+                return all(may_see(lens, rights, event) for lens, rights in judges)
 
             shown = []
             for event in filter(sees, page):
                 known = [(id, parent(id)) for id in event.parents]
                 kept = tuple(id for id, one in known if one is not None and sees(one))
+                for lens, rights in judges:
+                    event = without_hidden(lens, rights, event)
                 shown.append((event, kept))
-        return [replace(self._without_secrets(event), parents=kept) for event, kept in shown]
-
-    def _allowed(self, event: Event, rights: Rights, lens: Snapshot) -> bool:
-        return may_see(rights, event, {**event.labels, **(lens.get("labels", event.id) or {})})
-
-    def _without_secrets(self, event: Event) -> Event:
-        """As a log may show it. In what the actor has said itself no secret of others is looked for: else it
-        could guess, and see by what is taken out whether it guessed right."""
-        if event.run_id is None or event.actor != self.actor or event.erased:
-            return self.redacted(event)
-        with self._open(None) as snapshot:
-            return redacted(event, redactor_of(snapshot, event.run_id, said_by=self.actor))
-
-    def redacted(self, event: Event) -> Event:
-        """The event as a log or a page may show it."""
-        if event.run_id is None or event.erased:
-            return event
-        return redacted(event, self._redactor(event.run_id))
-
-    def _redactor(self, run: str) -> Redactor:
-        with self._open(None) as snapshot:
-            now = moved(snapshot, run)
-            known = self._redactors.get(run)
-            if known is None or known[0] != now:
-                known = self._redactors[run] = (now, redactor_of(snapshot, run))
-        return known[1]
+        return [replace(self.redacted(event), parents=kept) for event, kept in shown]

@@ -53,7 +53,11 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
         told = f"{request.by!r} may not mark how far {request.node!r} has come: an agent marks its own turns"
         return refuse(overlay, Denial(request.by, "run.step", request.node, request.run), told)
     check_open(overlay, request.run)
-    hide = redactor_of(overlay, request.run) if request.reason or request.error is not None else None
+    hide = (
+        redactor_of(overlay, request.run, request.node)
+        if request.reason or request.error is not None
+        else None
+    )
     sources = request.sources
     if request.error is not None and hide is not None:
         sources += (_keep_error(overlay, known, request, hide(dict(request.error))),)
@@ -86,7 +90,7 @@ def _log_result(overlay: Overlay, known: About, request: Step) -> None:
     shared = visible(known.policy, NOBODY, own, (request.node,))
     secret = known.policy.secret_fields
     told = {field: one for (_, field), one in shared.items() if field not in secret}
-    hide = redactor_of(overlay, request.run)
+    hide = redactor_of(overlay, request.run, request.node)
     output = {name: hide(one.value) for name, one in told.items()}
     confidence = output.get("confidence")
     about = request.node if confidence is None else f"{request.node} (confidence: {confidence})"
@@ -131,7 +135,7 @@ def decide_close(overlay: Overlay, request: Close) -> int | Denied:
     if sums(overlay, request.run).status == request.status:
         return overlay.position
     check_open(overlay, request.run)
-    reason = _cut(redactor_of(overlay, request.run)(request.reason)) if request.reason else ""
+    reason = _cut(redactor_of(overlay, request.run, request.by)(request.reason)) if request.reason else ""
     payload = {"status": request.status, "reason": reason}
     failed = [
         step["position"] for _, step in overlay.scan("state.steps", request.run) if step["status"] == FAILED

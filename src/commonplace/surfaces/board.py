@@ -36,9 +36,7 @@ def shown(board: Board) -> Human:
     yield from lines(*(f"- {one}" for one in work.constraints))
     full = round(BAR * board.progress)
     told = ", ".join(
-        f"{count} {name.replace('_', ' ')}"
-        for name, count in counts.items()
-        if count and name not in ("tasks", "agents")
+        f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "tasks"
     )
     bar = Text.assemble(("█" * full, "green"), ("░" * (BAR - full), "dim"))
     yield bar.append(f" {board.progress:.0%} of {counts.get('tasks', 0)} tasks: {told or 'none yet'}")

@@ -43,7 +43,7 @@ def init(
     try:
         book, created = shell.open(name=name), False
     except BookNotFound:
-        book, created = shell.open(name=name, create=True), True
+        book, created = shell.open(name=name, create=True, mirrored=True), True
 
     def human() -> Human:
         yield from lines(f"{'created' if created else 'already there:'} {book.name!r} at {public(shell.url)}")
@@ -251,7 +251,7 @@ def rebuild(shell: Shell) -> Answer:
 
     The old ones stay in use until the new ones are complete.
     """
-    book = shell.owned()
+    book = shell.owned(mirrored=True)
     with shell.progress("rebuilding") as progress:
         built = book.rebuild(progress)
     return Answer(built, lines(f"built {', '.join(built.views)} from {built.events:,} events"))
@@ -294,13 +294,13 @@ def import_(
     """
     if not is_export(file):
         return _adopted(shell, file, dry_run)
-    book = shell.owned()
+    book = shell.owned(mirrored=True)
     with shell.progress("importing") as progress:
         return _taken(book.import_(file, progress=progress))
 
 
 def _adopted(shell: Shell, path: Path, dry_run: bool) -> Answer:
-    actor = shell.acting()
+    actor = shell.acting(mirrored=not dry_run)
     with shell.progress("importing") as progress:
         adopted = actor.adopt(path, dry_run=dry_run, progress=progress)
 
@@ -326,7 +326,7 @@ def copy(
 
     --book plays no part. Copy again to bring the copy up to date: erasures arrive there too.
     """
-    book, to = shell.owned(url=source), shell.owned(url=target, create=True)
+    book, to = shell.owned(url=source), shell.owned(url=target, create=True, mirrored=True)
     with shell.progress("copying") as progress:
         return _taken(book.copy(to, progress=progress))
 
@@ -359,14 +359,16 @@ def backup(
 
 @command
 def purge(shell: Shell) -> Answer:
-    """Clear what was erased from the store's own files.
+    """Clear what was erased from the files of the store, the index and the markdown.
 
-    Says what the files may still hold, and why.
+    Names each file, and says what it may still hold, and why.
     """
     report = shell.owned().purge()
     rows = [*(("done", done) for done in report.done), *(("remains", what) for what in report.remaining)]
+    rows += [("purged", file.path) for file in report.files if not file.remains]
+    files = [{"path": file.path, "outcome": file.outcome, "why": file.remains} for file in report.files]
     return Answer(
-        {"purged": report.purged, "done": report.done, "remaining": report.remaining},
+        {"purged": report.purged, "done": report.done, "remaining": report.remaining, "files": files},
         table(rows or [("done", "nothing was left to clear")]),
     )
 
@@ -383,7 +385,7 @@ def erase(
 
     Asks first. The hash chain still verifies; `purge` clears the files. Earlier exports and backups keep it.
     """
-    book = shell.owned()
+    book = shell.owned(mirrored=not dry_run)
     planned = book.erase(ids, dry_run=True)
 
     def human(erasure: Erasure, heading: str) -> Human:

@@ -102,7 +102,7 @@ def remember(
     """
     said = sys.stdin.read() if text == "-" else text
     given = {"value": json_or_text(value)} if value is not None else {}
-    kept = shell.acting().remember(
+    kept = shell.acting(mirrored=True).remember(
         said, kind=kind, key=key, title=title, tags=tag or (), category=category, confidence=confidence,
         sensitivity=sensitivity, shared=shared, citations=cite or (), reason=reason, supersedes=supersedes or (),
         core=core, type=type, override=override, run_id=run, id=id, trust=trust,
@@ -139,7 +139,7 @@ def fact(
 ) -> Answer:
     """Keep a fact about the repository. It is never changed, only superseded."""
     more = {} if supersedes is None else {"supersedes": supersedes}
-    kept = shell.acting().repository_fact(
+    kept = shell.acting(mirrored=True).repository_fact(
         subject, fact, citations=cite, reason=reason, category=category, **more
     )
     told = f"{kept.outcome} {kept.item_id or ''} {kept.reason}".rstrip()
@@ -156,7 +156,7 @@ def resolve(
     rationale: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
 ) -> Answer:
     """Choose what becomes of an item that is held."""
-    stands = shell.acting().resolve(item, choice, rationale)
+    stands = shell.acting(mirrored=True).resolve(item, choice, rationale)
     return Answer(_item(stands), lines(f"{stands.id} stands: {stands.text}"))
 
 
@@ -177,13 +177,15 @@ def revise(
     given = {name: one for name, one in given.items() if one is not None}
     if value is not None:
         given["value"] = json_or_text(value)
-    revised = shell.acting().revise(item, why=why, **given)
+    revised = shell.acting(mirrored=True).revise(item, why=why, **given)
     return Answer(_item(revised), lines(f"{revised.id}: {revised.text}"))
 
 
 def _mark(act: str, about: str) -> None:
     def run(shell: Shell, item: IdArgument, why: WhyOption = "") -> Answer:
-        marked: Item = getattr(shell.acting(), "verify_item" if act == "confirm" else act)(item, why)
+        marked: Item = getattr(shell.acting(mirrored=True), "verify_item" if act == "confirm" else act)(
+            item, why
+        )
         return Answer(_item(marked), lines(f"{marked.id} is {marked.status}: {marked.text}"))
 
     run.__name__, run.__doc__ = act, about
@@ -317,7 +319,7 @@ def forget(
     """
     where = None if not provenance else dict(_pair(one) for one in provenance)
     chosen: dict[str, Any] = {"id": item or None, "key": key, "tag": tag, "provenance": where, "erase": erase}
-    actor = shell.acting()
+    actor = shell.acting(mirrored=not dry_run)
     plan = actor.forget(**chosen, reason=reason, dry_run=True)
     names = [*plan.items, *plan.already]
     told = f"{len(names)} items" + (f" and {len(plan.erased)} events" if erase else "")
@@ -391,7 +393,7 @@ def core__set(
     given = json_or_text(settings)
     if not isinstance(given, dict) or not given:
         raise typer.BadParameter('write an object, such as {"name": "Auth"}')
-    made = shell.acting().core(core, **given)
+    made = shell.acting(mirrored=True).core(core, **given)
     return Answer(made, lines(f"{made.id}: {made.name}"))
 
 
@@ -406,7 +408,7 @@ def core__propose(
     tag: TagOption = None,
 ) -> Answer:
     """Propose an entry; from a librarian or person it is an entry at once."""
-    kept = shell.acting().remember(
+    kept = shell.acting(mirrored=True).remember(
         text, core=core, type=type, title=title, confidence=confidence, tags=tag or ()
     )
     return Answer(kept, lines(f"{kept.outcome} {kept.item_id or ''} {kept.reason}".rstrip()))
@@ -438,7 +440,7 @@ def core__link(
     to: Annotated[str, typer.Argument(metavar="ITEM", help="The other item.")],
 ) -> Answer:
     """Connect two items."""
-    linked = shell.acting().link(item, relation, to)
+    linked = shell.acting(mirrored=True).link(item, relation, to)
     return Answer(_item(linked), lines(f"{item} {relation} {to}"))
 
 
@@ -475,7 +477,7 @@ def notes__write(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The notes; - reads them from stdin.")],
 ) -> Answer:
     """Write the notes anew. What belongs elsewhere is refused, each with its line."""
-    event = shell.acting().write_notes(sys.stdin.read() if text == "-" else text)
+    event = shell.acting(mirrored=True).write_notes(sys.stdin.read() if text == "-" else text)
     return Answer(event.as_dict(), lines(f"written at {event.position}"))
 
 
@@ -511,7 +513,7 @@ def session__note(
     section: Annotated[str, typer.Option(metavar="SECTION", help="Which section.")] = "Worklog",
 ) -> Answer:
     """Add to a session's notes."""
-    event = shell.acting().session_note(task, text, section)
+    event = shell.acting(mirrored=True).session_note(task, text, section)
     return Answer(event.as_dict(), lines(f"noted at {event.position}"))
 
 
@@ -525,7 +527,7 @@ def session__show(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answ
 @_session
 def session__clear(shell: Shell, task: TaskArgument) -> Answer:
     """End a session: its notes are gone for agents."""
-    event = shell.acting().clear_session(task)
+    event = shell.acting(mirrored=True).clear_session(task)
     return Answer(event.as_dict(), lines(f"cleared at {event.position}"))
 
 
@@ -541,7 +543,9 @@ def folder__note(
     anew: Annotated[bool, typer.Option("--anew", help="Write the paper anew.")] = False,
 ) -> Answer:
     """Add to a paper in a task's folder."""
-    event = shell.acting().task_note(task, paper, sys.stdin.read() if text == "-" else text, anew=anew)
+    event = shell.acting(mirrored=True).task_note(
+        task, paper, sys.stdin.read() if text == "-" else text, anew=anew
+    )
     return Answer(event.as_dict(), lines(f"written at {event.position}"))
 
 
@@ -572,7 +576,7 @@ def folder__gate(
     ] = None,
 ) -> Answer:
     """Record a gate that a task has come to."""
-    event = shell.acting().gate(
+    event = shell.acting(mirrored=True).gate(
         task,
         gate,
         decision,
@@ -593,7 +597,7 @@ def daily__log(
     shell: Shell, text: Annotated[str, typer.Argument(metavar="TEXT", help="What to log.")]
 ) -> Answer:
     """Add to the day's log."""
-    event = shell.acting().log(text)
+    event = shell.acting(mirrored=True).log(text)
     return Answer(event.as_dict(), lines(f"logged at {event.position}"))
 
 
@@ -637,7 +641,7 @@ def curate(
     dry_run: DryOption = False,
 ) -> Answer:
     """Take what recurs in the daily logs into long-term memory, with its lines cited."""
-    done = shell.acting().curate(days, dry_run=dry_run)
+    done = shell.acting(mirrored=not dry_run).curate(days, dry_run=dry_run)
 
     def human() -> Human:
         for one in done["found"]:
@@ -655,7 +659,7 @@ def gc(shell: Shell, dry_run: DryOption = False) -> Answer:
 
     Everything can be brought back until it is erased.
     """
-    done = shell.acting().gc(dry_run=dry_run)
+    done = shell.acting(mirrored=not dry_run).gc(dry_run=dry_run)
 
     def human() -> Human:
         for one in done.chores:
@@ -678,7 +682,7 @@ def unarchive(
     ] = None,
 ) -> Answer:
     """Bring days and tasks back from the archive."""
-    shell.acting().unarchive(days=day or (), tasks=task or ())
+    shell.acting(mirrored=True).unarchive(days=day or (), tasks=task or ())
     return Answer({"days": day or [], "tasks": task or []}, lines("brought back"))
 
 
@@ -690,7 +694,7 @@ def settings(
     ] = None,
 ) -> Answer:
     """Show how memory is kept, or change it."""
-    actor = shell.acting()
+    actor = shell.acting(mirrored=change is not None)
     given = {} if change is None else json_or_text(change)
     if not isinstance(given, dict):
         raise typer.BadParameter('write an object, such as {"max_size_kb": 200}')
@@ -727,13 +731,20 @@ def _told(report: Any) -> Human:
     yield from lines(*(f"left {path} alone: {why}" for path, why in report.refused))
 
 
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Trust this book and folder from now on, though you did not make them."),
+]
+
+
 @_mirror
-def mirror__sync(shell: Shell) -> Answer:
+def mirror__sync(shell: Shell, trust: TrustOption = False) -> Answer:
     """Take in hand edits, then write what changed. Makes the files if there are none.
 
-    Exit code 1 if a clash waits for a person, or a file had to be left alone.
+    Exit code 1 if a clash waits for a person, or a file had to be left alone. A book or folder that somebody else
+    made is not synced without --trust.
     """
-    report = shell.owned(mirrored=False).mirror(shell.mirror).sync()
+    report = shell.owned().mirror(shell.mirror, trust=trust).sync()
 
     def human() -> Human:
         yield from _told(report)
@@ -745,7 +756,7 @@ def mirror__sync(shell: Shell) -> Answer:
 @_mirror
 def mirror__status(shell: Shell) -> Answer:
     """Show which files differ from the book, and how. Changes nothing."""
-    found = shell.owned(mirrored=False).mirror(shell.mirror).status()
+    found = shell.owned().mirror(shell.mirror).status()
     data = [
         {
             "path": one.path,
@@ -761,9 +772,9 @@ def mirror__status(shell: Shell) -> Answer:
 
 
 @_mirror
-def mirror__watch(shell: Shell) -> Answer:
+def mirror__watch(shell: Shell, trust: TrustOption = False) -> Answer:
     """Keep files and book together until Ctrl-C."""
-    made, stop = shell.owned(mirrored=False).mirror(shell.mirror), threading.Event()
+    made, stop = shell.owned().mirror(shell.mirror, trust=trust), threading.Event()
 
     def on_report(report: Any) -> None:
         for line in _told(report):

@@ -73,7 +73,7 @@ def run(
     """
     from ..workflow.load import load
 
-    book = shell.owned()
+    book = shell.owned(mirrored=True)
     workflow = load(folder)
     if resume and run_id is None:
         run_id = _last_open(book, workflow.name)

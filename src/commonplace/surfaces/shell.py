@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -28,7 +29,7 @@ from ..access.rights import OWNER
 from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
-from ..errors import BookNotFound, CommonplaceError, Denied
+from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
 from ..events import iso
 from ..ledger import Progress
 from .draw import clean, console
@@ -69,13 +70,16 @@ class Shell:
         self._books: dict[str, Book] = {}
 
     def open(
-        self, url: str | None = None, *, name: str | None = None, create: bool = False, mirrored: bool = True
+        self, url: str | None = None, *, name: str | None = None, create: bool = False, mirrored: bool = False
     ) -> Book:
-        """A book that stays open until the answer is printed; its markdown is taken in and written with it, unless
-        `mirrored` is false. Raises BookNotFound that says how to make it."""
+        """A book that stays open until the answer is printed. Only with `mirrored`, for commands that write memory, is
+        its markdown taken in and written with it: a command that reads touches no file. Raises BookNotFound that says
+        how to make it."""
         url = url or self.url
         if url in self._books:
             return self._books[url]
+        if url == DEFAULT_BOOK and Path(url).parent.is_symlink():  # found here, and not named by the user
+            raise NotABook(f"{Path(url).parent} is a link: name the book that it leads to with --book")
         try:
             book = self._open.enter_context(
                 open_book(url, name=name, create=create, mirror=self._mirror_of(url) if mirrored else False)
@@ -90,9 +94,9 @@ class Shell:
     def _mirror_of(self, url: str) -> str | None:
         return self.mirror if url == self.url else None
 
-    def acting(self) -> Book | Actor:
+    def acting(self, *, mirrored: bool = False) -> Book | Actor:
         """The book as whoever acts sees it: the owner all of it, anybody else under their rights."""
-        book = self.open()
+        book = self.open(mirrored=mirrored)
         return book if self.actor == OWNER else book.as_actor(self.actor)
 
     def owned(self, **how: Any) -> Book:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import BadInput
+from ..folders import new_file
 from .draw import Human, clean, lines, page, table
 from .options import AtOption, as_of
 from .recall import MaxChars, MaxTokens
@@ -188,7 +189,8 @@ def artifact_content(
     data = shell.acting().work_of(id).content(id)
     if file is not None:
         try:
-            file.write_bytes(data)
+            with new_file(file) as out:
+                out.write(data)
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         told = {"id": id, "size": len(data), "file": str(file)}
@@ -323,6 +325,7 @@ def promote(
     work: OfWorkOption = None,
 ) -> Answer:
     """Put something that was learned from a work into a core, for good."""
+    shell.acting(mirrored=True)
     kept = _with(shell, candidate, work).promote(candidate, core=core, shared=shared)
     told = f"{kept.outcome} {kept.item_id or ''} {clean(kept.reason)}".rstrip()
     return Answer(kept, lines(told), code=1 if kept.outcome == "rejected" else 0)

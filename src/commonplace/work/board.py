@@ -8,7 +8,7 @@ import msgspec
 
 from .desk import Charter, Reading, charter_of, lease_name
 from .tasks import FINAL, Task
-from .things import KINDS, Approval, Branch, Decision, Escalation
+from .things import Approval, Branch, Decision, Escalation
 
 if TYPE_CHECKING:
     from ..book import At
@@ -66,8 +66,7 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         }
         waits_for = {one.id: _waits_for(reading, one) for one in tasks.get("blocked", ())}
         done = _completed(reading) if 0 < counts.get("tasks", 0) <= ALL_READ else ()
-        recent = reading.lens.scan("work.log", work.id, KINDS[Decision], limit=LOOKED_AT, reverse=True)
-        decisions = work._seen(Decision, reading, rights, [id for _, id in recent])
+        decisions = work._latest(Decision, LOOKED_AT, reading, rights)
         approvals = work._waiting(Approval, "approval", reading, rights)
         branches = work._waiting(Branch, "branch", reading, rights)
         escalations = work._waiting(Escalation, "escalation", reading, rights)

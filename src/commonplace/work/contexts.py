@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
 from .radar import Overlap, Sharing, overlaps_of
 from .tasks import Task
-from .things import Artifact, Decision, Discovery, Nudge, thing
+from .things import Artifact, Decision, Discovery, Nudge, nudge_for
 from .words import words_of
 
 if TYPE_CHECKING:
@@ -95,14 +96,16 @@ def context_of(
         if agent is not None:
             rights = rights_of(reading.now, agent)
         above = list(_above(reading, task))
-        sharing = Sharing(reading)
-        ids = dict.fromkeys([*_affecting(reading, [task, *above]), *_by_words(task, sharing)])
+        sharing = Sharing(reading, rights.actor)
+        ids = dict.fromkeys([*_affecting(reading, rights.actor, [task, *above]), *_by_words(task, sharing)])
         known: dict[Any, list[Any]] = {
             kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
         }
         if agent is None and (who := task.assigned_to):
             rows = waiting(reading, who, charter.leader == who, "turn")
-            told = [thing(Nudge, row["id"], row) for row in rows if may_see_nudge(reading, rights, row)]
+            told = [
+                nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
+            ]
         covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     newest = {one.path: one for one in known[Artifact]}
@@ -150,10 +153,11 @@ def _above(reading: Reading, task: Task) -> Iterator[Task]:
         yield from ahead
 
 
-def _affecting(reading: Reading, tasks: list[Task]) -> Iterator[str]:
-    """What says that it affects these tasks: of the nearest task first, the most recent first."""
+def _affecting(reading: Reading, actor: str, tasks: list[Task]) -> Iterator[str]:
+    """What an actor may see that says it affects these tasks: of the nearest task first, the most recent first."""
     for task in tasks:
-        for _, id in reading.lens.scan("work.about", reading.work, task.number, limit=RECENT, reverse=True):
+        rows = reading.lens.each("work.about", reading.work, task.number, reverse=True)
+        for _, id in islice(reading.visible(actor, (("", id) for _, id in rows)), RECENT):
             yield id
 
 

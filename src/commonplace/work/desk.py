@@ -22,6 +22,7 @@ from ..commit import Kept, Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
+from ..labels import strictness
 from .sets import Sets
 from .tasks import OnFailure, Task, check_moves, freed, placed
 
@@ -118,10 +119,13 @@ def no_thing(id: str, kinds: Sequence[str]) -> str:
 
 
 def may_know(rights: Rights, charter: Charter) -> bool:
-    """Whether an actor may know of a work."""
-    if rights.owner or not charter.members or rights.actor in (charter.by, *charter.members):
+    """Whether an actor may know of a work, its goal and its tasks, which are private: its own, or one that has no
+    members or names it as one, as far as its ceiling allows."""
+    if rights.owner or rights.actor == charter.by:
         return True
-    return rights.role == "person"
+    if strictness("sensitivity", rights.ceiling) < strictness("sensitivity", "private"):
+        return False
+    return not charter.members or rights.actor in charter.members or rights.role == "person"
 
 
 def lease_name(task: Task) -> str:
@@ -140,6 +144,36 @@ class Reading:
 
     def __init__(self, lens: Lens, work: str, now: Lens | None = None) -> None:
         self.lens, self.work, self.now = lens, work, lens if now is None else now
+        self._rights_of: dict[tuple[int, str], Rights] = {}
+
+    @property
+    def lenses(self) -> tuple[Lens, ...]:
+        """What is read must be allowed in each of these."""
+        return (self.lens,) if self.now is self.lens else (self.lens, self.now)
+
+    def rights(self, lens: Lens, actor: str) -> Rights:
+        known = self._rights_of.get((lens.position, actor))
+        if known is None:
+            known = self._rights_of[lens.position, actor] = rights_of(lens, actor)
+        return known
+
+    def seen(self, actor: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The things among these ids that an actor may see, by the rights and labels of then and of now."""
+        rows = self.lens.get_all(decode, "work.things", [(self.work, id) for id in ids])
+        known = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
+        for lens in self.lenses:
+            rights, places = self.rights(lens, actor), [(id,) for id in known]
+            labels = dict(zip(known, lens.get_all(decode, "labels", places), strict=True))
+            known = {id: row for id, row in known.items() if may_see_thing(rights, row, labels[id])}
+        return known
+
+    def visible(self, actor: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Those of the pairs of kind and id that an actor may see, read page by page: whoever takes the first few of
+        them counts nothing that the actor may not see. Tasks are seen by everybody who may know of the work."""
+        pairs = iter(found)
+        while page := list(islice(pairs, PAGE)):
+            seen = self.seen(actor, [id for kind, id in page if not kind.startswith("task.")])
+            yield from (pair for pair in page if pair[0].startswith("task.") or pair[1] in seen)
 
     def find(self, id: str) -> Task | None:
         return self.find_all([id])[0]
@@ -218,10 +252,11 @@ class Reading:
 
     @property
     def counts(self) -> dict[str, int]:
+        """How many tasks have each status, and how many there are."""
         if not self.lens.past:
-            return dict(self.lens.get("work.counts", self.work) or {})
-        agents = len(self.lens.scan("work.agents", self.work))
-        found = Counter({"tasks": len(self.all), "agents": agents})
+            row = self.lens.get("work.counts", self.work) or {}
+            return {name: count for name, count in row.items() if name != "agents"}
+        found = Counter({"tasks": len(self.all)})
         return dict(+(found + Counter(task.status for task in self.all)))
 
     @cached_property
@@ -279,10 +314,11 @@ class Desk(Reading):
 
     def need_member(self, agent: str) -> None:
         """Nothing is given to somebody who may not even know of the work."""
-        if self.charter.members and not may_know(rights_of(self.overlay, agent), self.charter):
+        if not may_know(rights_of(self.overlay, agent), self.charter):
+            members = ", ".join(self.charter.members)
             raise BadInput(
-                f"{agent!r} may not know of the work {self.charter.name!r}: name one of its members, "
-                f"{', '.join(self.charter.members)}"
+                f"{agent!r} may not know of the work {self.charter.name!r}: "
+                + (f"name one of its members, {members}" if members else "its ceiling is below private")
             )
 
     def need_open(self) -> None:
@@ -305,7 +341,7 @@ class Desk(Reading):
         if self.overlay.get("work.agents", self.work, agent) is not None:
             return {}
         most = self.charter.limits.max_agents
-        if self.counts.get("agents", 0) >= most:
+        if (self.overlay.get("work.counts", self.work) or {}).get("agents", 0) >= most:
             raise TooLarge(f"{most:,} agents take part in this work already, which is its limit")
         return {"joins": agent}
 

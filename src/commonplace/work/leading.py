@@ -20,7 +20,7 @@ from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
 from .people import lead_lease, steps_of
 from .tasks import Task
-from .things import Escalation, Nudge, thing
+from .things import Escalation, Nudge, nudge_for, thing
 from .verbs import Work, seconds
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class Lead:
         if row is None or not row["said"]:
             return None
         if order == 0:
-            return Step("nudge", id, nudge=thing(Nudge, id, row), place=place)
+            told = nudge_for(reading, self.work._actor, {**row, "id": id})
+            return Step("nudge", id, nudge=told, place=place)
         task = reading.find(row["task"]) if row.get("task") else None
         if row.get("status") != "open":
             return None

@@ -11,7 +11,8 @@ from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..errors import Conflict, NotFound
 from ..events import draft
-from ..memory.cores import no_core
+from ..memory.cores import Core, no_core
+from ..memory.cores import may_know as may_know_core
 from .desk import CREATED, WORK_MOVES, Act, Charter, Desk, charter_of, command, may_know
 from .graph import NewTask, add
 from .tasks import FINAL, STATUSES
@@ -40,7 +41,8 @@ def decide_create(overlay: Overlay, act: Act[Any]) -> Any:
             )
         return known
     for core in plan.charter.cores:
-        if overlay.get("memory.cores", core) is None:
+        row = overlay.get("memory.cores", core)
+        if row is None or not may_know_core(rights_of(overlay, act.actor), msgspec.convert(row, Core)):
             raise NotFound(no_core(core))
     fields = msgspec.to_builtins(plan.charter)
     said = {name: fields.pop(name) for name in ("name", "goal", "constraints") if name in fields}

@@ -139,13 +139,14 @@ def _premises(desk: Desk, agent: str) -> None:
         if event is None or event.erased or desk.overlay.record_of(nudge) is not None:
             continue
         told = event.payload
-        line = f", line {told['line']}: {told['text']}" if told["text"] else f": {told['item']}"
-        text = f"something you were told has changed ({told['why']}){line}"
+        text = f"something you were told has changed ({told['why']}): {told['item']}"
         if told["by"]:
             text += f". What holds now is {told['by']}"
+        quote = f"line {told['line']}: {told['text']}" if told["text"] else ""
         desk.note(
-            NUDGED, {"text": text}, pending=f"nudge:{agent}", target=agent, priority="high", delivery="next_turn",
-            premise=str(id), id=nudge, parents=[str(id)], labels={"sensitivity": "private"},
+            NUDGED, {"text": text, "quote": quote}, pending=f"nudge:{agent}", target=agent, priority="high",
+            delivery="next_turn", premise=str(id), item=told["item"], id=nudge, parents=[str(id)],
+            labels={"sensitivity": "private"},
         )  # fmt: skip
 
 
@@ -254,9 +255,9 @@ def decide_decide(
     if reverses is not None:
         old = desk.thing(reverses, DECIDED)
         if old.get("reversed_by"):
-            raise Conflict(
-                f"the decision {reverses!r} was reversed by {old['reversed_by']!r} already: reverse that one"
-            )
+            seen = desk.seen(desk.act.actor, [old["reversed_by"]])
+            by = f" by {old['reversed_by']!r}: reverse that one" if seen else ""
+            raise Conflict(f"the decision {reverses!r} was reversed already{by}")
         if not old.get("reversible", True):
             raise Conflict(f"the decision {reverses!r} was made for good: it cannot be reversed")
     named = [desk.task(id) for id in dict.fromkeys((*affects, *((task,) if task else ())))]

@@ -8,10 +8,9 @@ from itertools import islice
 from ..access.rights import OWNER, Rights
 from ..recall.data import as_data, as_name
 from .desk import Charter, Reading, charter_of
-from .graph import DECIDED
 from .people import carried, in_order, waiting
 from .tasks import Task
-from .things import Approval, Decision, Nudge, thing
+from .things import Approval, Decision, Nudge, nudge_for
 from .verbs import Work
 
 MOST = 3
@@ -55,14 +54,14 @@ class WorkFocus:
         for one in {task.id: task for task in islice((*open_, *islice(stuck, MOST)), MOST)}.values():
             why = f": {as_data(one.reason)}" if one.reason else ""
             yield one.id, f"- Blocker: {as_data(one.title)} ({one.status}){why}"
-        rows = reading.lens.scan("work.pending", reading.work, "approval", limit=MOST)
-        for asked in self._work._seen(Approval, reading, rights, [str(key[3]) for key, _ in rows]):
+        rows = reading.lens.each("work.pending", reading.work, "approval")
+        asked_for = reading.visible(rights.actor, (("", str(key[3])) for key, _ in rows))
+        for asked in self._work._seen(Approval, reading, rights, [id for _, id in islice(asked_for, MOST)]):
             yield asked.id, f"- Blocker: {as_data(asked.action)} waits for an approval"
 
     def _decided(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
         """The latest decisions that hold, those about its own tasks first."""
-        rows = reading.lens.scan("work.log", reading.work, DECIDED, limit=LOOKED_AT, reverse=True)
-        found = self._work._seen(Decision, reading, rights, [id for _, id in rows])
+        found = self._work._latest(Decision, LOOKED_AT, reading, rights)
         own = {task.id for task in mine}
         hold = [one for one in found if one.reversed_by is None and one.status != "rejected"]
         for one in sorted(hold, key=lambda one: not own & set(one.affects))[:MOST]:
@@ -94,7 +93,7 @@ class WorkFocus:
             tasks = self._held(reading)
             fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")
             rows = in_order([*fresh, *carried(reading, tasks, self._actor, fresh, None)])
-        return [thing(Nudge, row["id"], row) for row in rows if changes or "premise" not in row]
+            return [nudge_for(reading, self._actor, row) for row in rows if changes or "premise" not in row]
 
     def deliver(self, ids: Sequence[str]) -> list[str]:
         """Whoever only looks is shown them, and they wait on."""

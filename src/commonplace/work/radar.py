@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from math import log
 from typing import TYPE_CHECKING, Literal
 
@@ -43,7 +44,7 @@ def overlaps(work: Work, id: str, agent: str | None = None) -> list[Overlap]:
     with work._reading(None) as (reading, rights):
         if agent is not None:
             rights = rights_of(reading.now, agent)
-        return overlaps_of(work, reading, rights, reading.task(id), Sharing(reading))
+        return overlaps_of(work, reading, rights, reading.task(id), Sharing(reading, rights.actor))
 
 
 def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task, sharing: Sharing) -> list[Overlap]:
@@ -67,17 +68,18 @@ def _told(
 
 
 class Sharing:
-    """What has a word, and how much the word tells: the fewer tasks and discoveries of this work have it, the more."""
+    """What has a word, and how much the word tells: the fewer tasks and discoveries of this work have it, the more.
+    Only what an actor may see is looked at and counted."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading, self._known = reading, dict[str, list[tuple[str, str]]]()
+    def __init__(self, reading: Reading, actor: str) -> None:
+        self._reading, self._actor, self._known = reading, actor, dict[str, list[tuple[str, str]]]()
         self._total = reading.counts.get("tasks", 0) + RECENT
 
     def of(self, word: str) -> list[tuple[str, str]]:
         if word not in self._known:
-            lens, work = self._reading.lens, self._reading.work
-            rows = lens.scan("work.words", work, word, limit=RECENT, reverse=True)
-            self._known[word] = list(dict.fromkeys((kind, id) for _, (kind, id) in rows))
+            rows = self._reading.lens.each("work.words", self._reading.work, word, reverse=True)
+            visible = self._reading.visible(self._actor, ((kind, id) for _, (kind, id) in rows))
+            self._known[word] = list(dict.fromkeys(islice(visible, RECENT)))
         return self._known[word]
 
     def rarity(self, word: str) -> float:

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..memory.visibility import may_read_id
 from .claims import PRODUCED
+from .desk import Reading
 from .graph import ASKED, BRANCHED, DECIDED, ESCALATED
 from .people import DISCOVERED, NUDGED
 
@@ -125,6 +127,15 @@ def thing(type: type[T], id: str, row: Mapping[str, Any], words: Mapping[str, An
         fields["blob"] = content.get("$blob")
     known = type.__struct_fields__
     return msgspec.convert({name: value for name, value in fields.items() if name in known}, type)
+
+
+def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
+    """A nudge as a reader is told it: it quotes an item only as long as the reader may read that item."""
+    quote = row["said"].get("quote")
+    readable = quote and all(
+        may_read_id(lens, reading.rights(lens, reader), row["item"]) for lens in reading.lenses
+    )
+    return thing(Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None)
 
 
 class Contribution(msgspec.Struct, frozen=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from hashlib import file_digest, sha256
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +17,7 @@ from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..commit import RowName
 from ..erase import EraseRequest
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, UnsafePath, shown
 from ..events import (
     MAX_BLOB,
     MAX_NAME,
@@ -26,9 +28,10 @@ from ..events import (
     check_path,
     check_text,
     check_whole,
-    decode,
     encode_payload,
 )
+from ..folders import Folder, new_file
+from ..memory.visibility import without_hidden
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import (
@@ -40,7 +43,6 @@ from .desk import (
     charter_of,
     lease_name,
     may_know,
-    may_see_thing,
     no_work,
 )
 from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
@@ -79,6 +81,7 @@ from .things import (
     Escalation,
     Nudge,
     Thing,
+    nudge_for,
     thing,
 )
 from .words import words_of
@@ -169,7 +172,7 @@ class Work:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tasks have each status, and how many there are of tasks and agents."""
+        """How many tasks have each status, and how many tasks there are."""
         with self._reading(None) as (reading, _):
             return reading.counts
 
@@ -238,7 +241,8 @@ class Work:
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
         file = check_path("to", to)
         try:
-            file.write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
+            with new_file(file) as out:
+                out.write(msgspec.json.format(plain, indent=2) + b"\n")
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         return len(tasks)
@@ -744,8 +748,9 @@ class Work:
     ) -> list[Nudge]:
         """Mark nudges as told to an agent: all that wait, or only these."""
         by = agent if self._actor == OWNER else None
-        told = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
-        return [thing(Nudge, row["id"], row) for row in told]
+        rows = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
+        with self._reading(None) as (reading, _):
+            return [nudge_for(reading, agent, row) for row in rows]
 
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
         """Say that a nudge was heard: whoever holds the task next is not told it again."""
@@ -759,7 +764,7 @@ class Work:
             with self._reading(at) as (reading, _):
                 charter = charter_of(reading.lens, self.id)
                 leading = charter is not None and charter.leader == who
-                return [thing(Nudge, row["id"], row) for row in waiting(reading, who, leading, "idle")]
+                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
         return self._all(Nudge, at)
 
     def request_approval(
@@ -883,8 +888,8 @@ class Work:
                 whom = event.payload.get("target") or event.payload.get("to")
                 if not may_see_nudge(reading, rights, {"by": event.actor, "target": whom}):
                     return []
-        seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
-        return [event] if seen else []
+            seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
+            return [without_hidden(reading.lens, rights, event)] if seen else []
 
     # leading
 
@@ -964,7 +969,8 @@ class Work:
                 yield Reading(now, self.id), rights
                 return
             with self._ledger.snapshot(at) as then:
-                if charter_of(then, self.id) is None:
+                known = charter_of(then, self.id)
+                if known is None or not may_know(rights_of(then, self._actor), known):
                     raise NotFound(f"{no_work(self.id)} (as of then)")
                 yield Reading(then, self.id, now), rights
 
@@ -980,6 +986,12 @@ class Work:
             rows = reading.lens.scan("work.log", self.id, KINDS[type])
             return self._seen(type, reading, rights, [id for _, id in rows])
 
+    def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
+        """The last few of a type that the reader may see, the newest first."""
+        rows = reading.lens.each("work.log", self.id, KINDS[type], reverse=True)
+        visible = reading.visible(rights.actor, ((KINDS[type], id) for _, id in rows))
+        return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
+
     def _about(self, type: type[T], task: str | Task | None, at: At) -> list[T]:
         if task is None:
             return self._all(type, at)
@@ -993,29 +1005,28 @@ class Work:
     ) -> list[T]:
         """Those of these ids that are of a type and that the reader may see, by the labels of then and of now; what was
         erased is left out, or stands there without its words."""
-        found = []
-        rows = reading.lens.get_all(decode, "work.things", [(self.id, id) for id in ids])
-        told = [
-            (id, row)
-            for id, row in zip(ids, rows, strict=True)
-            if row is not None and row["kind"] == KINDS[type] and (row["said"] or erased)
-        ]
-        lenses = [reading.lens] if reading.now is reading.lens else [reading.lens, reading.now]
-        since = [lens.get_all(decode, "labels", [(id,) for id, _ in told]) for lens in lenses]
-        for (id, row), *decided in zip(told, *since, strict=True):
-            if type is Nudge and not may_see_nudge(reading, rights, row):
-                continue
-            if all(may_see_thing(rights, row, labels) for labels in decided):
-                found.append(thing(type, id, row, self._words_of_others(reading, row)))
-        return found
+        rows = reading.seen(rights.actor, ids)
+        wanted = {
+            id: row for id, row in rows.items() if row["kind"] == KINDS[type] and (row["said"] or erased)
+        }
+        if type is not Nudge:
+            return [
+                thing(type, id, row, self._words_of_others(reading, rights, row))
+                for id, row in wanted.items()
+            ]
+        nudges = [{**row, "id": id} for id, row in wanted.items() if may_see_nudge(reading, rights, row)]
+        return cast(list[T], [nudge_for(reading, rights.actor, row) for row in nudges])
 
-    def _words_of_others(self, reading: Reading, row: Mapping[str, Any]) -> dict[str, str]:
-        """What an answer to it says."""
-        if "answer" not in row:
-            return {}
-        answer = reading.lens.get("work.things", self.id, row["answer"])
-        said = {} if answer is None else answer["said"]
-        return {"why": said.get("why", ""), "answer": said.get("answer", "")}
+    def _words_of_others(self, reading: Reading, rights: Rights, row: Mapping[str, Any]) -> dict[str, str]:
+        """What an answer to it says, and which decision reversed it; what the reader may not see of that is "" ."""
+        named = [row[name] for name in ("answer", "reversed_by") if row.get(name)]
+        seen, words = reading.seen(rights.actor, named) if named else {}, {}
+        if "answer" in row:
+            said = seen.get(row["answer"], {}).get("said", {})
+            words = {"why": said.get("why", ""), "answer": said.get("answer", "")}
+        if row.get("reversed_by"):
+            words["reversed_by"] = row["reversed_by"] if row["reversed_by"] in seen else ""
+        return words
 
     def __repr__(self) -> str:
         return f"<Work {self.id!r}>"
@@ -1245,11 +1256,11 @@ def home_of(asker: Recalling, id: str) -> str:
 def works_of(asker: Recalling, status: str | None, at: At) -> list[Charter]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
-    with asker._ledger.snapshot() as now:
-        rights = rights_of(now, asker._memory_actor)
-    with asker._ledger.snapshot(at) as then:
-        found = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
-    return [one for one in found if may_know(rights, one) and status in (None, one.status)]
+    with asker._ledger.snapshot() as now, asker._ledger.snapshot(at) as then:
+        rights = [rights_of(lens, asker._memory_actor) for lens in (then, now)]
+        charters = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
+    known = [charter for charter in charters if all(may_know(right, charter) for right in rights)]
+    return [charter for charter in known if status in (None, charter.status)]
 
 
 def stale(
@@ -1374,26 +1385,33 @@ def _made(
 
 def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
     """The content of a file that is small, or is to be stored, and the checksum and size of a larger one. What is not
-    a file has neither."""
+    a file has neither, nor has a link: what it leads to may be anything on this host."""
     try:
-        if not file.is_file():
+        fd = _plain_file(file)
+        if fd is None:
             return None, None, 0
-        size = file.stat().st_size
-        if size <= (MAX_BLOB if store else SMALL):
-            data = file.read_bytes()
-            return data, None, len(data)
-        if store:
-            raise BadInput(f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out")
-        return None, _checksum(file), size
+        with open(fd, "rb") as opened:
+            size = os.fstat(fd).st_size
+            if size <= (MAX_BLOB if store else SMALL):
+                data = opened.read()
+                return data, None, len(data)
+            if store:
+                raise BadInput(
+                    f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
+                )
+            return None, file_digest(opened, "sha256").hexdigest(), size
     except OSError as error:
         raise BadInput(
             f"{file} cannot be read ({error.strerror}): give its content, or another path"
         ) from error
 
 
-def _checksum(file: Path) -> str:
-    digest = sha256()
-    with file.open("rb") as opened:
-        while piece := opened.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+def _plain_file(file: Path) -> int | None:
+    """A descriptor of the file at a path; None if there is none. Below the folder that we are in no part of the path
+    may be a link; elsewhere the folders are the caller's word."""
+    try:
+        inside = not file.is_absolute() and ".." not in file.parts
+        root, name = (Path.cwd(), file.as_posix()) if inside else (file.parent.resolve(), file.name)
+        return Folder(root).open(name)
+    except UnsafePath:
+        return None

@@ -13,18 +13,20 @@ import inspect
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
 from ..access.redact import NOTHING, SHORTEST_LINE, Redactor
 from ..access.rights import check_actor
-from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound
+from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound, UnsafePath
+from ..folders import Folder
 from ..state.requests import Written
 from ..state.run import Run, Turn, plain_text
 from .model import Agent, Workflow
@@ -115,7 +117,7 @@ def find_agent(
     if isinstance(command, str):
         command = [command]
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        return as_command(command, folder)
+        return as_command(command, folder, named_by_files=command is not known)
     raise BadInput(
         f"nobody says how to run the agent {agent.id!r}: give agents={{{agent.id!r}: function}}, or write "
         f"runtime.callable: module:function, or runtime.command: [program, argument], into its agent file"
@@ -142,8 +144,16 @@ def imported(named: str, folder: Path) -> AgentFunction:
 
 
 def _from_file(module: str, folder: Path) -> ModuleType | None:
-    path = folder.joinpath(*module.split(".")).with_suffix(".py")
-    if not path.is_file() or not path.resolve().is_relative_to(folder):
+    name = f"{module.replace('.', '/')}.py"
+    package = name.partition("/")[0]
+    try:
+        there = [Folder(folder).stat(one) for one in (package, name)]
+    except UnsafePath as error:
+        raise BadInput(f"{module} is not a module of this workflow: {error}") from error
+    if any(one is not None and stat.S_ISLNK(one.st_mode) for one in there):
+        raise BadInput(f"{module} is a link in the workflow's folder: put the module itself there")
+    path = folder / name
+    if not path.is_file():
         return None
     unique = f"commonplace_workflow_{sha256(str(path).encode()).hexdigest()[:16]}"
     if unique not in sys.modules:
@@ -160,10 +170,13 @@ def _from_file(module: str, folder: Path) -> ModuleType | None:
     return sys.modules[unique]
 
 
-def as_command(command: list[str], folder: Path) -> AgentFunction:
-    """A program that reads one JSON object and writes one: its output, or {"error": {"reason", "message"}}."""
+def as_command(command: list[str], folder: Path, named_by_files: bool = False) -> AgentFunction:
+    """A program that reads one JSON object and writes one: its output, or {"error": {"reason", "message"}}. One that
+    the workflow's files name by a relative path must be a plain file in its folder."""
 
     def run(task: Task) -> Any:
+        if named_by_files:
+            _check_program(command[0], folder)
         given = {
             "run_id": task.run.id,
             "agent": task.agent,
@@ -186,6 +199,19 @@ def as_command(command: list[str], folder: Path) -> AgentFunction:
         return _answer_of(command[0], process.returncode, out, err)
 
     return run
+
+
+def _check_program(program: str, folder: Path) -> None:
+    """Raises AgentFailed for a relative path that leaves the workflow's folder or meets a link. A name without a path
+    is looked for on the PATH, and an absolute one is what it says."""
+    path = PurePosixPath(program)
+    if len(path.parts) > 1 and not path.is_absolute():
+        try:
+            fd = Folder(folder.resolve()).open(path.as_posix())
+        except UnsafePath as error:
+            raise AgentFailed(f"{program} cannot be run: {error}", "validation_error") from error
+        if fd is not None:
+            os.close(fd)
 
 
 def _answer_of(program: str, code: int, out: bytes, err: bytes) -> Any:

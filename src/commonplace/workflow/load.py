@@ -54,14 +54,14 @@ def examine(folder: str | os.PathLike[str]) -> tuple[Workflow | None, list[Probl
 
     Whatever the files hold, it is told as problems.
     """
-    return _examine(Path(folder), 0, {})
+    return _examine(Path(folder), 0, {}, Path(folder))
 
 
 def _examine(
-    folder: Path, level: int, done: dict[str, Workflow | None]
+    folder: Path, level: int, done: dict[str, Workflow | None], top: Path
 ) -> tuple[Workflow | None, list[Problem]]:
     """`done` has the subworkflows that were examined, so that many ways to a folder cost no more than one."""
-    notes = Notes(folder)
+    notes = Notes(folder, top)
     document = _document(notes, WORKFLOW_FILE)
     if level > MAX_NESTED:
         deep = f"more than {MAX_NESTED} subworkflows deep; write it flatter"
@@ -75,7 +75,7 @@ def _examine(
     for path in dict.fromkeys(node.subworkflow for node in workflow.nodes if node.subworkflow):
         real = os.path.realpath(folder / path)
         if real not in done:
-            done[real], found = _examine(folder / path, level + 1, done)
+            done[real], found = _examine(folder / path, level + 1, done, top)
             problems += [replace(one, file=f"{path}/{one.file}") for one in found]
         inner[path] = done[real]
     if None in inner.values() or any(one.level == "error" for one in problems):
@@ -88,7 +88,7 @@ def _document(notes: Notes, file: str) -> object:
     reason, document = notes.escape(file), None
     if reason is None:
         try:
-            document = read_yaml(notes.root / file)
+            document = read_yaml(notes.root / file, within=notes.top or notes.root)
             reason = "the file is empty; write the document" if document is None else None
         except BadInput as error:
             reason = str(error)

@@ -7,6 +7,7 @@ followed, so nothing is executed or imported.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -14,7 +15,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType, NoneType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
@@ -22,7 +23,8 @@ import yaml
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from ..errors import BadInput, TooLarge, shown
+from ..errors import BadInput, TooLarge, UnsafePath, shown
+from ..folders import Folder
 from .model import Problem
 
 MAX_DEPTH = 64
@@ -43,18 +45,21 @@ _fields_of = cache(fields)
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def read_yaml(path: Path, max_bytes: int = 1_000_000) -> object:
-    """What the one document in the file says, or None when there is none. Dates stay text.
+def read_yaml(path: Path, max_bytes: int = 1_000_000, within: Path | None = None) -> object:
+    """What the one document in the file says, or None when there is none. Dates stay text. From the folder `within`, or
+    else the one that the file is in, no link is followed.
 
     Refused, with the file's name and the line: more than `max_bytes`, also once aliases are written out;
     anything that is not UTF-8; tags; keys that are not text or come twice; numbers that JSON cannot hold;
     more than one document; too deep nesting.
     """
+    root = within or path.parent
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise BadInput(f"{path.name} is not a file: put the document there")
+        fd = Folder(root.resolve()).open(path.relative_to(root).as_posix())
+        if fd is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise BadInput(
@@ -68,11 +73,6 @@ def read_yaml(path: Path, max_bytes: int = 1_000_000) -> object:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadInput(f"{path.name}, line {line}: not UTF-8; save the file as UTF-8") from error
     return _Builder(path.name, text, max_bytes).document()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """A pipe in the place of the file must not hold the reader up until someone writes to it."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 class _Builder:
@@ -203,21 +203,27 @@ class Notes:
     """What is known of a workflow's files while they are read: the documents and what is wrong with them."""
 
     root: Path
+    top: Path | None = None
+    """The folder of the outermost workflow, if this one is inside another."""
     documents: dict[str, object] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def escape(self, path: str) -> str | None:
-        """Why this path may not stand in a workflow's file, or None when it stays in the workflow's folder."""
+        """Why this path may not stand in a workflow's file, or None when it stays in the workflow's folder and meets no
+        link."""
         if not path.isprintable() or "\\" in path or re.match("[/~]|[A-Za-z]:", path):
             return f"{shown(path)} is not a path inside the workflow's folder; write folder/name"
         if ".." in path.split("/") or not path.strip():
             return f"{shown(path)} leaves the workflow's folder; write a path below it, such as folder/name"
+        plain = PurePosixPath(path).as_posix()
         try:
-            root, target = os.path.realpath(self.root), os.path.realpath(self.root / path)
+            there = None if plain == "." else Folder(self.root.resolve()).stat(plain)
+        except UnsafePath:
+            return f"{shown(path)} lies behind a link, or a file; put the files themselves there"
         except (OSError, ValueError):
             return f"{shown(path)} cannot be a path; write a shorter or simpler one"
-        if not Path(target).is_relative_to(root):
-            return f"{shown(path)} is a link that leaves the workflow's folder; put the files inside"
+        if there is not None and stat.S_ISLNK(there.st_mode):
+            return f"{shown(path)} is a link; put the files themselves there"
         return None
 
 

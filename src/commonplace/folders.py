@@ -1,0 +1,272 @@
+"""Files below one folder, and nowhere else.
+
+A path that was read from a file, a record or the ledger may have been written by anybody. So a `Folder` takes relative
+paths only, and walks from the folder to the file one part at a time with directory descriptors. It follows no symbolic
+link, also none that is put there between two steps, and it opens nothing but plain files and folders. Files that it
+makes have modes that the caller names; they never have the modes of what was there, apart from the rw bits.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from .errors import UnsafePath, shown
+
+PRIVATE = 0o600
+"""The mode of files that are only for the user who made them."""
+SHARED = 0o666
+"""The mode of files for people and other programs; the umask takes its part away. No other bit is ever kept."""
+LONGEST = 4_096
+"""Bytes of a whole path. With descriptors longer ones can be made, which other programs cannot open or remove."""
+TEMPORARY = "tmp-"
+"""How the name of a file begins that is not whole yet."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = (
+    os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+)  # a pipe must not hold us up until somebody writes to it
+
+
+def parts_of(path: str) -> list[str]:
+    """The names that a relative path is made of. Raises UnsafePath for a path that is absolute, has empty parts, `.`
+    or `..`, or cannot be a path."""
+    parts = path.split("/")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        parts = []
+    if not parts or "\0" in path or {"", ".", ".."} & {*parts}:
+        raise UnsafePath(f"{shown(path)} is not a path inside the folder: give one such as 'notes/today.md'")
+    return parts
+
+
+class Folder:
+    """One folder and the files below it.
+
+    The folder itself must not be a symbolic link; what lies above it is the caller's word. Every call raises UnsafePath
+    where it meets a link, a pipe or a device, and otherwise the OSError of the system call.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+
+    # reading
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a plain file; None if it is not there."""
+        fd = self.open(path)
+        if fd is None:
+            return None
+        with open(fd, "rb") as file:
+            return file.read()
+
+    def open(self, path: str) -> int | None:
+        """A descriptor to read a plain file with; None if it is not there."""
+        try:
+            with self._above(path) as (folder, name):
+                _check_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+                fd = _open(name, os.O_RDONLY | _PLAIN, path, folder)
+        except FileNotFoundError:
+            return None
+        try:
+            _check_plain(os.fstat(fd), path)
+        except UnsafePath:
+            os.close(fd)
+            raise
+        return fd
+
+    def stat(self, path: str) -> os.stat_result | None:
+        """What is at a path, be it a link; None if nothing is."""
+        try:
+            with self._above(path) as (folder, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def names(self, path: str = "") -> list[str]:
+        """The names in the folder or in one below it, sorted; none if it is not there."""
+        try:
+            with self._above(f"{path}/x" if path else "x") as (folder, _):
+                return sorted(os.listdir(folder))  # noqa: PTH208  by its descriptor
+        except FileNotFoundError:
+            return []
+
+    # writing
+
+    def write(self, path: str, raw: bytes, mode: int = PRIVATE, like: os.stat_result | None = None) -> None:
+        """Put a whole file in place: after a crash there is the old one or the new one. It gets `mode` less the umask,
+        or the rw bits of what it is `like`."""
+        with self.writing(path, mode, like) as file:
+            file.write(raw)
+
+    @contextmanager
+    def writing(
+        self, path: str, mode: int = PRIVATE, like: os.stat_result | None = None
+    ) -> Iterator[BinaryIO]:
+        """The same, for content that comes piece by piece: the file is there once the block ends without an error."""
+        with self._above(path, make=True) as (folder, name):
+            beside = f"{TEMPORARY}{os.urandom(8).hex()}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+            with open(os.open(beside, flags, mode & SHARED, dir_fd=folder), "wb") as file:
+                if like is not None:
+                    os.fchmod(file.fileno(), like.st_mode & SHARED)
+                try:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                    os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+                except Exception:
+                    with suppress(FileNotFoundError):
+                        os.unlink(beside, dir_fd=folder)
+                    raise
+
+    def replace(self, path: str, to: str) -> None:
+        """Give a file another name; what had that name is gone."""
+        with self._above(path) as (folder, name), self._above(to, make=True) as (other, new):
+            os.replace(name, new, src_dir_fd=folder, dst_dir_fd=other)
+
+    def link(self, path: str, to: str) -> None:
+        """Give a file a second name. Raises FileExistsError if something has it."""
+        with self._above(path) as (folder, name), self._above(to, make=True) as (other, new):
+            os.link(name, new, src_dir_fd=folder, dst_dir_fd=other, follow_symlinks=False)
+
+    def exchange(self, path: str, other: str) -> bool:
+        """Swap two files in one step, or, where the system cannot, in steps that overwrite nothing. False: there is a
+        new file at `other`, which was left there."""
+        with self._above(path) as (folder, name), self._above(other) as (folder2, name2):
+            if _renameat2(folder, name, folder2, name2):
+                return True
+        out = f"{path}o"
+        self.replace(other, out)
+        try:
+            self.link(path, other)
+        except FileExistsError:
+            return False
+        self.replace(out, path)
+        return True
+
+    def unlink(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError), self._above(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        """Make a folder below this one, unless it is there."""
+        with self._above(path, make=True) as (folder, name):
+            with suppress(FileExistsError):
+                os.mkdir(name, mode, dir_fd=folder)
+            os.close(_directory(name, path, folder))
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        with self._above(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+    @contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """Hold the lock of a file, which is made if it is not there."""
+        fd = self._lock(path)
+        try:
+            yield
+        finally:
+            os.close(fd)
+
+    def _lock(self, path: str) -> int:
+        while True:
+            with self._above(path, make=True) as (folder, name):
+                fd = _open(name, os.O_RDWR | os.O_CREAT | _PLAIN, path, folder, PRIVATE)
+            try:
+                _check_plain(os.fstat(fd), path)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.fstat(fd).st_nlink:
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)  # somebody has deleted it: lock the one that others would
+
+    # the way to a file
+
+    @contextmanager
+    def _above(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The folder that a file lies in, as a descriptor, and the file's name there."""
+        *parts, name = parts_of(path)
+        if len(os.fsencode(self.path)) + len(os.fsencode(path)) >= LONGEST:
+            raise UnsafePath(f"{shown(path)} is too long for a path: choose a shorter one")
+        folder = _directory(str(self.path), str(self.path))
+        try:
+            for part in parts:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=folder)
+                below = _directory(part, path, folder)
+                os.close(folder)
+                folder = below
+            yield folder, name
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def new_file(path: Path, mode: int = SHARED) -> Iterator[BinaryIO]:
+    """Write a file that a user has named, whole or not at all. A file that is there is replaced in one step; a link, a
+    pipe or a device is not written through: UnsafePath. The folders above it are the user's word."""
+    folder = Folder(path.parent.resolve())
+    there = folder.stat(path.name)
+    if there is not None:
+        _check_plain(there, str(path))
+    with folder.writing(path.name, mode) as file:
+        yield file
+
+
+def _directory(name: str, path: str, within: int | None = None) -> int:
+    return _open(name, _DIRECTORY, path, within)
+
+
+def _open(name: str, flags: int, path: str, within: int | None, mode: int = 0) -> int:
+    try:
+        return os.open(name, flags, mode, dir_fd=within)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+            is_link = stat.S_ISLNK(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode)
+            raise _unsafe(path, is_link) from error
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, or a device without a driver
+            raise _unsafe(path, False) from error
+        raise
+
+
+def _check_plain(found: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _unsafe(path, stat.S_ISLNK(found.st_mode))
+
+
+def _unsafe(path: str, is_link: bool) -> UnsafePath:
+    if is_link:
+        return UnsafePath(
+            f"{path} is a symbolic link or lies behind one, and what that points to is not ours: put a plain file there"
+        )
+    return UnsafePath(f"{path} is no plain file, or lies behind one: move it away")
+
+
+def _renameat2(folder: int, name: str, other: int, new: str) -> bool:
+    """Swap two names by the system's own call; False if it has none for this place."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    exchange = 2  # RENAME_EXCHANGE
+    if call(folder, os.fsencode(name), other, os.fsencode(new), exchange) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), new)

@@ -1,0 +1,105 @@
+"""Who may see an event of memory: whoever may see what the event is about, now as well as then.
+
+An event's own labels say who could see it when it was recorded. What it is about may have been taken back since: an
+item was unshared or forgotten, its core made private, a session cleared. So events follow what they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.rights import WORKING, Rights
+from ..access.rights import may_see as labels_allow
+from ..commit import Lens
+from ..events import Event
+from . import papers
+from .cores import CORE_SET, Core, may_know
+from .reading import item_at, may_read
+from .requests import CREATED, UPDATED
+
+QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
+"""Events that quote an item, which their payload names as `item`: where in the payload the quote stands."""
+
+
+def may_see(lens: Lens, rights: Rights, event: Event) -> bool:
+    """Whether an actor may see an event, by the labels and the book that the lens shows."""
+    if rights.owner:
+        return True
+    if not labels_allow(rights, event, {**event.labels, **(lens.get("labels", event.id) or {})}):
+        return False
+    if event.erased:
+        return True
+    if event.kind in (CREATED, UPDATED):
+        return all(may_read_id(lens, rights, id) for id in _items_of(event))
+    if event.actor == rights.actor:
+        return True
+    if event.kind == CORE_SET:
+        core = lens.get("memory.cores", event.payload["id"])
+        return core is not None and may_know(rights, msgspec.convert(core, Core))
+    if event.kind == papers.NOTED and event.payload["path"].startswith(papers.SESSIONS):
+        entry, entries = event.payload.get("entry") or event.id, papers.lines(lens, event.payload["path"])
+        return event.payload["act"] == "clear" or any(line.id == entry for line in entries)
+    return True
+
+
+def may_read_id(lens: Lens, rights: Rights, id: str) -> bool:
+    """Whether an actor may read an item; one that was erased hides nothing."""
+    item = item_at(lens, id)
+    return item is None or may_read(rights, item)
+
+
+def _items_of(event: Event) -> Iterable[str]:
+    return [event.id] if event.kind == CREATED else event.payload["changes"]
+
+
+def without_hidden(lens: Lens, rights: Rights, event: Event) -> Event:
+    """The event without ids and quotes of items that the reader may not read."""
+    if rights.owner or event.erased:
+        return event
+    payload = event.payload
+    if event.kind == CREATED:
+        payload = _named(lens, rights, payload)
+        if "item" in payload:
+            payload["item"] = _named(lens, rights, payload["item"])
+    elif event.kind == UPDATED:
+        changes = {id: _named(lens, rights, fields) for id, fields in payload["changes"].items()}
+        payload = {**payload, "changes": changes}
+    elif "joins" in payload and event.kind.startswith(WORKING):  # what the agent did before may be hidden
+        payload = {name: value for name, value in payload.items() if name != "joins"}
+    elif event.kind in QUOTING and "item" in payload and not may_read_id(lens, rights, payload["item"]):
+        payload = _unquoted(payload, QUOTING[event.kind])
+    return event if payload is event.payload else replace(event, payload=payload)
+
+
+def _named(lens: Lens, rights: Rights, fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of an item that name no other item which the reader may not read."""
+
+    def readable(ids: Iterable[str]) -> list[str]:
+        return [id for id in ids if may_read_id(lens, rights, id)]
+
+    def kept() -> Iterator[tuple[str, Any]]:
+        for name, value in fields.items():
+            if name in ("supersedes", "disputed", "retells"):
+                yield name, readable(value)
+            elif name == "links":
+                yield name, [link for link in value if may_read_id(lens, rights, link[1])]
+            elif name == "superseded_by" and value is not None:
+                yield name, next(iter(readable([value])), None)
+            elif name == "held" and value is not None:
+                yield (
+                    name,
+                    {**value, **{part: readable(value.get(part, ())) for part in ("items", "supersedes")}},
+                )
+            else:
+                yield name, value
+
+    return dict(kept())
+
+
+def _unquoted(payload: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    name, *inner = place
+    return {**payload, name: _unquoted(payload[name], tuple(inner)) if inner else ""}
