@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 MOST_STEPS = 1_000
 """How many steps a pattern may take for each character of a text."""
+LONGEST = 2_000
+"""How many characters a pattern may have."""
 MOST_ONCE = 1_000_000
 """How many steps a pattern may take that is tried only at the beginning of a text and repeats nothing without limit."""
 
@@ -66,13 +68,15 @@ def bad_pattern(pattern: object) -> str | None:
 def steps_of(pattern: str) -> int:
     """How many steps a pattern takes for each character of a text at most. Raises what `re.compile` raises, and
     TooSlow."""
+    if len(pattern) > LONGEST:
+        raise TooSlow(f"it has {len(pattern):,} characters, and {LONGEST:,} is the most: write several patterns")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         re.compile(pattern)
         # `re` offers no public way to its parser; it is the same from Python 3.11 on.
         tree = re._parser.parse(pattern)  # type: ignore[attr-defined]
     items = list(tree)
-    reader = _Reader(tree, tree.state.flags)
+    reader = Reader(tree)
     work, _ = reader.sequence(items, (), tail=True, flags=tree.state.flags)
     once = bool(items) and reader.stop(items[0], tree.state.flags) == frozenset() and not work.unlimited
     if work.steps > (MOST_ONCE if once else MOST_STEPS):
@@ -83,13 +87,13 @@ def steps_of(pattern: str) -> int:
     return 1 if once else max(work.steps, 1)
 
 
-class _Reader:
+class Reader:
     """Reads a parsed pattern. Sets of characters are compared by those characters that make a difference in it."""
 
-    def __init__(self, tree: Any, flags: int) -> None:
+    def __init__(self, tree: Any) -> None:
         self._state = tree.state
         named = {chr(code) for code in _numbers(tree) if 0 <= code < 0x110000}
-        cases = {case for char in named for case in (*char.lower(), *char.upper())} if flags & re.I else set()
+        cases = {case for char in named for case in (*char.lower(), *char.upper())}
         self.all: Chars = frozenset({*map(chr, range(256)), *_OTHERS, *named, *cases})
 
     def sequence(self, items: Sequence[Any], before: Stops, tail: bool, flags: int) -> tuple[_Work, Stops]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..access.secrets import masked
+from msgspec.structs import replace
+
+from ..access.secrets import SPARE, beginning
 from ..commit import Lens
 from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Gone, Put, Who
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
-from ..memory.items import Item, without_secrets
+from ..memory.items import MAX_TEXT, Item, without_secrets
 from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
-from ..memory.verbs import event_text
+from ..memory.verbs import SAID, event_text
 from ..views import Registry
 
 RELABELLED = "access.relabelled"
@@ -76,7 +78,7 @@ def _logged(event: Event, sensitivity: str | None = None) -> Doc:
     who = Who(event.actor, kind, True, level, "working")
     text = "\n".join(part for part in (payload.get("about"), payload["text"]) if part)
     source = f"memory/{daily.day_of(event.created_us)}.md"
-    return Doc(event.id, masked(text), who, "working", source, event.created_us, event.run_id or "")
+    return Doc(event.id, _read(text), who, "working", source, event.created_us, event.run_id or "")
 
 
 def _of_paper(event: Event, at: At) -> list[Change]:
@@ -95,7 +97,7 @@ def _of_paper(event: Event, at: At) -> list[Change]:
 
 def _line(line: papers.Line, path: str) -> Doc:
     who = Who(line.by, papers.NOTED, True, line.sensitivity, "working")
-    return Doc(line.id, masked(line.text), who, "working", path, line.written_us)
+    return Doc(line.id, _read(line.text), who, "working", path, line.written_us)
 
 
 def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) -> Doc | None:
@@ -104,7 +106,10 @@ def _said(event: Event, hide: Hide, registry: Registry, labels: dict[str, str]) 
         return _declared(event, registry, labels)
     if not event_text(event.payload):
         return None
-    text = masked(event_text(hide(event).payload))
+    # The rest of a large payload need not be read to know what the event says.
+    said = {name: event.payload[name] for name in SAID if isinstance(event.payload.get(name), str)}
+    short = {name: text[: MAX_TEXT + SPARE] for name, text in said.items()}
+    text = _read(event_text(hide(replace(event, payload=short)).payload))
     level = {**event.labels, **labels}.get("sensitivity", "public")
     who = Who(event.actor, event.kind, False, level, "episodic")
     source = "the ledger" if event.run_id is None else f"run {event.run_id}"
@@ -126,7 +131,12 @@ def _declared(event: Event, registry: Registry, labels: dict[str, str]) -> Doc |
         "working",
     )
     source = f"work {event.payload['work']}" if "work" in event.payload else "the ledger"
-    return Doc(event.id, masked(text), who, "working", source, event.created_us, event.run_id or "")
+    return Doc(event.id, _read(text), who, "working", source, event.created_us, event.run_id or "")
+
+
+def _read(text: str) -> str:
+    """What is read of a text, without its secrets: no more than an item may have."""
+    return beginning(text, MAX_TEXT)
 
 
 def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:
