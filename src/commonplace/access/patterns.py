@@ -69,7 +69,9 @@ def steps_of(pattern: str) -> int:
     """How many steps a pattern takes for each character of a text at most. Raises what `re.compile` raises, and
     TooSlow."""
     if len(pattern) > LONGEST:
-        raise TooSlow(f"it has {len(pattern):,} characters, and {LONGEST:,} is the most: write several patterns")
+        raise TooSlow(
+            f"it has {len(pattern):,} characters, and {LONGEST:,} is the most: write several patterns"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         re.compile(pattern)

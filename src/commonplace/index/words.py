@@ -226,4 +226,6 @@ def _place(text: str, place: int) -> int:
         place -= long
         at += size
     piece = text[at : at + size]
-    return at + max(bisect_left(range(len(piece)), place + 1, key=lambda end: len(normal(piece[:end]))) - 1, 0)
+    return at + max(
+        bisect_left(range(len(piece)), place + 1, key=lambda end: len(normal(piece[:end]))) - 1, 0
+    )

@@ -617,6 +617,9 @@ def without_blocks(text: str, ids: Collection[str]) -> bytes:
     for id in ids:
         mark = re.escape(f"<!-- cp:{_quoted(id)} -->")
         text = re.sub(
-            rf"(?<![ \t])[ \t]*{mark}[ \t]*\r?\n.*?(?:<!-- /cp -->[ \t]*(?:\r?\n)*|\Z)", "", text, flags=re.DOTALL
+            rf"(?<![ \t])[ \t]*{mark}[ \t]*\r?\n.*?(?:<!-- /cp -->[ \t]*(?:\r?\n)*|\Z)",
+            "",
+            text,
+            flags=re.DOTALL,
         )
     return text.encode("utf-8", "surrogateescape")
