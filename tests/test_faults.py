@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -23,6 +24,7 @@ from commonplace.workflow.runner import Runner
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
 
 import faults
+from faults import texts
 from faults.__main__ import load, named
 from faults.damage import Reading
 from faults.places import Place, place, stop_servers
@@ -58,6 +60,7 @@ SPEC = {
     "workers": ("5.3", "5.7", "L4"),
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
+    "worst": ("2.7", "L5"),
 }
 SEED = 1
 
@@ -258,6 +261,24 @@ class TestBrokenOnPurpose:
         for place_of in ("commonplace.recall.search", "commonplace.memory.reading"):
             monkeypatch.setattr(f"{place_of}.may_see_of", lambda *_: True)
         assert "shows Piece" in found("leaks", 200, tmp_path)
+
+    def test_worst_notices_a_run_that_is_read_again_and_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        again = [("jwt", ("eyj",), re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"))]
+        monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
+        monkeypatch.setattr(
+            "faults.texts.UNITS", ("eyJaaaaaaaa-", "eyJbbbbbbbb-", "eyJcccccccc-", "eyJdddddddd-")
+        )
+        monkeypatch.setattr("faults.texts.looks", lambda: [texts.functions()["secrets"]])
+        monkeypatch.setattr("faults.texts.EVERY", 2)
+        monkeypatch.setattr("faults.texts.random_text", lambda _rng, size: "eyJaaaaaaaa-" * (size // 12))
+        monkeypatch.setattr("faults.texts.taken_patterns", lambda _rng, _count: ["(a*)*b"])
+        problems = found("worst", 2, tmp_path)
+        assert "'(a*)*b': of" in problems
+        assert "search takes" in problems
+        monkeypatch.setattr("faults.texts.EVERY", 9)
+        assert "secrets: of 'eyJ" in "\n".join(load()["worst"].run(1, 2, tmp_path).problems)
 
     def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packing._Pile, "full", lambda *_: "")
