@@ -44,6 +44,7 @@ MUCH = 0.5
 """Seconds that a text of SMALL characters never takes."""
 TRIED = 16
 """How many texts are tried in one go."""
+SIZES = (100_000, 300_000, 1_000_000)
 DELAY = 1.0
 """Seconds by which one actor's text may delay another one."""
 
@@ -407,7 +408,7 @@ def fault_29(count: int, seed: int, tmp: Path) -> Result:
     for n in range(count):
         rng = random.Random(seed + n)
         if (seed + n) % EVERY == 0:
-            size = rng.choice((LARGE, 300_000, 1_000_000))
+            size = rng.choice(SIZES)
             unit = rng.choice(UNITS)
             text = random_text(rng, size) if rng.random() < 0.3 else (unit * (size // len(unit) + 1))[:size]
             late = delayed(text, tmp)

@@ -267,17 +267,17 @@ class TestBrokenOnPurpose:
     ) -> None:
         again = [("jwt", ("eyj",), re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"))]
         monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
-        monkeypatch.setattr(
-            "faults.texts.UNITS", ("eyJaaaaaaaa-", "eyJbbbbbbbb-", "eyJcccccccc-", "eyJdddddddd-")
-        )
-        monkeypatch.setattr("faults.texts.looks", lambda: [texts.functions()["secrets"]])
-        monkeypatch.setattr("faults.texts.EVERY", 2)
-        monkeypatch.setattr("faults.texts.random_text", lambda _rng, size: "eyJaaaaaaaa-" * (size // 12))
-        monkeypatch.setattr("faults.texts.taken_patterns", lambda _rng, _count: ["(a*)*b"])
+        smaller = {"SMALL": 4_000, "LARGE": 40_000, "TRIED": 2, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
+        for name, value in smaller.items():
+            monkeypatch.setattr(texts, name, value)
+        monkeypatch.setattr(texts, "UNITS", [f"eyJ{letter * 8}-" for letter in "abcd"])
+        monkeypatch.setattr(texts, "random_text", lambda _rng, size: "eyJaaaaaaaa-" * (size // 12))
+        monkeypatch.setattr(texts, "looks", lambda: [texts.functions()["secrets"]])
+        monkeypatch.setattr(texts, "taken_patterns", lambda _rng, _count: ["(a*)*b"])
         problems = found("worst", 2, tmp_path)
         assert "'(a*)*b': of" in problems
         assert "search takes" in problems
-        monkeypatch.setattr("faults.texts.EVERY", 9)
+        monkeypatch.setattr(texts, "EVERY", 9)
         assert "secrets: of 'eyJ" in "\n".join(load()["worst"].run(1, 2, tmp_path).problems)
 
     def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
