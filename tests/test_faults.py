@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -25,7 +26,7 @@ from commonplace.workflow.runner import Runner
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are beside the tests, not installed
 
 import faults
-from faults import derived
+from faults import derived, texts
 from faults.__main__ import load, named
 from faults.damage import Reading
 from faults.places import Place, place, stop_servers
@@ -67,6 +68,7 @@ SPEC = {
     "revocations": ("L5", "L7", "L10", "3.9", "4.8"),
     "forged": ("3.7", "L10"),
     "swapped": ("L1", "L6", "L10", "4.2"),
+    "worst": ("2.7", "L5"),
 }
 SEED = 1
 
@@ -346,6 +348,24 @@ class TestBrokenOnPurpose:
         for place_of in ("commonplace.recall.search", "commonplace.memory.reading"):
             monkeypatch.setattr(f"{place_of}.may_see_of", lambda *_: True)
         assert "shows Piece" in found("leaks", 200, tmp_path)
+
+    def test_worst_notices_a_run_that_is_read_again_and_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        again = [("jwt", ("eyj",), re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"))]
+        monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
+        smaller = {"SMALL": 4_000, "LARGE": 40_000, "TRIED": 2, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
+        for name, value in smaller.items():
+            monkeypatch.setattr(texts, name, value)
+        monkeypatch.setattr(texts, "UNITS", [f"eyJ{letter * 8}-" for letter in "abcd"])
+        monkeypatch.setattr(texts, "random_text", lambda _rng, size: "eyJaaaaaaaa-" * (size // 12))
+        monkeypatch.setattr(texts, "looks", lambda: [texts.functions()["secrets"]])
+        monkeypatch.setattr(texts, "taken_patterns", lambda _rng, _count: ["(a*)*b"])
+        problems = found("worst", 2, tmp_path)
+        assert "'(a*)*b': of" in problems
+        assert "search takes" in problems
+        monkeypatch.setattr(texts, "EVERY", 9)
+        assert "secrets: of 'eyJ" in "\n".join(load()["worst"].run(1, 2, tmp_path).problems)
 
     def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packing._Pile, "full", lambda *_: "")

@@ -255,14 +255,14 @@ def test_what_is_redacted_comes_from_every_section_that_names_it(tmp_path: Path)
     documents = small("scout") | {}
     for path, value in {
         "security.redaction.patterns": [r"sk-\w+"],
-        "observability.redaction.patterns": [{"name": "mail", "pattern": r"\S+@\S+"}, r"sk-\w+"],
+        "observability.redaction.patterns": [{"name": "mail", "pattern": r"\S{1,100}@\S{1,100}"}, r"sk-\w+"],
         "security.redact_patterns": [r"\d{16}"],
         "security.sensitive_fields": ["token"],
         "state.sharing": {"strategy": "full", "sensitive_fields": ["password"]},
     }.items():
         documents = changed(documents, WORKFLOW_FILE, path, value)
     workflow = load(write(tmp_path, documents))
-    assert workflow.policy.patterns == (r"sk-\w+", r"\S+@\S+", r"\d{16}")
+    assert workflow.policy.patterns == (r"sk-\w+", r"\S{1,100}@\S{1,100}", r"\d{16}")
     assert workflow.policy.sensitive_fields == ("password", "token")
     assert workflow.kept["security"] == documents[WORKFLOW_FILE]["security"]
 

@@ -13,47 +13,79 @@ from typing import NamedTuple
 
 from .redact import TOKEN
 
-_B64 = r"[A-Za-z0-9+/_-]"
+Looks = tuple[str, str]
+"""Words one of which every secret of a kind has (`|` between them, in lower case), and the kind's pattern. Looking for
+the words is far quicker than trying the pattern, and most texts have none of them."""
 
-MAKERS = {
-    "aws": r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b",
-    "anthropic": r"\bsk-ant-[\w-]{20,}",
-    "openai": r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
-    "stripe": r"\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|\bwhsec_[A-Za-z0-9+/=]{20,}",
-    "github": r"\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{22,}",
-    "gitlab": r"\bgl(?:pat|ptt|rt|dt|soat|oas|cbt)-[\w-]{20,}",
-    "bitbucket": r"\bATBB[A-Za-z0-9]{20,}|\bATATT3x[\w=-]{20,}",
-    "slack": r"\bxox[abeoprs]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}|hooks\.slack\.com/services/T\w+/B\w+/\w{10,}",
-    "discord": r"\b[MNO][A-Za-z\d_-]{23,}\.[\w-]{6}\.[\w-]{27,}|discord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}",
-    "google": r"\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}",
-    "azure": r"(?i)\b(?:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{40,}={0,2}|[?&]sig=[\w%+/=-]{20,}",
-    "telegram": r"\b\d{8,10}:[A-Za-z0-9_-]{35}\b",
-    "twilio": r"\b(?:SK|AC)[0-9a-f]{32}\b",
-    "sendgrid": r"\bSG\.[\w-]{16,}\.[\w-]{16,}",
-    "mailgun": r"\bkey-[0-9a-f]{32}\b",
-    "npm": r"\bnpm_[A-Za-z0-9]{30,}",
-    "long token": r"\b[a-z]{2,10}-(?=[\w-]*\d)(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{50,}",
-    "huggingface": r"\bhf_[A-Za-z0-9]{30,}",
-    "digitalocean": r"\bdo[opr]_v1_[0-9a-f]{40,}",
-    "vault": r"\bhv[sb]\.[\w-]{20,}",
-    "databricks": r"\bdapi[0-9a-f]{32}\b",
-    "shopify": r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-    "square": r"\bsq0(?:atp|csp)-[\w-]{20,}|\bEAAA[\w-]{40,}",
-    "notion": r"\b(?:secret|ntn)_[A-Za-z0-9]{40,}",
-    "others": r"\b(?:PMAK-|NRAK-|figd_|lin_api_|glsa_|sntrys_|dckr_pat_|tskey-\w+-|pscale_(?:tkn|pw)_|sbp_|gsk_|r8_"
-    r"|pplx-|xai-|dp\.(?:pt|st)\.|atlasv1\.|rubygems_|AGE-SECRET-KEY-1|FlyV1 fm\d_|nfp_|vercel_|phc_|sl\.)"
-    + _B64
-    + r"{16,}",
-    "jwt": r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}",
-    "private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----",
-    "url": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"<>]*:[^\s/@'\"<>${}]{3,}@[\w.-]+",
-    "authorization": r"(?i)\b(?:proxy-)?authorization\s*[:=]\s*['\"]?(?:bearer|basic|token)\s+[\w.+/=~-]{8,}"
-    r"|\bbearer\s+[A-Za-z0-9._~+/-]{20,}",
+MAKERS: dict[str, Looks] = {
+    "aws": ("akia|asia|abia|acca", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b"),
+    "anthropic": ("sk-ant-", r"\bsk-ant-[\w-]{20,}"),
+    "openai": ("sk-", r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
+    "stripe": (
+        "_live_|_test_|whsec_",
+        r"\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|\bwhsec_[A-Za-z0-9+/=]{20,}",
+    ),
+    "github": (
+        "ghp_|gho_|ghu_|ghs_|ghr_|github_pat_",
+        r"\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{22,}",
+    ),
+    "gitlab": (
+        "glpat-|glptt-|glrt-|gldt-|glsoat-|gloas-|glcbt-",
+        r"\bgl(?:pat|ptt|rt|dt|soat|oas|cbt)-[\w-]{20,}",
+    ),
+    "bitbucket": ("atbb|atatt3x", r"\bATBB[A-Za-z0-9]{20,}|\bATATT3x[\w=-]{20,}"),
+    "slack": (
+        "xox|xapp-|hooks.slack.com",
+        r"\bxox[abeoprs]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}|hooks\.slack\.com/services/T\w+/B\w+/\w{10,}",
+    ),
+    "discord": (
+        ".",
+        r"\b[MNO][A-Za-z\d_-]{23,}(?:\.[\w-]{6}\.[\w-]{27,}|(?P<no>))"
+        r"|discord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}",
+    ),
+    "google": ("aiza|ya29.|gocspx-", r"\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"),
+    "azure": (
+        "accountkey=|sharedaccesskey=|sig=",
+        r"(?i)\b(?:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{40,}={0,2}|[?&]sig=[\w%+/=-]{20,}",
+    ),
+    "telegram": (":", r"\b\d{8,10}:[A-Za-z0-9_-]{35}\b"),
+    "twilio": ("sk|ac", r"\b(?:SK|AC)[0-9a-f]{32}\b"),
+    "sendgrid": ("sg.", r"\bSG\.[\w-]{16,}\.[\w-]{16,}"),
+    "mailgun": ("key-", r"\bkey-[0-9a-f]{32}\b"),
+    "npm": ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
+    "long token": (
+        "-",
+        r"\b[a-z]{2,10}-(?:(?=[\w-]*\d)(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{50,}|[\w-]*(?P<no>))",
+    ),
+    "huggingface": ("hf_", r"\bhf_[A-Za-z0-9]{30,}"),
+    "digitalocean": ("_v1_", r"\bdo[opr]_v1_[0-9a-f]{40,}"),
+    "vault": ("hvs.|hvb.", r"\bhv[sb]\.[\w-]{20,}"),
+    "databricks": ("dapi", r"\bdapi[0-9a-f]{32}\b"),
+    "shopify": ("shp", r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    "square": ("sq0|eaaa", r"\bsq0(?:atp|csp)-[\w-]{20,}|\bEAAA[\w-]{40,}"),
+    "notion": ("secret_|ntn_", r"\b(?:secret|ntn)_[A-Za-z0-9]{40,}"),
+    "others": (
+        "pmak-|nrak-|figd_|lin_api_|glsa_|sntrys_|dckr_pat_|tskey-|pscale_|sbp_|gsk_|r8_|pplx-|xai-|dp.pt.|dp.st."
+        "|atlasv1.|rubygems_|age-secret-key-1|flyv1 fm|nfp_|vercel_|phc_|sl.",
+        r"\b(?:PMAK-|NRAK-|figd_|lin_api_|glsa_|sntrys_|dckr_pat_|tskey-\w+-|pscale_(?:tkn|pw)_|sbp_|gsk_|r8_"
+        r"|pplx-|xai-|dp\.(?:pt|st)\.|atlasv1\.|rubygems_|AGE-SECRET-KEY-1|FlyV1 fm\d_|nfp_|vercel_|phc_|sl\.)"
+        r"[A-Za-z0-9+/_-]{16,}",
+    ),
+    "jwt": ("eyj", r"\beyJ[\w-]{8,}(?:\.eyJ[\w-]{8,}\.[\w-]{8,}|(?P<no>))"),
+    "private key": ("private key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    "url": ("://", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"<>]*:[^\s/@'\"<>${}]{3,}@[\w.-]+"),
+    "authorization": (
+        "authorization|bearer",
+        r"(?i)\b(?:proxy-)?authorization\s*[:=]\s*['\"]?(?:bearer|basic|token)\s+[\w.+/=~-]{8,}"
+        r"|\bbearer\s+[A-Za-z0-9._~+/-]{20,}",
+    ),
 }
-"""What secrets of known makers and forms look like."""
+"""What secrets of known makers and forms look like. Anybody may write the texts, so the time that a pattern takes must
+be linear in the length of the text: see `patterns`. Where a run of characters may turn out to be no secret only at its
+end, the pattern takes the whole run as `no`, because it would be tried again at every place in the run otherwise."""
 
-WORTH_A_LOOK = r"(?i)\S{15,}|://|-----|bearer|authorization"
-"""What every one of them has: most texts have none of it and need no closer look."""
+NAMES = "pass|pwd|secret|tok|key|credential|pin|connection"
+"""Words one of which every name of something assigned has."""
 
 ASSIGNED = r"""(?ix)
     (?: \b | _ ) (?: pass(?:word|wd|phrase|code)? | pwd | secret(?:[_-]?(?:key|token))? | tok(?:en)?
@@ -74,6 +106,13 @@ PLACEHOLDER = r"""(?ix)
     """
 
 
+PASSWORD, TOO_LONG = "password", "too long to look through"
+LONGEST = 1_000_000
+"""The longest text, in characters, that is looked through. It takes about half a second."""
+SPARE = 10_000
+"""How far a secret is followed beyond the end of what is shown."""
+
+
 class Secret(NamedTuple):
     """Where in a text a secret stands, and what kind it seems to be."""
 
@@ -83,13 +122,17 @@ class Secret(NamedTuple):
 
 
 @cache
-def _patterns() -> dict[str, re.Pattern[str]]:
+def _patterns() -> list[tuple[str, tuple[str, ...], re.Pattern[str]]]:
     """Compiled when they are first needed: importing the library stays quick."""
-    return {kind: re.compile(pattern) for kind, pattern in MAKERS.items()}
+    every = {**MAKERS, PASSWORD: (NAMES, ASSIGNED)}
+    return [(kind, tuple(words.split("|")), re.compile(pattern)) for kind, (words, pattern) in every.items()]
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """Every secret in a text, in order; where two overlap, the longer one."""
+    """Every secret in a text, in order; where two overlap, the longer one. A text of more than LONGEST characters is
+    not looked through: all of it counts as one secret of the kind TOO_LONG."""
+    if len(text) > LONGEST:
+        return [Secret(0, len(text), TOO_LONG)]
     found: list[Secret] = []
     for one in sorted(_all(text), key=lambda one: (one.start, -one.end)):
         if not found or one.start >= found[-1].end:
@@ -106,14 +149,30 @@ def masked(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
+def beginning(text: str, most: int) -> str:
+    """So many of the first characters of a text, as `masked` gives them; `…` at the end says that there were more.
+    What comes later is not looked through, save for the end of a secret that begins before."""
+    if len(text) <= most:
+        return masked(text)
+    parts, end = [], 0
+    for one in find_secrets(text[: min(most + SPARE, LONGEST)]):
+        if one.start < most:
+            parts += [text[end : one.start], TOKEN]
+            end = one.end
+    return "".join([*parts, text[end : max(end, most)], "…"])
+
+
 def _all(text: str) -> Iterator[Secret]:
-    if re.search(WORTH_A_LOOK, text):
-        for kind, pattern in _patterns().items():
-            for match in pattern.finditer(text):
-                yield Secret(match.start(), match.end(), kind)
-    for match in re.finditer(ASSIGNED, text):
-        if _looks_secret(match["value"], bool(match["quote"])):
-            yield Secret(match.start("value"), match.end("value"), "password")
+    plain = text.casefold()
+    for kind, words, pattern in _patterns():
+        if not any(word in plain for word in words):
+            continue
+        for match in pattern.finditer(text):
+            if kind != PASSWORD:
+                if match.lastgroup != "no":
+                    yield Secret(match.start(), match.end(), kind)
+            elif _looks_secret(match["value"], bool(match["quote"])):
+                yield Secret(match.start("value"), match.end("value"), kind)
 
 
 def _looks_secret(value: str, quoted: bool) -> bool:

@@ -27,7 +27,7 @@ MAX_TERMS = 12
 AS_WRITTEN = 0.25
 """How much more a word counts that has the very accents that the query has."""
 
-_QUOTED = re.compile('"([^"]*)"|“([^”]*)”')
+_QUOTED = re.compile('"([^"]*)"|“([^“”]*)”')
 
 
 class Term(NamedTuple):

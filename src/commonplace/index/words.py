@@ -14,13 +14,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache, lru_cache
+from itertools import islice
 
 import Stemmer  # type: ignore[import-not-found, unused-ignore]
 
-VERSION = f"words 1, Unicode {unicodedata.unidata_version}, Snowball English {Stemmer.version()}"
+VERSION = f"words 2, Unicode {unicodedata.unidata_version}, Snowball English {Stemmer.version()}"
 
 LONGEST = 64
 """Words are cut to this many characters, those of documents as well as those of queries."""
+MOST_READ, MOST_WORDS = 100_000, 30_000
+"""How many characters of a text are read, about 40 pages, and how many different words in them: more than people write
+on 40 pages. A text of one actor must not delay what others look for."""
 
 _STOPWORDS = """
 a about above after again against all am an and any are aren as at be because been before being below between
@@ -121,7 +125,8 @@ def spelled(chunk: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
                     wholes += _HUMPS.split(run)
     leaves = _lettered(parts)
     beside = dict.fromkeys(_lettered(whole for whole in wholes if not unspaced(whole)))
-    return leaves, tuple(word for word in beside if leaves and word not in leaves)
+    known = frozenset(leaves)
+    return leaves, tuple(word for word in beside if leaves and word not in known)
 
 
 def _lettered(written: Iterable[str]) -> tuple[str, ...]:
@@ -157,14 +162,15 @@ def _known(chunk: str) -> tuple[tuple[str, ...], int]:
 
 
 def counted(text: str) -> tuple[Counter[str], int]:
-    """How often each word occurs in a text, and how many words it has that are not stopwords."""
+    """How often each word occurs in what is read of a text, and how many words that has that are not stopwords."""
     every: list[str] = []
     length = 0
-    for found in chunks(normal(text)):
+    for found in chunks(normal(text[:MOST_READ])[:MOST_READ]):
         words, long = _known(found[1])
         every += words
         length += long
-    return Counter(every), length
+    counts = Counter(every)
+    return counts if len(counts) <= MOST_WORDS else Counter(dict(islice(counts.items(), MOST_WORDS))), length
 
 
 _stemmer = Stemmer.Stemmer("english")
@@ -198,7 +204,7 @@ def snippet(text: str, words: Collection[str], width: int = 240) -> str:
     """So many characters of a text around the first of these words in it; a short text whole."""
     if len(text) <= width:
         return text
-    plain = normal(text)
+    plain = normal(text[:MOST_READ])[:MOST_READ]
     start = 0
     for found in chunks(plain):
         here = [word for word in _known(found[1])[0] if word in words]
@@ -206,7 +212,20 @@ def snippet(text: str, words: Collection[str], width: int = 240) -> str:
             chunk = lowered(found[1])
             start = found.start() + min(max(chunk.find(word), 0) for word in here)
             break
-    if plain is not text and plain != text:
-        start = bisect_left(range(len(text)), start + 1, key=lambda end: len(normal(text[:end]))) - 1
+    if not text.startswith(plain):
+        start = _place(text, start)
     start = max(0, min(start - width // 4, len(text) - width))
     return text[start : start + width]
+
+
+def _place(text: str, place: int) -> int:
+    """Where in a text that stands, about, which has this place in its normal form. Piece by piece, because a prefix of
+    every length would have to be made normal otherwise."""
+    size, at = 256, 0
+    while at < len(text) and (long := len(normal(text[at : at + size]))) <= place:
+        place -= long
+        at += size
+    piece = text[at : at + size]
+    return at + max(
+        bisect_left(range(len(piece)), place + 1, key=lambda end: len(normal(piece[:end]))) - 1, 0
+    )

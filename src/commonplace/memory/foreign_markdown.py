@@ -30,13 +30,13 @@ LISTS = {"memory", "claude", "claude.local", "agents", "agents.override", "gemin
 # As with blocks: linear time only.
 _SHELLS = r"bash|sh|zsh|fish|shell|console|terminal|powershell|pwsh|ps1|cmd|bat|shell-session|sh-session"
 _COMMANDS = re.compile(
-    rf"^[ \t]*(?:[-*+][ \t]+)?(?:`{{3,}}|~{{3,}})[ \t]*(?:(?:{_SHELLS})\b|[^\n]*\n[ \t]*[$] )", re.M | re.I
+    rf"^[ \t]*(?:[-*+][ \t]+)?(?:`{{3,}}+|~{{3,}}+)[ \t]*+(?:(?:{_SHELLS})\b|[^\n]*\n[ \t]*[$] )", re.M | re.I
 )
 _TAG = re.compile(r"(?<![^\s(])#([^\W\d][\w/-]*)")
 _WIKI = re.compile(r"\[\[([^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
 _FILE = re.compile(r"\]\(<?([^()<>\s#:]+\.md)(?:#[^()<>\s]*)?>?\)")
 _RELATION = re.compile(
-    r"""[ \t]*[-*+][ \t]+(?:"([^"]+)"|'([^']+)'|([\w-]+))[ \t]+\[\[[^\[\]]+\]\][ \t]*(?:\([^()]*\))?[ \t]*$"""
+    r"""[ \t]*[-*+][ \t]+(?:"([^"]+)"|'([^']+)'|([\w-]+))[ \t]+\[\[[^\[\]]+\]\][ \t]*+(?:\([^()]*\)[ \t]*+)?$"""
 )
 _ENTRY = re.compile(r"\[[^\[\]\n]+\]\(([^()<>\s#:]+\.md)\)[ \t]*(?:[-:–—][^\n]*)?")
 

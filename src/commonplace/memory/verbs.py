@@ -612,11 +612,12 @@ def _excluded(content: dict[str, Any], kind: str) -> str:
     return "" if why is None else f"{why.rule}: {why.reason}"
 
 
+SAID = ("text", "summary", "goal")
+
+
 def event_text(payload: Mapping[str, Any]) -> str:
     """What an event says: its text, else its summary, else its goal; never the whole payload."""
-    return next(
-        (payload[name] for name in ("text", "summary", "goal") if isinstance(payload.get(name), str)), ""
-    )
+    return next((payload[name] for name in SAID if isinstance(payload.get(name), str)), "")
 
 
 def _shape(kind: str) -> Any:

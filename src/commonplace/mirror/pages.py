@@ -227,8 +227,8 @@ def reason(why: str) -> str:
 
 _ANY_MARK = re.compile(r"[ \t]*<!--[ \t]*/?cp\b")
 _LINE = re.compile(
-    r"[ \t]*<!--[ \t]*(?:cp:(?P<id>\S+)|(?P<word>/?cp(?: (?:page|new|clash|or|end|rejected)\b)?)"
-    r"(?: (?P<hash>[0-9a-z]+))?(?: of clash)?(?::(?P<told>.*?))?)[ \t]*-->[ \t]*"
+    r"[ \t]*<!--[ \t]*(?:cp:(?P<id>\S+)[ \t]*|(?P<word>/?cp(?: (?:page|new|clash|or|end|rejected)\b)?)"
+    r"(?: (?P<hash>[0-9a-z]+))?(?: of clash)?(?:[ \t]*|:(?P<told>.*)))-->[ \t]*"
 )
 _STAMPS_IN_CONFLICT = re.compile(
     r"^<{7} .*\n(<!-- cp page .*\n)(?:\|{7}.*\n(?:<!-- cp page .*\n)?)?={7}\n<!-- cp page .*\n>{7} .*\n", re.M
@@ -521,12 +521,20 @@ def _untouched(file: Parsed) -> bool:
 
 def _bare(text: str) -> str:
     """A text without the empty lines around it."""
-    return re.sub(r"\A(?:[ \t]*\n)+|(?:\n[ \t]*)+\Z", "", text)
+    lines = text.split("\n")
+    start, end = 0, len(lines)
+    while start < end - 1 and not lines[start].strip(" \t"):
+        start += 1
+    while start < end - 1 and not lines[end - 1].strip(" \t"):
+        end -= 1
+    return "\n".join(lines[start:end])
 
 
 def _same(theirs: str | None, text: str | None) -> bool:
     """Whether it is this text, but for white space that an editor cut off."""
-    return theirs == text or (text is not None and theirs == re.sub(r"[ \t]+$", "", text, flags=re.M))
+    if theirs == text or text is None:
+        return theirs == text
+    return theirs == "\n".join(line.rstrip(" \t") for line in text.split("\n"))
 
 
 # remembering
@@ -625,6 +633,9 @@ def without_blocks(text: str, ids: Collection[str]) -> bytes:
     for id in ids:
         mark = re.escape(f"<!-- cp:{_quoted(id)} -->")
         text = re.sub(
-            rf"[ \t]*{mark}[ \t]*\r?\n.*?(?:<!-- /cp -->[ \t]*(?:\r?\n)*|\Z)", "", text, flags=re.DOTALL
+            rf"(?<![ \t])[ \t]*{mark}[ \t]*\r?\n.*?(?:<!-- /cp -->[ \t]*(?:\r?\n)*|\Z)",
+            "",
+            text,
+            flags=re.DOTALL,
         )
     return text.encode("utf-8", "surrogateescape")

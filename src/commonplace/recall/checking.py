@@ -64,8 +64,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def claims(item: Item) -> tuple[Claim, ...]:
     """What an item says that can be looked up."""
-    found = dict.fromkeys((*_cited(item), *_named(item)))
-    return tuple(found)[:MOST_CLAIMS]
+    return tuple(dict.fromkeys((*_cited(item), *_named(item))))[:MOST_CLAIMS]
 
 
 def _cited(item: Item) -> Iterator[Claim]:
@@ -83,7 +82,7 @@ def _cited(item: Item) -> Iterator[Claim]:
 
 def _named(item: Item) -> Iterator[Claim]:
     said = item.text
-    files = [_claim(match) for match in _PATH.finditer(said)]
+    files = [*dict.fromkeys(map(_claim, _PATH.finditer(said)))][:MOST_CLAIMS]
     yield from files
     for match in _QUOTED.finditer(said):
         call, command = _CALL.fullmatch(match[1]), _COMMAND.fullmatch(match[1])

@@ -54,12 +54,15 @@ def salience(
 def keyword_relevance(event: Event, query: str) -> float:
     """The share of words that an event's text and a query have in common."""
     text = event.payload.get("text")
-    return _alike(text if isinstance(text, str) else "", query)
+    return _alike(_words(text if isinstance(text, str) else ""), _words(query))
 
 
-def _alike(one: str, other: str) -> float:
-    a, b = set(one.lower().split()), set(other.lower().split())
-    return len(a & b) / len(a | b) if a and b else 0.0
+def _words(text: str) -> set[str]:
+    return set(text.lower().split())
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0
 
 
 def by_rank(ranked: Sequence[str]) -> dict[str, float]:
@@ -104,10 +107,11 @@ def salient(
 
 def _lines(events: Sequence[Event], texts: Mapping[str, str], scores: Mapping[str, float], shown: str) -> str:
     """A line for each event that says something which is not shown already."""
-    lines, before = [], [as_data(one) for one in shown.splitlines() if one.strip()]
+    lines, before = [], [_words(as_data(line)) for line in shown.splitlines() if line.strip()]
     for one in events:
         text = as_data(texts.get(one.id, ""))
-        if text and not any(_alike(text, other) >= REPEATED for other in before):
+        words = _words(text)
+        if text and not any(_alike(words, other) >= REPEATED for other in before):
             score = f"[sal={scores[one.id]:.2f}]" if scores else ""
             lines.append(f"[turn {one.turn:03d}][{one.kind}]{score} {text}")
     return "\n".join(lines)

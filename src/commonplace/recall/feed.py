@@ -8,18 +8,18 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from ..access.redact import TOKEN
-from ..access.secrets import masked
+from ..access.secrets import SPARE, beginning
 from ..commit import Lens
 from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Gone, Put, Who
 from ..labels import flow
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
-from ..memory.items import Item, without_secrets
+from ..memory.items import MAX_TEXT, Item, without_secrets
 from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
-from ..memory.verbs import event_text
+from ..memory.verbs import SAID, event_text
 from ..views import Registry
 
 RELABELLED = "access.relabelled"
@@ -71,6 +71,7 @@ def said(event: Event, hide: Hide, registry: Registry, labels: Mapping[str, str]
     elif registry.owner(event.kind) is not None:
         doc = _declared(event, registry, labels)
     else:
+        event = _short(event)
         doc = _spoken(event, labels)
     return replace(doc, text=_shown(doc.text, event, hide)) if doc.text.strip() else None
 
@@ -79,7 +80,7 @@ def _shown(text: str, event: Event, hide: Hide) -> str:
     """A text made of what an event says, without what must not be shown of the event."""
     for value, instead in _hidden(event.payload, hide(event).payload):
         text = text.replace(value, instead)
-    return masked(text)
+    return beginning(text, MAX_TEXT)
 
 
 def _hidden(value: object, shown: object) -> Iterator[tuple[str, str]]:
@@ -145,7 +146,7 @@ def _of_paper(event: Event, at: At) -> list[Change]:
 
 def _line(line: papers.Line, path: str) -> Doc:
     who = Who(line.by, papers.NOTED, True, line.sensitivity, "working")
-    return Doc(line.id, masked(line.text), who, "working", path, line.written_us)
+    return Doc(line.id, beginning(line.text, MAX_TEXT), who, "working", path, line.written_us)
 
 
 def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
@@ -172,6 +173,12 @@ def _declared(event: Event, registry: Registry, labels: Mapping[str, str]) -> Do
     source = f"work {event.payload['work']}" if "work" in event.payload else "the ledger"
     text = registry.says(event)
     return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
+
+
+def _short(event: Event) -> Event:
+    """An event with no more of its payload than has to be read to know what it says; a secret at the end is whole."""
+    said = {name: event.payload[name] for name in SAID if isinstance(event.payload.get(name), str)}
+    return replace(event, payload={name: text[: MAX_TEXT + SPARE] for name, text in said.items()})
 
 
 def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:

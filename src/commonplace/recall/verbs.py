@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from ..access.commands import Denial
 from ..access.rights import OWNER, TIERS, rights_of
-from ..access.secrets import masked
+from ..access.secrets import beginning
 from ..errors import BadInput, CommonplaceError, Erased, NotEnabled, NotFound, shown
 from ..events import Event, check_call, check_name, check_text, check_whole
-from ..memory.items import Item
+from ..memory.items import MAX_TEXT, Item
 from ..memory.portions import Portion, rules_with
 from ..memory.reading import settings_of
 from ..memory.requests import Kept
@@ -507,7 +507,7 @@ class Recalling(Remembering):
 
     @staticmethod
     def _texts(events: Iterable[Event]) -> dict[str, str]:
-        return {one.id: masked(event_text(one.payload)) for one in events}
+        return {one.id: beginning(event_text(one.payload), MAX_TEXT) for one in events}
 
     def _recent(self, task: str, made: Mapping[str, str]) -> str:
         return ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..access.patterns import bad_pattern
 from ..errors import BadInput
 from ..events import canonical, decode
 
@@ -70,6 +71,18 @@ def check_contract(contract: object) -> str | None:
     return None
 
 
+def bad_pattern_in(schema: object) -> str | None:
+    """What is wrong with a pattern somewhere in a schema, or None. What agents put out is matched with them."""
+    if isinstance(schema, dict):
+        named = schema.get("patternProperties")
+        for pattern in (schema.get("pattern"), *(named if isinstance(named, dict) else ())):
+            why = bad_pattern(pattern) if isinstance(pattern, str) else None
+            if why:
+                return f"the pattern {pattern!r:.60} cannot be used: {why}"
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    return next(filter(None, map(bad_pattern_in, inner)), None)
+
+
 @lru_cache(256)
 def _validator(contract: bytes) -> Validator:
     from jsonschema import Draft202012Validator
@@ -81,4 +94,7 @@ def _validator(contract: bytes) -> Validator:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise BadInput(f"the contract is not a JSON Schema: {error.message[:200]}") from None
+    why = bad_pattern_in(schema)
+    if why is not None:
+        raise BadInput(f"the contract cannot be checked in time: {why}")
     return Draft202012Validator(schema, registry=Registry())  # nothing is fetched from anywhere

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..access.commands import Denial, refuse
+from ..access.patterns import bad_pattern
 from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
 from ..errors import BadInput, Conflict, Denied
@@ -70,11 +71,8 @@ def _problems(policy: Policy, start: Start, values: Mapping[str, Any]) -> list[s
                 found.append(f"{key} is an agent, so its start value is an object of fields")
             elif reserved(value) or "" in value:
                 found.append(f"the start value of {key} has a field that is no name for one")
-    for pattern in policy.patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            found.append(f"the pattern {pattern!r:.60} is no regular expression ({error})")
+    reasons = {pattern: bad_pattern(pattern) for pattern in policy.patterns}
+    found += [f"the pattern {pattern!r:.60} cannot be used: {why}" for pattern, why in reasons.items() if why]
     return found
 
 

@@ -29,7 +29,7 @@ Rows = list[tuple[str, object]]
 
 def public(url: str) -> str:
     """A URL without its password, also one with signs that should have been escaped."""
-    url = re.sub(r"(//[^/@:]*):.*@", r"\1:***@", url)
+    url = re.sub(r"^([^/]*//[^/@:]*):.*@", r"\1:***@", url)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
 
 

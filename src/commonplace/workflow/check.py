@@ -5,7 +5,6 @@ Rules that concern how a file is written are kept where it is read; here is what
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from ..access.rights import RESERVED_ACTORS
 from ..errors import shown
 from ..events import is_name
+from ..state.contract import bad_pattern_in
 from ..state.policy import RESERVED_KEYS
 from .expressions import check_expression
 from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Node, Problem, Workflow
@@ -74,19 +74,6 @@ def ancestors(nodes: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
     except CycleError:
         return {}
     return {id: tuple(one for one in waits if one in above[id]) for id in waits}
-
-
-def bad_pattern(pattern: object) -> str | None:
-    """Why this is not a regular expression, or None."""
-    if not isinstance(pattern, str):
-        return "it is not text"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return str(error)
-    return None
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -327,7 +314,7 @@ def _bad_schema(schema: dict[str, Any]) -> str | None:
         return f"not a JSON Schema at {error.json_path}: {error.message[:200]}"
     except RecursionError:
         return "nested too deep to be checked; write it flatter"
-    return None
+    return bad_pattern_in(schema)
 
 
 def _namespaces(agent: Agent) -> Problems:

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from ..access.patterns import bad_pattern
 from ..access.rights import TIERS, Permission
 from ..errors import BadInput, shown
 from ..memory.portions import DigestRules, rules_with
 from ..state.policy import AgentMemory, AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
 from . import model
-from .check import ancestors, bad_pattern, check, mapping, parts
+from .check import ancestors, check, mapping, parts
 from .model import AGENT_FILE, WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
 from .yaml import Notes, Reader, Texts, kind_of, read_yaml
 
@@ -336,7 +337,9 @@ def patterns_in(root: Reader) -> Texts:
         for index, item in enumerate(r.read(name, list, [], "R14")):
             pattern: Any = item.get("pattern", item.get("regex")) if isinstance(item, dict) else item
             if (reason := bad_pattern(pattern)) is not None:
-                r.tell(f"{name}[{index}]", f"write a regular expression here: {reason}", "R14")
+                r.tell(
+                    f"{name}[{index}]", f"{shown(pattern)} is not a pattern that can be used: {reason}", "R14"
+                )
             else:
                 found.append(pattern)
     return tuple(dict.fromkeys(found))
