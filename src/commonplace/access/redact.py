@@ -3,8 +3,8 @@
 Three things are taken out: the values of fields with certain names, wherever they are nested; whatever
 matches a configured pattern; and known secret texts, wherever else they turn up (in an error message, say).
 
-Whoever writes a text must not be able to stop those who read it. So only patterns are used whose time is linear, and a
-text for which all of it would still take too many steps is taken out whole. Steps are counted, not measured: the
+Somebody who writes a text must not be able to stop those who read it. So patterns run in linear time, and a text in
+which too many known secrets would have to be looked for is taken out whole. Steps are counted, not measured: the
 same text always gets the same answer.
 """
 
@@ -15,15 +15,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .patterns import bad_pattern, steps_of
+from .patterns import bad_pattern, compiled
 
 TOKEN = "[REDACTED]"  # noqa: S105  what stands in a secret's place
 SHORTEST, SHORTEST_LINE, LONGEST = 4, 8, 4_000
 """Known texts (and lines of texts) shorter than this are not looked for elsewhere, because they would match
 everywhere, nor are longer ones, because nobody repeats them."""
 MOST_STEPS = 100_000_000
-"""How many steps one text may take, about a second. A pattern takes `steps_of` for each character, a known text that is
-in the text STEPS_PRESENT, and a hundred known texts that are not in it take one."""
+"""How many steps one text may take, about a second. For each character, a known text that is in the text takes
+STEPS_PRESENT, and a hundred known texts that are not in it take one."""
 STEPS_PRESENT = 10
 
 
@@ -41,8 +41,7 @@ class Redactor:
         self._known = sorted(forms, key=lambda form: (-len(form), form))
         # A book that somebody else made can hold patterns that no run is opened with here: then no text can be shown.
         self._usable = not any(map(bad_pattern, self._sources))
-        self._patterns = [re.compile(pattern) for pattern in self._sources] if self._usable else []
-        self._steps = sum(map(steps_of, self._sources)) if self._usable else 0
+        self._patterns = [compiled(pattern) for pattern in self._sources] if self._usable else []
 
     def __bool__(self) -> bool:
         return bool(self.fields or self._sources or self._known)
@@ -67,8 +66,10 @@ class Redactor:
         return Redactor(self.fields, self._sources, self._texts | self.secrets_in(value))
 
     def text(self, text: str) -> str:
-        """A text without its secrets; TOKEN alone if it would take too many steps to look through."""
-        if not self._usable or len(text) * (self._steps + len(self._known) // 100) > MOST_STEPS:
+        """A text without its secrets; TOKEN alone if it cannot be looked through, or not in time."""
+        if not self._usable or len(text) * (len(self._known) // 100) > MOST_STEPS:
+            return TOKEN
+        if self._patterns and not _is_unicode(text):
             return TOKEN
         present = [form for form in self._known if form in text]
         if len(text) * STEPS_PRESENT * len(present) > MOST_STEPS:
@@ -96,6 +97,14 @@ class Redactor:
         if value is None or isinstance(value, bool):
             return value
         return TOKEN if self.text(str(value)) != str(value) else value  # a number can be a secret, too
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _texts(value: object) -> Iterator[str]:
