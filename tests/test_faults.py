@@ -35,6 +35,7 @@ SPEC = {
     "failing": ("L2", "L4", "L5"),
     "torn": ("L2", "1.3"),
     "flips": ("L5", "1.3"),
+    "rows": ("L5", "L7", "3.9"),
     "backup": ("L3", "1.3"),
     "views": ("L1", "L10"),
     "race": ("L3", "1.2"),
@@ -178,6 +179,18 @@ class TestBrokenOnPurpose:
 
         monkeypatch.setattr(Reading, "of", read)
         assert found("flips", 120, tmp_path)
+
+    def test_rows_notice_pages_and_rows_that_are_not_checked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as unchecked:
+            unchecked.setattr("commonplace.engines.sqlite._checks_pages", lambda _connection: False)
+            unchecked.setattr("faults.damage.SERVED", ("sqlite",))
+            assert "rights are others" in found("rows", 60, tmp_path)
+        for place_of in ("commonplace.views", "commonplace.commit"):
+            monkeypatch.setattr(f"{place_of}.checked", lambda row: row.value[4:])
+        monkeypatch.setattr("faults.damage.SERVED", ("redis",))
+        assert "are others" in found("rows", 60, tmp_path)
 
     def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = sqlite.SqliteStore.backup

@@ -78,6 +78,9 @@ T = TypeVar("T")
 SHORTEST = 4
 """Bytes of a text that can be looked for in raw files."""
 
+GUARDS = ("rights", "memory.settings")
+"""The small views that say who may do what."""
+
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 At = int | datetime | None
@@ -86,7 +89,8 @@ At = int | datetime | None
 
 class Status(msgspec.Struct, frozen=True):
     """Where a book stands. `views` maps each view to the version of the fold that built it; `acknowledged` is
-    the last position that this host remembers as durable, 0 where nobody remembers."""
+    the last position that this host remembers as durable, 0 where nobody remembers. `damage` names a row of rights
+    or settings that is not as it was written; `verify` looks at all others, too."""
 
     name: str
     id: str
@@ -96,6 +100,7 @@ class Status(msgspec.Struct, frozen=True):
     views: dict[str, int]
     acknowledged: int
     facts: Facts
+    damage: str | None = None
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -715,7 +720,8 @@ class Book(Working):
             head, meta = reads.head, self._ledger.meta_of(reads.head)
         views = {name: version for name, (version, _) in sorted(meta.views.items())}
         hash, horizon = head.hash.hex(), meta.horizon
-        return Status(meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts)
+        damage = self._ledger.damaged_row(GUARDS)
+        return Status(meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts, damage)
 
     @property
     def name(self) -> str:

@@ -56,7 +56,7 @@ from .errors import (
 from .events import ERASED, Draft, Event, decode, erased_by, event_of, read_header, same_content, seal, unseal
 from .keys import Key, below, pack, unpack
 from .labels import Labels, flow
-from .views import Decider, Meta, Registry, View, checked, read_row, write_row
+from .views import Decider, Meta, Registry, View, checked, damaged, read_row, write_row
 
 if TYPE_CHECKING:
     from .engines.contract import Head
@@ -105,18 +105,24 @@ class Lens(ABC):
     def get(self, view: str, *key: str | int) -> Any:
         """The value of one row, or None."""
         row = self._row(self._space(view), pack(key))
-        return None if row is None or row.value is None else decode(self._bytes(row))
+        return None if row is None or row.value is None else self._read_as(decode, row)
 
     def get_as(self, read: Callable[[bytes], T], view: str, *key: str | int) -> T | None:
         """The value of one row, read from its bytes by a function that may remember them."""
         row = self._row(self._space(view), pack(key))
-        return None if row is None or row.value is None else read(self._bytes(row))
+        return None if row is None or row.value is None else self._read_as(read, row)
 
     def get_all(self, read: Callable[[bytes], T], view: str, keys: Sequence[Key]) -> list[T | None]:
         """The values of many rows of one view, each read from its bytes, in one trip to the engine."""
         packed = [pack(key) for key in keys]
         rows = self._some(self._space(view), packed)
-        return [None if row is None or row.value is None else read(self._bytes(row)) for row in rows]
+        return [None if row is None or row.value is None else self._read_as(read, row) for row in rows]
+
+    def _read_as(self, read: Callable[[bytes], T], row: Row) -> T:
+        try:
+            return read(self._bytes(row))
+        except msgspec.MsgspecError as error:
+            raise damaged(row) from error
 
     def _bytes(self, row: Row) -> bytes:
         return checked(row)

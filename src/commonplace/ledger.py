@@ -278,15 +278,15 @@ class Ledger:
             problem, bad = f"events up to {reached} had been acknowledged and are gone", head.position + 1
         if unexplained and (bad is None or unexplained[0] < bad):
             problem, bad = "its payload is missing and no erasure says why", unexplained[0]
-        problem = problem or self.store.check() or self._damaged_row()
+        problem = problem or self.store.check() or self.damaged_row()
         return Verification(problem is None, bad, problem, position, len(blank), head.position, previous)
 
-    def _damaged_row(self) -> str | None:
-        """The first row of a view that is not as it was written, if any."""
+    def damaged_row(self, names: Collection[str] | None = None) -> str | None:
+        """The first row of a view (all views unless some are named) that is not as it was written, if any."""
         with self.reads() as reads:
             meta = self.meta_of(reads.head)
             try:
-                for view in self.registry.views.values():
+                for view in map(self.registry.view, self.registry.views if names is None else names):
                     for row in reads.versions(meta.space(view)):
                         read_row(row)
             except Corrupt as damage:

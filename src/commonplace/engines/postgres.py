@@ -1011,7 +1011,15 @@ class PostgresEngine(Engine):
 
 
 def _facts(conn: Connection) -> tuple[Facts, bool]:
-    fsync, full_pages, commits, replica = conn.execute(q.READ_SETTINGS).fetchone() or ("", "", "", False)
+    fsync, full_pages, commits, checksums, replica = conn.execute(q.READ_SETTINGS).fetchone() or (
+        *("",) * 4,
+        False,
+    )
+    notes = ["a replica: it reads, and takes no writes"] if replica else []
+    if checksums != "on":
+        notes.append(
+            "data_checksums is off: a damaged page can lose rows without a word. Turn it on with pg_checksums"
+        )
     durable: Literal["proven", "configured", "no"]
     if fsync != "on":
         durable, why = "no", "the server has fsync = off: a crash of its host can lose or damage everything"
@@ -1029,7 +1037,7 @@ def _facts(conn: Connection) -> tuple[Facts, bool]:
             purge_why="purge rewrites the tables and turns over the write-ahead log as far as the role may; "
             "backups, archives and standbys are the operator's to clean, and so are the temporary folders "
             "commonplace-* of other users and hosts, where their processes meet",
-            notes=("a replica: it reads, and takes no writes",) if replica else (),
+            notes=tuple(notes),
         ),
         replica,
     )

@@ -103,7 +103,8 @@ SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 # What the server promises about its disk, and whether it takes writes.
 READ_SETTINGS = """
     SELECT current_setting('fsync'), current_setting('full_page_writes'),
-        current_setting('synchronous_commit'), pg_is_in_recovery()
+        current_setting('synchronous_commit'), current_setting('data_checksums'),
+        pg_is_in_recovery()
 """
 
 # --- reading ----------------------------------------------------------------------------------------------

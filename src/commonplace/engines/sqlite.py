@@ -4,12 +4,17 @@ It is driven through apsw, which carries its own current SQLite. Write-ahead log
 a commit. Writers of all processes pass a fair gate before BEGIN, because SQLite's own busy handler lets some
 of them starve. After COMMIT the gate file is written to, which wakes whoever waits for news.
 
+Every page carries a checksum (SQLite's own cksumvfs extension, which apsw's wheel brings): a flipped bit can make a
+row unfindable as well as unreadable, and a row that is not found would count as "nothing was ever said about it". A
+page that fails its checksum is Corrupt, whatever it holds.
+
 Nothing in this process opens the database files by any other means than SQLite itself: closing such a
 descriptor would silently drop SQLite's locks.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -51,7 +56,8 @@ from .gate import Gate, GatedTx
 from .local import LocalStore, disk_notes
 
 APPLICATION_ID = 0x636F6D70  # "comp"
-LAYOUT = 1
+LAYOUT = 2
+"""2: pages carry checksums, which a library that knows 1 would not write."""
 
 SCHEMA = """
 CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), value BLOB NOT NULL) STRICT;
@@ -172,8 +178,43 @@ LOG_PAGES = 4_000
 """How long the write-ahead log grows before it is moved into the database: pages that change often are moved once."""
 
 
+CHECKSUM_BYTES = 8
+"""What the checksum extension needs at the end of every page."""
+
+_loading = threading.Lock()
+_checksums: bool | None = None
+
+
+def page_checksums() -> bool:
+    """Whether this process can check pages. The extension is loaded once; from then on every connection has it, and
+    it does nothing for files whose pages have no room for checksums."""
+    global _checksums
+    with _loading:
+        if _checksums is None:
+            import apsw.sqlite_extra
+
+            _checksums = apsw.sqlite_extra.has("cksumvfs") == "extension"
+            if _checksums:
+                connection = apsw.Connection(":memory:")
+                try:
+                    apsw.sqlite_extra.load(connection, "cksumvfs")
+                finally:
+                    connection.close()
+    return _checksums
+
+
+def _checks_pages(connection: apsw.Connection) -> bool:
+    """Whether this very connection writes and checks them: only the extension knows this pragma."""
+    return connection.pragma("checksum_verification") is not None
+
+
 def translate(error: apsw.Error, path: Path) -> CommonplaceError:
     """The one place where SQLite's errors become ours."""
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+        return Corrupt(
+            f"a page of {path} is damaged: it does not match its checksum. Copy the book to a new place with "
+            "`commonplace copy`, which makes all views again from the ledger, or restore a backup"
+        )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
     if isinstance(error, apsw.NotADBError):
@@ -434,7 +475,8 @@ class SqliteStore(LocalStore):
             raise
         finally:
             if sound and not self._closed:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite itself ends one in which a page could not be read
+                    connection.execute("ROLLBACK")
                 self._idle.append(connection)
             else:
                 connection.close(True)
@@ -453,9 +495,12 @@ class SqliteStore(LocalStore):
         return self._writer
 
     def check(self) -> str | None:
-        with self.read() as reads:
-            assert isinstance(reads, SqliteReads)
-            (answer,) = reads._all("PRAGMA integrity_check(1)")[0]
+        try:
+            with self.read() as reads:
+                assert isinstance(reads, SqliteReads)
+                (answer,) = reads._all("PRAGMA integrity_check(1)")[0]
+        except Corrupt as damage:
+            return str(damage)
         if answer == "ok":
             return None
         return (
@@ -609,6 +654,7 @@ class SqliteEngine(Engine):
         """Make the tables if there is nothing yet, and see that the file is ours. Only making them needs the
         gate: a book that is there opens while others write."""
         try:
+            page_checksums()
             connection = apsw.Connection(str(self.path))
             try:
                 connection.set_busy_timeout(5_000)
@@ -629,6 +675,11 @@ class SqliteEngine(Engine):
                         f"{self.path} has file layout {layout} and this library knows up to {LAYOUT}: "
                         "upgrade commonplace to open it"
                     )
+                if connection.reserve_bytes() == CHECKSUM_BYTES and not _checks_pages(connection):
+                    raise EngineUnavailable(
+                        f"the pages of {self.path} carry checksums, and this apsw was built without the extension "
+                        "that writes them (cksumvfs): install apsw's own wheel"
+                    )
                 if connection.pragma("journal_mode") != "wal":
                     connection.pragma("journal_mode", "wal")
             finally:
@@ -637,6 +688,8 @@ class SqliteEngine(Engine):
             raise translate(error, self.path) from error
 
     def _make_tables(self, connection: apsw.Connection) -> None:
+        if _checks_pages(connection):
+            connection.reserve_bytes("main", CHECKSUM_BYTES)
         connection.pragma("journal_mode", "wal")
         prepare(connection, self._synchronous)
         connection.execute("BEGIN IMMEDIATE")
@@ -647,6 +700,12 @@ class SqliteEngine(Engine):
 
     def _facts(self) -> Facts:
         notes = disk_notes(self.path.parent)
+        if not page_checksums():
+            notes = (
+                "its pages carry no checksums, because this apsw has no cksumvfs: only `verify` notices "
+                "every damage. Install apsw's own wheel, then copy the book",
+                *notes,
+            )
         full = self._synchronous == "FULL"
         return Facts(
             engine="sqlite",

@@ -125,7 +125,7 @@ def surroundings(url: str) -> dict[str, Any]:
 def condition(book: Book) -> dict[str, Any]:
     """What the opened book tells about itself."""
     status = book.status()
-    told = {name: getattr(status, name) for name in ("facts", "head", "acknowledged", "views")}
+    told = {name: getattr(status, name) for name in ("facts", "head", "acknowledged", "views", "damage")}
     file, memory = book.index_size()
     return told | {"index": {"file": file, "memory": memory}}
 
@@ -135,6 +135,8 @@ def ills(report: dict[str, Any]) -> Iterator[str]:
     facts: Facts | None = report.get("facts")
     if facts is not None and facts.durable == "no":
         yield f"what is recorded here can be lost: {facts.durable_why}. Keep what matters on a durable engine"
+    if report.get("damage"):
+        yield report["damage"]
     head, acknowledged = report.get("head", 0), report.get("acknowledged", 0)
     if acknowledged > head:
         yield (
