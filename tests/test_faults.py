@@ -59,6 +59,7 @@ SPEC = {
     "workers": ("5.3", "5.7", "L4"),
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
+    "silent": ("L2", "5.8"),
 }
 SEED = 1
 
@@ -191,6 +192,14 @@ class TestBrokenOnPurpose:
             monkeypatch.setattr(f"{place_of}.checked", lambda row: row.value[4:])
         monkeypatch.setattr("faults.damage.SERVED", ("redis",))
         assert "are others" in found("rows", 60, tmp_path)
+
+    def test_silent_notices_a_trip_without_an_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.engines.postgres_wire.Connection.wait", patient_wait)
+        monkeypatch.setattr("faults.silence.NETWORKED", ("postgres",))
+        monkeypatch.setattr("faults.silence.ROOM", 2.5)
+        assert " took " in found("silent", 2, tmp_path)
 
     def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = sqlite.SqliteStore.backup
@@ -355,6 +364,17 @@ class TestBrokenWork:
     ) -> None:
         monkeypatch.setattr("faults.work.SPOIL", with_wall_clocks)
         assert "was taken back" in found("clocks", 24, tmp_path)  # too early, or from somebody alive
+
+
+def patient_wait(self: Any, gen: Any, *args: Any, **more: Any) -> Any:
+    """Without a limit of its own it would wait for ever; six seconds show it, too."""
+    import psycopg
+
+    try:
+        return psycopg.Connection.wait(self, gen, timeout=6.0)
+    except psycopg.errors._WaitTimeout:
+        self.close()
+        raise psycopg.OperationalError("given up by the test") from None
 
 
 def without_leases() -> None:

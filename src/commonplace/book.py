@@ -20,7 +20,7 @@ from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
 from .commit import Snapshot
 from .engines import locate
-from .engines.contract import Engine, Facts, PurgeReport
+from .engines.contract import TIMEOUT, Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, TooLarge, shown
 from .events import (
@@ -126,6 +126,7 @@ def open(
     mirror: str | Path | bool | None = None,
     repository: str | Path | None = None,
     count_tokens: Callable[[str], int] | None = None,
+    timeout: float = TIMEOUT,
 ) -> Book:
     """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
 
@@ -136,12 +137,18 @@ def open(
     markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
     in now, and it is written when the book is closed. `repository` is the folder of files that what is remembered is
     checked against; unless it is named, the git repository that a local book lies in. `count_tokens` counts the tokens
-    of a text for budgets, in place of one for every four characters.
+    of a text for budgets, in place of one for every four characters. `timeout` is how many seconds a call waits for
+    the book's lock, or for a server's answer, before it raises Busy or EngineUnavailable, or OutcomeUnknown where a
+    write may have landed.
     """
+    if not isinstance(timeout, int | float) or not 0 < timeout < 1e6:
+        raise BadInput(f"timeout {shown(timeout)} is not a number of seconds above 0")
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
+    engine.timeout = timeout
     store = engine.open(book, create)
     try:
+        store.timeout = timeout  # before anybody waits for it
         ledger = Ledger(store, registry, book)
         if name is not None and ledger.meta.name != name:
             raise Conflict(f"{url} holds the book {ledger.meta.name!r}, not {name!r}: leave the name out")

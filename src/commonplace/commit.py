@@ -724,6 +724,7 @@ class _Ticket:
         "answer",
         "capability",
         "command",
+        "deadline",
         "decide",
         "done",
         "error",
@@ -744,7 +745,10 @@ class _Ticket:
         size: int,
         reads: Sequence[RowName],
         command: str,
+        deadline: float,
     ) -> None:
+        self.deadline = deadline
+        """When its caller has waited long enough, be it behind others."""
         self.capability = capability
         self.command = command
         self.reads = reads
@@ -777,12 +781,12 @@ class Committer:
     """Group commit for one store, whatever the engine."""
 
     def __init__(
-        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float = 30.0
+        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float | None = None
     ) -> None:
         self._store = store
         self._registry = registry
         self._meta = meta
-        self._timeout = timeout
+        self._timeout = store.timeout if timeout is None else timeout
         self._mutex = threading.Lock()
         self._queue: deque[_Ticket] = deque()
         self._leading = False
@@ -805,7 +809,8 @@ class Committer:
         command: str = "",
     ) -> Any:
         """The same for a decider without a public name."""
-        ticket = _Ticket(capability, decide, request, size, reads, command)
+        deadline = time.monotonic() + self._timeout
+        ticket = _Ticket(capability, decide, request, size, reads, command, deadline)
         with self._mutex:
             if self._leading:
                 ticket.wake = threading.Lock()
@@ -822,10 +827,17 @@ class Committer:
         return ticket.answer
 
     def _follow(self, ticket: _Ticket) -> None:
-        """Wait until a leader has done our command, or has handed the lead to us."""
+        """Wait until a leader has done our command, or has handed the lead to us. Whoever still queues when its time is
+        up leaves; whoever is part of a commit waits for its end, which the leader's own deadline bounds."""
         assert ticket.wake is not None
         try:
-            ticket.wake.acquire()
+            if not ticket.wake.acquire(timeout=max(0.0, ticket.deadline - time.monotonic())):
+                with self._mutex:
+                    if ticket in self._queue:
+                        self._queue.remove(ticket)
+                        ticket.done, ticket.error = True, self._too_busy()
+                        return
+                ticket.wake.acquire()
         except BaseException:  # Ctrl-C: leave the queue, and never take the lead into the grave
             with self._mutex:
                 ticket.gone = True
@@ -871,15 +883,16 @@ class Committer:
     def _commit(self, own: _Ticket, batch: list[_Ticket]) -> None:
         """Decide and apply, again for as long as it ends in Moved. Afterwards each ticket is done, or goes
         back to the queue."""
-        deadline = time.monotonic() + self._timeout
         attempt, applying = 0, False
         asked: Asked = partial(self._ask, batch)
         self._known.asked = [row for ticket in batch for row in ticket.reads]
         try:
             while not own.done:
-                left = deadline - time.monotonic() if attempt else self._timeout
+                left = own.deadline - time.monotonic()
                 if left <= 0:
-                    raise Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
+                    raise self._too_busy()
+                if not attempt and left > self._timeout - 1:
+                    left = self._timeout  # as good as at once; what is usual has nothing to set up
                 attempt += 1
                 begin = self._store.attempt if attempt == 1 else self._store.begin
                 try:
@@ -932,6 +945,9 @@ class Committer:
                     cause = "the writing thread was interrupted"
                     ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, cause)
             raise
+
+    def _too_busy(self) -> Busy:
+        return Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
 
     def _decide(self, overlay: Overlay, batch: list[_Ticket], until: float) -> list[_Ticket]:
         """Run the deciders, and say which of them: time is bounded, too."""

@@ -197,9 +197,9 @@ class FilesStore(LocalStore):
     # the contract
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
         self._check()
-        self.reach(at_least, timeout)
+        self.reach(at_least, self.within(timeout))
         if self._changed():
             with self._inside(timeout):
                 pass
@@ -212,15 +212,15 @@ class FilesStore(LocalStore):
             reads.let_go()
 
     @contextmanager
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
         self._check()
         with self._inside(timeout, asked):
             yield FilesTx(self)
 
     @contextmanager
-    def _inside(self, timeout: float, asked: Asked = nothing) -> Iterator[None]:
+    def _inside(self, timeout: float | None, asked: Asked = nothing) -> Iterator[None]:
         """Alone with the files, and knowing what is in them. The gate comes before the lock, always."""
-        with self._gate.inside(timeout, asked), self._data.lock:
+        with self._gate.inside(self.within(timeout), asked), self._data.lock:
             self._check()
             if self._changed():
                 self._load()

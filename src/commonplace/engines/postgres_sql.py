@@ -98,7 +98,7 @@ SET_SESSION = """
         CASE current_setting('synchronous_commit') WHEN 'off'
             THEN set_config('synchronous_commit', 'on', false) END
 """
-# How long this transaction waits for a lock, in milliseconds, where that is not the session's LOCK_TIMEOUT.
+# How long this transaction waits for a lock, in milliseconds, where that is not the session's own.
 SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 # What the server promises about its disk, and whether it takes writes.
 READ_SETTINGS = """

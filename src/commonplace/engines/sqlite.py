@@ -456,9 +456,9 @@ class SqliteStore(LocalStore):
             self._writer = None
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
         self._check()
-        self.reach(at_least, timeout)
+        self.reach(at_least, self.within(timeout))
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -487,8 +487,8 @@ class SqliteStore(LocalStore):
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> SqliteTx:
-        return SqliteTx(self, timeout, asked)
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> SqliteTx:
+        return SqliteTx(self, self.within(timeout), asked)
 
     def _open_writer(self) -> apsw.Connection:
         self._writer = self._connect()
@@ -542,7 +542,7 @@ class SqliteStore(LocalStore):
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
         self._check()
         done = []
-        self._gate.enter(30.0)
+        self._gate.enter(self.timeout)
         try:
             self._gate.sweep()
             connection = self._open_connection()
