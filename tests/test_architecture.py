@@ -20,6 +20,7 @@ SOURCE = Path(commonplace.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
     "forks": {"errors"},
+    "private": {"errors"},
     "engines.contract": {"errors"},
     "labels": set(),
     "events": {"errors", "engines.contract", "labels"},
@@ -30,16 +31,16 @@ MAY_IMPORT = {
     "commit": {"errors", "engines.contract", "events", "keys", "labels", "views", "errands"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
-    "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger"},
+    "transfer": {"errors", "engines.contract", "events", "commit", "erase", "ledger", "private"},
     "scan": {"errors"},
     "tools": {"errors", "access", "memory", "recall", "state"},
     "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer", "work"},
 }
-CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract"}
+CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private"}
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,
-    "index": {"errors", "events", "keys", "labels"},
+    "index": {"errors", "events", "keys", "labels", "private"},
     "mirror": {"errors", "events"},
     "memory": {*CORE, "access", "erase"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
@@ -51,6 +52,7 @@ ENGINE_MAY_IMPORT = {
     "errors",
     "events",
     "forks",
+    "private",
     "engines",
     "engines.clock",
     "engines.contract",

@@ -22,7 +22,7 @@ from .commit import Snapshot
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
-from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, TooLarge, shown
+from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, StorageFailed, TooLarge, shown
 from .events import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -39,6 +39,7 @@ from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
 from .memory.capability import MEMORY
 from .memory.reading import check_embedder
+from .private import access_of, create_private
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
@@ -158,6 +159,7 @@ def open(
         raise
     opened = Book(engine, ledger)
     try:
+        ledger.beside = engine.beside
         ledger.count_tokens = count_tokens
         ledger.repository = repository_around(engine.beside, repository)
         opened._use_mirror(mirror)
@@ -714,9 +716,17 @@ class Book(Working):
         head = self._ledger.store.backup(target)
         if head is not None:
             return head.position
-        with open(target, name=self.name) as book:
-            copy_book(self._ledger, book._ledger, progress)
-            return book.head
+        try:
+            create_private(target, access_of(self._ledger.beside))
+            with open(target, name=self.name) as book:
+                copy_book(self._ledger, book._ledger, progress)
+                return book.head
+        except BaseException as error:
+            engine, _ = locate(target)  # a part of a copy is none
+            engine.drop(target.stem)
+            if isinstance(error, OSError) and not isinstance(error, CommonplaceError):
+                raise StorageFailed(f"cannot write {target} ({error}); choose another place") from error
+            raise
 
     # the book itself
 

@@ -120,6 +120,8 @@ class Ledger:
         """Who tells that something changed which somebody relied on."""
         self.working: Any = None
         """What works have for prompts."""
+        self.beside: Path | None = None
+        """The file or folder that the book is, on this host: files that are made from it follow its mode."""
         self.repository: Path | None = None
         """The files that what is remembered is checked against."""
         self.count_tokens: Callable[[str], int] | None = None

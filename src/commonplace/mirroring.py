@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
@@ -17,6 +18,7 @@ from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
 from .memory.reading import item_at, settings_of
 from .memory.requests import Kept
 from .mirror import Added, Block, Changed, Clash, Difference, Edit, Mirror, Page, Removed, Report, Taken
+from .private import Access, access_of, make_folder, open_private
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -260,8 +262,9 @@ def known_folders(place: Path | None) -> list[Path]:
 def remember_folder(place: Path | None, folder: Path) -> None:
     """Keep in mind that a folder shows a book, so that erasing reaches it from other processes, too."""
     if place is not None and folder not in known_folders(place):
-        _list(place).parent.mkdir(parents=True, exist_ok=True)
-        with _list(place).open("a") as file:
+        make_folder(place.parent, Access())
+        access = access_of(place.with_suffix(""))
+        with os.fdopen(open_private(_list(place), os.O_WRONLY | os.O_APPEND, access), "a") as file:
             file.write(f"{folder}\n")
 
 

@@ -50,6 +50,7 @@ from .events import (
     unseal,
 )
 from .ledger import IMPORTED, Ledger, Progress
+from .private import written
 
 BATCH = 500
 BATCH_BYTES = 4 * 1024 * 1024
@@ -125,17 +126,19 @@ _read_line = msgspec.json.Decoder(_Line).decode
 
 def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None = None) -> int:
     """Everything up to a position, lossless."""
-    return _write_file(export_lines(ledger, upto), to, upto, progress)
+    return _write_file(export_lines(ledger, upto), to, upto, progress, ledger.beside)
 
 
 def excerpt_file(
     ledger: Ledger, events: Iterable[Event], to: Path, upto: int, progress: Progress | None = None
 ) -> int:
     """Only these events, as somebody may see them, in a chain of their own that can be taken in anywhere."""
-    return _write_file(_excerpt_lines(ledger, events), to, upto, progress)
+    return _write_file(_excerpt_lines(ledger, events), to, upto, progress, ledger.beside)
 
 
-def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None) -> int:
+def _write_file(
+    lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None, book: Path | None
+) -> int:
     """Write the export beside its place and move it there when it is whole and on disk."""
     try:
         os.fsencode(to)
@@ -143,9 +146,8 @@ def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress 
             raise BadInput(f"{shown(str(to))} is no file: name the file to write")
     except (OSError, UnicodeEncodeError) as error:
         raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
-    unfinished = to.with_name(f"{to.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as out:
+        with written(to, book) as out:
             count = 0
             for line in lines:
                 out.write(line + b"\n")
@@ -153,13 +155,10 @@ def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress 
                     count += 1
                     if progress and count % BATCH == 0:
                         progress(count, upto)
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(to)
     except OSError as error:
+        if isinstance(error, CommonplaceError):
+            raise
         raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     return count
 
 

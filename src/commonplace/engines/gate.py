@@ -26,6 +26,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ..errors import BookClosed, Busy, OutcomeUnknown, StorageFailed
+from ..private import access_of, open_private
 from .contract import Asked, Moved, Served, Tx, nothing
 from .line import ANSWERED, ASKED, DONE, FREE, NAP, Line, lock
 
@@ -40,8 +41,10 @@ class Gate:
     that others would lock, too.
     """
 
-    def __init__(self, path: Path, only: bool = False) -> None:
+    def __init__(self, path: Path, only: bool = False, book: Path | None = None) -> None:
         self.path = path
+        self._book = book
+        """Whose mode its files follow; None: they are for nobody else."""
         self._only = only
         self._mutex = threading.Lock()
         self.folder = path.with_name(path.name.removesuffix("gate") + "line")
@@ -55,9 +58,10 @@ class Gate:
 
     def _open(self) -> None:
         self._door = -1
-        door = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        access = access_of(self._book).writers
+        door = open_private(self.path, os.O_RDWR, access)
         try:
-            self._line = Line(self.folder)
+            self._line = Line(self.folder, access)
         except BaseException:
             os.close(door)
             raise

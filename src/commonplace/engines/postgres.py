@@ -72,7 +72,7 @@ from .contract import (
 )
 from .gate import Gate, GatedTx
 from .hope import Found, clock, fresh, pack, unpack
-from .meeting import lines, meeting, sweep
+from .meeting import leave, lines, meeting, sweep
 from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, run_prepared, to_bytes, to_text
 
 LAYOUT = 1
@@ -1044,6 +1044,7 @@ class PostgresEngine(Engine):
                     name = sql.Identifier("commonplace", table)
                     conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
                 conn.execute(q.DROP_BOOK, found)
+            leave("postgresql", *(_first(conn.execute(q.READ_SERVER).fetchall()) or ()), found[0])
 
     def close(self) -> None:
         """Nothing is held between calls."""

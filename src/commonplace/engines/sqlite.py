@@ -35,6 +35,7 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
+from ..private import Access, access_of, check_private, create_private, make_folder
 from .clock import boot_clock
 from .contract import (
     Asked,
@@ -53,7 +54,7 @@ from .contract import (
     nothing,
 )
 from .gate import Gate, GatedTx
-from .local import LocalStore, disk_notes
+from .local import LocalStore, disk_notes, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 2
@@ -437,7 +438,7 @@ class SqliteStore(LocalStore):
     """One database file. Writers of this process share one connection; each reader has one of a pool."""
 
     def __init__(self, path: Path, facts: Facts, synchronous: str) -> None:
-        super().__init__(path.with_name(path.name + "-gate"))
+        super().__init__(path.with_name(path.name + "-gate"), path)
         self.facts = facts
         self.path = path
         self._synchronous = synchronous
@@ -569,6 +570,7 @@ class SqliteStore(LocalStore):
             raise BadInput(f"{to} exists: choose a file that does not, so that nothing is overwritten")
         source = self._open_connection()
         try:
+            create_private(to, access_of(self.path))
             target = apsw.Connection(str(to))
             try:
                 with target.backup("main", source, "main") as copy:
@@ -576,9 +578,13 @@ class SqliteStore(LocalStore):
                 return SqliteReads(target, to).head
             finally:
                 target.close(True)
-        except apsw.Error as error:
-            to.unlink(missing_ok=True)
-            raise translate(error, to) from error
+        except BaseException as error:
+            remove_database(to)
+            if isinstance(error, apsw.Error):
+                raise translate(error, to) from error
+            if isinstance(error, OSError) and not isinstance(error, CommonplaceError):
+                raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
+            raise
         finally:
             source.close(True)
 
@@ -586,6 +592,13 @@ class SqliteStore(LocalStore):
         while self._idle:
             self._idle.pop().close(True)
         self.poison()
+
+
+def remove_database(path: Path) -> None:
+    """Remove a book's file and all that was made beside it to use it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    Gate.remove(path.with_name(path.name + "-gate"))
 
 
 def prepare(connection: apsw.Connection, synchronous: str) -> None:
@@ -641,14 +654,44 @@ class SqliteEngine(Engine):
         if not self.path.exists():
             if not create:
                 raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent, Access())
+            create_private(self.path, Access())
+        elif self.path.stat().st_size:
+            self._check_whose()
+        self._check_beside()
         store = SqliteStore(self.path, self._facts(), self._synchronous)
         try:
             self._lay_out(store)
+            self._check_beside()  # again: what lies there by now is what SQLite uses
         except BaseException:
             store.close()
             raise
         return store
+
+    def _check_beside(self) -> None:
+        """SQLite uses a log that lies there, whoever made it."""
+        access = access_of(self.path)
+        for suffix in ("-wal", "-shm", "-journal"):
+            check_private(self.path.with_name(self.path.name + suffix), access)
+
+    def _check_whose(self) -> None:
+        """Refuse what is no book before anything is made beside it. Only the file itself is looked at, as it is: where
+        a log lies beside it, that may say otherwise, and is looked at later."""
+        try:
+            page_checksums()
+            url = f"{self.path.absolute().as_uri()}?immutable=1"
+            connection = apsw.Connection(url, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            try:
+                if not _is_empty(connection):
+                    self._check_id(connection)
+            finally:
+                connection.close(True)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def _check_id(self, connection: apsw.Connection) -> None:
+        if connection.pragma("application_id") != APPLICATION_ID:
+            raise NotABook(f"{self.path} is some other program's database: choose another path for the book")
 
     def _lay_out(self, store: SqliteStore) -> None:
         """Make the tables if there is nothing yet, and see that the file is ours. Only making them needs the
@@ -659,16 +702,13 @@ class SqliteEngine(Engine):
             try:
                 connection.set_busy_timeout(5_000)
                 if _is_empty(connection):
-                    store._gate.enter(30.0)
+                    store._gate.enter(self.timeout)
                     try:
                         if _is_empty(connection):
                             self._make_tables(connection)
                     finally:
                         store._gate.leave()
-                if connection.pragma("application_id") != APPLICATION_ID:
-                    raise NotABook(
-                        f"{self.path} is some other program's database: choose another path for the book"
-                    )
+                self._check_id(connection)
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
@@ -727,9 +767,8 @@ class SqliteEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        Gate.remove(self.path.with_name(self.path.name + "-gate"))
+        remove_database(self.path)
+        remove_beside(self.path)
 
     def close(self) -> None:
         pass

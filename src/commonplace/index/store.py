@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
+from ..private import Access, access_of, check_private, create_private, make_folder, open_private
 from .hints import flags, spoken
 from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
@@ -225,8 +226,8 @@ class File:
             self._make_tables()
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(self.path.with_name(f"{self.path.name}-lock")):
+            make_folder(self.path.parent, Access())
+            with _alone(self.path):
                 try:
                     why = self._look()
                 except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -245,6 +246,9 @@ class File:
     def _look(self) -> str:
         """Open what is there, or make it; answer why it cannot be used, if so."""
         assert self.path is not None
+        create_private(self.path, _access(self.path))
+        for suffix in ("-wal", "-shm", "-journal"):
+            check_private(self.path.with_name(self.path.name + suffix), _access(self.path))
         self.connection = apsw.Connection(str(self.path))
         self.connection.set_busy_timeout(10_000)
         empty = self.connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
@@ -321,7 +325,7 @@ class File:
     def _damaged(self, error: apsw.Error) -> None:
         if self.path is None:
             raise _translated(error, None) from error
-        with _alone(self.path.with_name(f"{self.path.name}-lock")):
+        with _alone(self.path):
             if self._same_file():
                 self._throw_away(f"it was damaged ({error})")
                 self.opened += 1
@@ -612,11 +616,17 @@ class Damaged(Exception):
     """The file was damaged and is a new, empty one now. It never leaves the index."""
 
 
+def _access(index: Path) -> Access:
+    """An index is named after the book that it lies beside; one in a cache is for nobody else."""
+    return access_of(index.with_suffix(""))
+
+
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _alone(index: Path) -> Iterator[None]:
     """Nobody else opens an index or throws one away meanwhile. Not the database's own file: closing any other
     descriptor of that would drop SQLite's locks on it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = index.with_name(f"{index.name}-lock")
+    descriptor = open_private(lock, os.O_RDWR, _access(index).writers)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

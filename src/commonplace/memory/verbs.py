@@ -15,6 +15,7 @@ from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
 from ..events import check_name, check_path, check_seen, check_text, encode_payload, to_us
 from ..labels import SENSITIVITY, TRUST, strictness
+from ..private import written
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
 from .exclusions import excluded
@@ -433,7 +434,8 @@ class Remembering(Noting):
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.items(status=None, at=at)
         try:
-            check_path("a file", to).write_bytes(b"".join(json.encode(one) + b"\n" for one in found))
+            with written(check_path("a file", to), self._ledger.beside) as file:
+                file.writelines(json.encode(one) + b"\n" for one in found)
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None
         return len(found)

@@ -17,6 +17,7 @@ from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, shown
 from ..events import Event, check_name, check_text, encode_payload, new_id
+from ..private import Access, make_folder
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
 from ..recall.prompting import RECENT, Room
 from ..recall.verbs import Recalling
@@ -251,7 +252,7 @@ class Run:
             ) from None
         fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, Access())
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(fd, "wb") as file:
                 file.write(data)

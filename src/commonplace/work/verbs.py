@@ -17,6 +17,7 @@ from ..commit import RowName
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, shown
 from ..events import MAX_BLOB, Blob, Event, check_name, check_path, check_text, decode, encode_payload
+from ..private import written
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import (
@@ -225,7 +226,8 @@ class Work:
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
         file = check_path("to", to)
         try:
-            file.write_bytes(msgspec.json.format(plain, indent=2) + b"\n")
+            with written(file, self._ledger.beside) as opened:
+                opened.write(msgspec.json.format(plain, indent=2) + b"\n")
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         return len(tasks)
