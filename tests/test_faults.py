@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
 from commonplace.index import Gone
+from commonplace.private import Access
 from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
@@ -60,6 +62,7 @@ SPEC = {
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
     "silent": ("L2", "5.8"),
+    "neighbours": ("L5", "5.8"),
 }
 SEED = 1
 
@@ -200,6 +203,20 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr("faults.silence.NETWORKED", ("postgres",))
         monkeypatch.setattr("faults.silence.ROOM", 2.5)
         assert " took " in found("silent", 2, tmp_path)
+
+    def test_neighbours_notice_open_files_and_what_others_have_made(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as careless:
+            careless.setattr("commonplace.private.Access.mode", 0o644)
+            careless.setattr("commonplace.private.Access.writers", Access(0o666))
+            assert "is open to others" in found("neighbours", 6, tmp_path)
+        monkeypatch.setattr("commonplace.private._check", lambda *_: None)
+        monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))
+        if os.getuid() == 0:
+            assert "book.db-gate, which somebody else has put there, was used" in found(
+                "neighbours", 24, tmp_path
+            )
 
     def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = sqlite.SqliteStore.backup
