@@ -62,6 +62,7 @@ SPEC = {
     "holders": ("5.3",),
     "clocks": ("5.3", "5.8"),
     "silent": ("L2", "5.8"),
+    "wrongclock": ("1.1", "L7", "7.2"),
     "neighbours": ("L5", "5.8"),
 }
 SEED = 1
@@ -217,6 +218,15 @@ class TestBrokenOnPurpose:
             assert "book.db-gate, which somebody else has put there, was used" in found(
                 "neighbours", 24, tmp_path
             )
+
+    def test_wrongclock_notices_that_clocks_are_not_compared(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.ledger.A_DAY", 10**18)
+        monkeypatch.setattr("commonplace.ledger.A_SECOND", -(10**18))
+        told = found("wrongclock", 30, tmp_path)
+        assert "now is not now" in told
+        assert "and what is told is None" in told
 
     def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = sqlite.SqliteStore.backup

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
@@ -24,6 +24,7 @@ from .engines.contract import TIMEOUT, Engine, Facts, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, BookClosed, CommonplaceError, Conflict, NotFound, StorageFailed, TooLarge, shown
 from .events import (
+    A_DAY,
     MAX_BATCH,
     MAX_BATCH_BYTES,
     Draft,
@@ -36,7 +37,7 @@ from .events import (
     encode_payload,
 )
 from .events import new_id as new_event_id
-from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
+from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification
 from .memory.capability import MEMORY
 from .memory.reading import check_embedder
 from .private import access_of, create_private
@@ -91,7 +92,8 @@ At = int | datetime | None
 class Status(msgspec.Struct, frozen=True):
     """Where a book stands. `views` maps each view to the version of the fold that built it; `acknowledged` is
     the last position that this host remembers as durable, 0 where nobody remembers. `damage` names a row of rights
-    or settings that is not as it was written; `verify` looks at all others, too."""
+    or settings that is not as it was written; `verify` looks at all others, too. `clock` says from which event on the
+    ledger is more than a day ahead of this clock, `slow_clock` which event came from a clock that was behind."""
 
     name: str
     id: str
@@ -102,6 +104,8 @@ class Status(msgspec.Struct, frozen=True):
     acknowledged: int
     facts: Facts
     damage: str | None = None
+    clock: str | None = None
+    slow_clock: str | None = None
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -406,8 +410,10 @@ class Book(Working):
 
     def position(self, at: At = None) -> int:
         """The position that `at` means now."""
+        if at is not None:
+            return self._ledger.position(at)
         with self._ledger.store.read() as reads:
-            return reads.head.position if at is None else resolve(reads, at)
+            return reads.head.position
 
     # acting as somebody
 
@@ -738,7 +744,10 @@ class Book(Working):
         views = {name: version for name, (version, _) in sorted(meta.views.items())}
         hash, horizon = head.hash.hex(), meta.horizon
         damage = self._ledger.damaged_row(GUARDS)
-        return Status(meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts, damage)
+        clock = self._ledger.clock_trouble()
+        return Status(
+            meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts, damage, *clock
+        )
 
     @property
     def name(self) -> str:
@@ -799,14 +808,18 @@ class Book(Working):
         if facts.durable != "proven":
             level = logging.INFO if facts.engine == "memory" else logging.WARNING
             log.log(level, "this %s book is not proven durable: %s", facts.engine, facts.durable_why)
-        status = self.status()
-        if status.acknowledged > status.head:
+        reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
+        with self._ledger.store.read() as reads:
+            head = reads.head
+        if reached > head.position:
             log.warning(
                 "this book had reached position %d and now ends at %d: later events were lost. "
                 "Restore from a copy, or go on if you put an earlier backup in place on purpose",
-                status.acknowledged,
-                status.head,
+                reached,
+                head.position,
             )
+        if head.created_at - time_ns() // 1000 > A_DAY:
+            log.warning("%s", self._ledger.clock_trouble()[0])
 
 
 def _given(**fields: Any) -> dict[str, Any]:

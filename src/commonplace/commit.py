@@ -53,7 +53,19 @@ from .errors import (
     OutcomeUnknown,
     OwnedKind,
 )
-from .events import ERASED, Draft, Event, decode, erased_by, event_of, read_header, same_content, seal, unseal
+from .events import (
+    ERASED,
+    Draft,
+    Event,
+    decode,
+    erased_by,
+    event_of,
+    read_header,
+    recorded_at,
+    same_content,
+    seal,
+    unseal,
+)
 from .keys import Key, below, pack, unpack
 from .labels import Labels, flow
 from .views import Decider, Meta, Registry, View, checked, damaged, read_row, write_row
@@ -373,8 +385,9 @@ class Overlay(Lens):
                 return self._again(draft, known)
         if draft.parents:
             draft = self._with_labels_of_parents(draft)
-        record = seal(draft, self.position + 1, self.hash, max(self.created_at, self.now))
-        event = event_of(draft, record)
+        created_at, clock = recorded_at(self.created_at, self.now)
+        record = seal(draft, self.position + 1, self.hash, created_at, clock)
+        event = event_of(draft, record, clock)
         if draft.blobs:
             self.write.blobs.update(draft.blobs)
         self.append(record, event if owner is None else self.registry.current(event))

@@ -99,7 +99,7 @@ class Source:
 # export
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One event of an export. Its names and order are the format."""
 
     position: int
@@ -119,6 +119,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
     previous: str
     hash: str
+    clock: str | None = None
 
 
 _read_line = msgspec.json.Decoder(_Line).decode
@@ -235,6 +236,7 @@ def _event_line(record: Record) -> bytes:
         digest=header.digest,
         previous=header.previous,
         hash=record.hash.hex(),
+        clock=None if header.clock is None else iso(header.clock),
     )
     return msgspec.json.encode(line)
 
@@ -390,6 +392,7 @@ def _header(line: _Line) -> Header:
         line.labels,
         line.digest,
         line.previous,
+        None if line.clock is None else to_us("clock", datetime.fromisoformat(line.clock)),
     )
 
 
