@@ -431,7 +431,9 @@ def fault_07(count: int, seed: int, tmp: Path) -> Result:
                 book.rebuild()
                 after, wrong = rows_of(book), Truth(log).judge(book)
                 wrong += [f"the rows of {name} differ" for name in before if before[name] != after[name]]
-                if not all(before.values()):
+                if not all(
+                    rows for name, rows in before.items() if name != "clocks"
+                ):  # those need a wrong clock
                     wrong.append("some view had no rows to begin with")
                 result.problem(f"{kind} (seed {seed + case})", *wrong)
                 result.outcomes[f"{kind} rows"] += sum(map(len, before.values()))

@@ -49,6 +49,11 @@ def spoken(book: Book, at: int | datetime | None = None) -> list[str]:
     return [event.actor for event in book.events(kinds=["agent.spoke"], at=at)]
 
 
+def rows(book: Book) -> list[object]:
+    with book.snapshot() as snapshot:
+        return list(snapshot.scan("clocks"))
+
+
 @pytest.mark.spec("1.1", "L7")
 def test_now_is_now_for_everybody_after_one_clock_was_ten_years_ahead(local: Book) -> None:
     local.record("agent.spoke", actor="before")
@@ -66,6 +71,9 @@ def test_now_is_now_for_everybody_after_one_clock_was_ten_years_ahead(local: Boo
     with mock.patch("commonplace.ledger.A_MINUTE", -60_000_000):  # as if it had been some time ago
         for n, moment in enumerate(between):
             assert spoken(local, moment) == ["before", "wrong", *(f"right {one}" for one in range(n + 1))]
+    before = rows(local)
+    local.rebuild()
+    assert rows(local) == before != []
     times = [event.created_at for event in local.events()]
     assert times == sorted(times)
     assert local.verify().ok

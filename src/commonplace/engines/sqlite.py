@@ -659,12 +659,15 @@ class SqliteEngine(Engine):
         elif self.path.stat().st_size:
             self._check_whose()
         self._check_beside()
+        gated = self.path.with_name(self.path.name + "-gate").exists()
         store = SqliteStore(self.path, self._facts(), self._synchronous)
         try:
             self._lay_out(store)
             self._check_beside()  # again: what lies there by now is what SQLite uses
-        except BaseException:
+        except BaseException as error:
             store.close()
+            if isinstance(error, NotABook) and not gated:
+                Gate.remove(self.path.with_name(self.path.name + "-gate"))
             raise
         return store
 
@@ -676,7 +679,9 @@ class SqliteEngine(Engine):
 
     def _check_whose(self) -> None:
         """Refuse what is no book before anything is made beside it. Only the file itself is looked at, as it is: where
-        a log lies beside it, that may say otherwise, and is looked at later."""
+        a log lies beside it, the file alone may be torn, and both are looked at later."""
+        if any(self.path.with_name(self.path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+            return
         try:
             page_checksums()
             url = f"{self.path.absolute().as_uri()}?immutable=1"
