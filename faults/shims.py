@@ -18,6 +18,7 @@ import random
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import apsw
 
 from commonplace import Book
 from commonplace.book import BUILT_IN
+from commonplace.checksums import page_checksums
 from commonplace.engines.files import FilesEngine
 from commonplace.engines.local import Disk
 from commonplace.engines.sqlite import SqliteEngine
@@ -140,14 +142,28 @@ def write_image(files: dict[str, bytes], folder: Path) -> None:
 
 
 class TapeVFS(apsw.VFS):
-    def __init__(self, tape: Tape, folder: Path) -> None:
+    """Records what SQLite does to the files of one folder at a time.
+
+    The extension that checks pages sits on whatever VFS is the default when it is loaded, for good, and nothing can
+    sit on it. So this one is registered once and stays. Where the extension is not loaded yet, it is loaded on top of
+    this; where it is, books that go through this have pages without checksums.
+    """
+
+    def __init__(self) -> None:
+        self.base = next(name for name in apsw.vfs_names() if name != "cksmvfs")
+        super().__init__("faults", self.base, makedefault=True)
+        self.record(Tape(), None)
+        page_checksums()
+        self.way = apsw.vfs_names()[0]
+        """What books are opened with to go through this: the extension above it, or itself."""
+
+    def record(self, tape: Tape, folder: Path | None) -> None:
+        """From now on, to this tape, what happens in this folder; None: nothing is recorded."""
         self.tape = tape
         self.folder = str(folder)
-        self.base = apsw.vfs_names()[0]
         self.nodes: dict[str, int] = {}
         self.fresh: set[int] = set()
         self.count = 0
-        super().__init__("faults", self.base, makedefault=True)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
@@ -298,15 +314,23 @@ class TapeDisk(Disk):
         super().replace(source, target)
 
 
+@cache
+def _vfs() -> TapeVFS:
+    return TapeVFS()
+
+
 @contextmanager
 def taped(kind: str, folder: Path, tape: Tape) -> Iterator[Any]:
     """A callable that opens the book in this folder with everything going through the tape."""
     if kind == "sqlite":
-        vfs = TapeVFS(tape, folder)
+        vfs, usual = _vfs(), "cksmvfs" if page_checksums() else _vfs().base
+        vfs.record(tape, folder)
+        apsw.set_default_vfs(vfs.way)
         try:
             yield lambda: assemble(SqliteEngine(folder / "book.db"))
         finally:
-            vfs.unregister()
+            apsw.set_default_vfs(usual)
+            vfs.record(Tape(), None)
     else:
         disk = TapeDisk(tape, folder)
         try:

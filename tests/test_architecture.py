@@ -21,6 +21,8 @@ MAY_IMPORT = {
     "errors": set(),
     "folders": {"errors"},
     "forks": {"errors"},
+    "private": {"errors", "folders"},
+    "checksums": set(),
     "engines.contract": {"errors"},
     "labels": set(),
     "events": {"errors", "engines.contract", "labels"},
@@ -32,27 +34,29 @@ MAY_IMPORT = {
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
     "ledger": {"errors", "engines.contract", "events", "keys", "views", "commit", "erase", "access"},
     "trust": {"errors", "folders"},
-    "transfer": {"errors", "folders", "engines.contract", "events", "commit", "erase", "ledger"},
+    "transfer": {"errors", "private", "engines.contract", "events", "commit", "erase", "ledger"},
     "scan": {"errors"},
     "tools": {"errors", "events", "access", "memory", "recall", "state"},
     "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer", "work"},
 }
-CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract"}
+CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private"}
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,
-    "index": {"errors", "events", "keys", "labels"},
+    "index": {"errors", "events", "keys", "labels", "private", "checksums"},
     "mirror": {"errors", "events", "folders"},
-    "memory": {*CORE, "folders", "access", "erase"},
+    "memory": {*CORE, "folders", "private", "access", "erase"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
     "state": {*CORE, "folders", "access", "memory", "recall"},
     "work": {*CORE, "folders", "access", "erase", "index", "memory", "recall"},
     "workflow": {*CORE, "folders", "access", "memory", "recall", "state"},
 }
 ENGINE_MAY_IMPORT = {
+    "checksums",
     "errors",
     "events",
     "forks",
+    "private",
     "engines",
     "engines.clock",
     "engines.contract",
@@ -122,7 +126,7 @@ def test_surfaces_only_translate() -> None:
         "erase",
         "errors",
         "events",
-        "folders",
+        "private",
         "ledger",
         "memory",
         "memory.items",

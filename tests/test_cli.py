@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 import typer.main
 
@@ -523,9 +523,8 @@ def test_follow_sees_what_another_process_records_until_it_is_interrupted(
 
 
 def _break(path: str, position: int) -> None:
-    database = sqlite3.connect(path)
+    database = apsw.Connection(path)  # its pages keep their checksums
     database.execute("UPDATE events SET body = CAST(body || x'20' AS BLOB) WHERE position = ?", (position,))
-    database.commit()
     database.close()
 
 

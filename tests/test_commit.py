@@ -194,8 +194,8 @@ def test_the_lead_is_passed_on_when_a_waiting_thread_is_interrupted(
             wake = ticket.wake  # type: ignore[attr-defined]
 
             class Broken:
-                def acquire(self) -> None:
-                    wake.acquire()
+                def acquire(self, timeout: float) -> None:
+                    wake.acquire(timeout=timeout)
                     raise KeyboardInterrupt
 
                 def release(self) -> None:

@@ -317,7 +317,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 def pragma(path: Path, name: str, value: int) -> None:
-    connection = apsw.Connection(str(path), vfs=store.checking_vfs())
+    connection = apsw.Connection(str(path))
     connection.pragma(name, value)
     connection.close()
 
@@ -373,7 +373,7 @@ def test_damage_that_is_found_in_the_middle_of_a_search_does_not_empty_the_answe
                 ranked,
             ),
         ):
-            with apsw.Connection(str(place_of(book)), vfs=store.checking_vfs()) as other:
+            with apsw.Connection(str(place_of(book))) as other:
                 other.execute("UPDATE vectors SET vector = x'00' WHERE num = 3")
             other.close()
             book._ledger.indexing.close()

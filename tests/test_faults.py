@@ -20,6 +20,7 @@ from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
 from commonplace.index import Gone
 from commonplace.memory import claims
+from commonplace.private import Access
 from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
@@ -40,6 +41,7 @@ SPEC = {
     "failing": ("L2", "L4", "L5"),
     "torn": ("L2", "1.3"),
     "flips": ("L5", "1.3"),
+    "rows": ("L5", "L7", "3.9"),
     "backup": ("L3", "1.3"),
     "views": ("L1", "L10"),
     "race": ("L3", "1.2"),
@@ -69,6 +71,9 @@ SPEC = {
     "forged": ("3.7", "L10"),
     "swapped": ("L1", "L6", "L10", "4.2"),
     "worst": ("2.7", "L5"),
+    "silent": ("L2", "5.8"),
+    "wrongclock": ("1.1", "L7", "7.2"),
+    "neighbours": ("L5", "5.8"),
 }
 SEED = 1
 
@@ -229,6 +234,49 @@ class TestBrokenOnPurpose:
 
         monkeypatch.setattr(Reading, "of", read)
         assert found("flips", 120, tmp_path)
+
+    def test_rows_notice_pages_and_rows_that_are_not_checked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as unchecked:
+            unchecked.setattr("commonplace.engines.sqlite._checks_pages", lambda _connection: False)
+            unchecked.setattr("faults.damage.SERVED", ("sqlite",))
+            assert "rights are others" in found("rows", 60, tmp_path)
+        for place_of in ("commonplace.views", "commonplace.commit"):
+            monkeypatch.setattr(f"{place_of}.checked", lambda row: row.value[4:])
+        monkeypatch.setattr("faults.damage.SERVED", ("redis",))
+        assert "are others" in found("rows", 60, tmp_path)
+
+    def test_silent_notices_a_trip_without_an_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.engines.postgres_wire.Connection.wait", patient_wait)
+        monkeypatch.setattr("faults.silence.NETWORKED", ("postgres",))
+        monkeypatch.setattr("faults.silence.ROOM", 2.5)
+        assert " took " in found("silent", 2, tmp_path)
+
+    def test_neighbours_notice_open_files_and_what_others_have_made(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as careless:
+            careless.setattr("commonplace.private.Access.mode", 0o644)
+            careless.setattr("commonplace.private.Access.writers", Access(0o666))
+            assert "is open to others" in found("neighbours", 6, tmp_path)
+        monkeypatch.setattr("commonplace.private._check", lambda *_: None)
+        monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))
+        if os.getuid() == 0:
+            assert "book.db-gate, which somebody else has put there, was used" in found(
+                "neighbours", 24, tmp_path
+            )
+
+    def test_wrongclock_notices_that_clocks_are_not_compared(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("commonplace.ledger.A_DAY", 10**18)
+        monkeypatch.setattr("commonplace.ledger.A_SECOND", -(10**18))
+        told = found("wrongclock", 30, tmp_path)
+        assert "now is not now" in told
+        assert "and what is told is None" in told
 
     def test_backup_notices_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = sqlite.SqliteStore.backup
@@ -477,6 +525,17 @@ class TestBrokenWork:
     ) -> None:
         monkeypatch.setattr("faults.work.SPOIL", with_wall_clocks)
         assert "was taken back" in found("clocks", 24, tmp_path)  # too early, or from somebody alive
+
+
+def patient_wait(self: Any, gen: Any, *args: Any, **more: Any) -> Any:
+    """Without a limit of its own it would wait for ever; six seconds show it, too."""
+    import psycopg
+
+    try:
+        return psycopg.Connection.wait(self, gen, timeout=6.0)
+    except psycopg.errors._WaitTimeout:
+        self.close()
+        raise psycopg.OperationalError("given up by the test") from None
 
 
 def without_leases() -> None:

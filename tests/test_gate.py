@@ -577,7 +577,7 @@ def test_a_gate_that_cannot_be_made_anew_at_once_is_made_later(tmp_path: Path) -
     (tmp_path / "line").rmdir()
     (tmp_path / "line").write_text("in the way")
     for _ in range(2):
-        with pytest.raises(FileExistsError):
+        with pytest.raises(NotADirectoryError):
             gate.enter(1)
     (tmp_path / "line").unlink()
     gate.enter(1)
@@ -984,7 +984,7 @@ def test_an_answer_that_is_too_long_to_travel_is_made_at_home(books: list[Book],
 def test_what_was_done_in_part_is_not_asked_for_again(books: list[Book]) -> None:
     committer = books[0]._ledger._committer
     capability, decide = committer._registry.command("record")
-    done, other = (_Ticket(capability, decide, [], 1, (), "record") for _ in range(2))
+    done, other = (_Ticket(capability, decide, [], 1, (), "record", 0.0) for _ in range(2))
     assert committer._ask([done, other])
     done.done = True
     assert committer._ask([done, other]) is None

@@ -27,7 +27,7 @@ from commonplace.engines.gate import Gate
 from commonplace.engines.hope import ALONE, FORMAT, Found, clock, pack, unpack
 from commonplace.engines.line import FRESH, MOST_HANDED, Line
 from commonplace.engines.postgres import PostgresEngine, PostgresStore, PostgresTx
-from commonplace.engines.postgres_wire import Bytes, Numbers, Reals, adapt, run_prepared
+from commonplace.engines.postgres_wire import Bytes, Connection, Numbers, Reals, adapt, run_prepared
 from commonplace.testing import Server
 from commonplace.testing.workers import record
 
@@ -333,7 +333,7 @@ def test_large_rows_are_left_where_they_are(hosts: Hosts) -> None:
 def test_statements_are_prepared_anew_when_the_server_has_forgotten_them(postgres: Server) -> None:
     """The driver does so after some errors, with all that a connection has prepared."""
     add, take = "SELECT %(a)s + %(b)s, %(a)s::bigint", "SELECT %(a)s - %(b)s"
-    with psycopg.connect(postgres.url, autocommit=True) as conn:
+    with Connection.connect(postgres.url, autocommit=True) as conn:
         for order in ((add, take), (take, add), (add, take)):
             for query in order:
                 found = run_prepared(conn, query, {"a": 7, "b": 9})
@@ -360,7 +360,7 @@ def test_values_arrive_as_they_are(postgres: Server) -> None:
             (%(reals)s::float8[] = '{0.1,-1e300}'::float8[])::int, (%(number)s = -5)::int,
             (%(raw)s = '\\x00ff'::bytea)::int, (%(none)s::bytea IS NULL)::int, (%(text)s = U&'\\00fc')::int
     """
-    with psycopg.connect(postgres.url, autocommit=True) as conn:
+    with Connection.connect(postgres.url, autocommit=True) as conn:
         assert run_prepared(conn, same, sent) == [1] * 7
         adapt(conn)
         with conn.cursor(binary=True) as cursor:

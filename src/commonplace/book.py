@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
@@ -21,7 +21,7 @@ from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
 from .commit import Snapshot
 from .engines import locate
-from .engines.contract import Engine, Facts, FilePurged, PurgeReport
+from .engines.contract import TIMEOUT, Engine, Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import (
     BadInput,
@@ -39,6 +39,7 @@ from .errors import (
     shown,
 )
 from .events import (
+    A_DAY,
     MAX_BATCH,
     MAX_BATCH_BYTES,
     Draft,
@@ -53,10 +54,11 @@ from .events import (
     encode_payload,
 )
 from .events import new_id as new_event_id
-from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification, resolve
+from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification
 from .memory.capability import MEMORY
 from .memory.reading import check_embedder
 from .memory.showing import Showing
+from .private import access_of, create_private
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
@@ -97,6 +99,9 @@ T = TypeVar("T")
 SHORTEST = 4
 """Bytes of a text that can be looked for in raw files."""
 
+GUARDS = ("rights", "memory.settings")
+"""The small views that say who may do what."""
+
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 At = int | datetime | None
@@ -105,7 +110,9 @@ At = int | datetime | None
 
 class Status(msgspec.Struct, frozen=True):
     """Where a book stands. `views` maps each view to the version of the fold that built it; `acknowledged` is
-    the last position that this host remembers as durable, 0 where nobody remembers."""
+    the last position that this host remembers as durable, 0 where nobody remembers. `damage` names a row of rights
+    or settings that is not as it was written; `verify` looks at all others, too. `clock` says from which event on the
+    ledger is more than a day ahead of this clock, `slow_clock` which event came from a clock that was behind."""
 
     name: str
     id: str
@@ -115,6 +122,9 @@ class Status(msgspec.Struct, frozen=True):
     views: dict[str, int]
     acknowledged: int
     facts: Facts
+    damage: str | None = None
+    clock: str | None = None
+    slow_clock: str | None = None
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -141,6 +151,7 @@ def open(
     trust: bool = False,
     repository: str | Path | None = None,
     count_tokens: Callable[[str], int] | None = None,
+    timeout: float = TIMEOUT,
 ) -> Book:
     """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
 
@@ -154,11 +165,17 @@ def open(
     `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so. `repository` is
     the folder of files that what is remembered is checked against; unless it is named, the git repository that a local
     book lies in. `count_tokens` counts the tokens of a text for budgets, in place of one for every four characters.
+    `timeout` is how many seconds a call waits for the book's lock, or for a server's answer, before it raises Busy or
+    EngineUnavailable, or OutcomeUnknown where a write may have landed.
     """
+    if not isinstance(timeout, int | float) or not 0 < timeout < 1e6:
+        raise BadInput(f"timeout {shown(timeout)} is not a number of seconds above 0")
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
+    engine.timeout = timeout
     store = engine.open(book, create)
     try:
+        store.timeout = timeout  # before anybody waits for it
         ledger = Ledger(store, registry, book)
         if name is not None and ledger.meta.name != name:
             raise Conflict(f"{url} holds the book {ledger.meta.name!r}, not {name!r}: leave the name out")
@@ -168,6 +185,7 @@ def open(
         raise
     opened = Book(engine, ledger)
     try:
+        ledger.beside = engine.beside
         ledger.count_tokens = count_tokens
         ledger.repository = repository_around(engine.beside, repository)
         if trust:
@@ -438,8 +456,10 @@ class Book(Working):
 
     def position(self, at: At = None) -> int:
         """The position that `at` means now."""
+        if at is not None:
+            return self._ledger.position(at)
         with self._ledger.store.read() as reads:
-            return reads.head.position if at is None else resolve(reads, at)
+            return reads.head.position
 
     # acting as somebody
 
@@ -778,9 +798,17 @@ class Book(Working):
             if self._is_ours():
                 self._remember_trust(target)
             return head.position
-        with open(target, name=self.name) as book:
-            copy_book(self._ledger, book._ledger, progress)
-            return book.head
+        try:
+            create_private(target, access_of(self._ledger.beside))
+            with open(target, name=self.name) as book:
+                copy_book(self._ledger, book._ledger, progress)
+                return book.head
+        except BaseException as error:
+            engine, _ = locate(target)  # a part of a copy is none
+            engine.drop(target.stem)
+            if isinstance(error, OSError) and not isinstance(error, CommonplaceError):
+                raise StorageFailed(f"cannot write {target} ({error}); choose another place") from error
+            raise
 
     # the book itself
 
@@ -791,7 +819,11 @@ class Book(Working):
             head, meta = reads.head, self._ledger.meta_of(reads.head)
         views = {name: version for name, (version, _) in sorted(meta.views.items())}
         hash, horizon = head.hash.hex(), meta.horizon
-        return Status(meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts)
+        damage = self._ledger.damaged_row(GUARDS)
+        clock = self._ledger.clock_trouble()
+        return Status(
+            meta.name, meta.book, head.position, hash, horizon, views, reached, self.facts, damage, *clock
+        )
 
     @property
     def name(self) -> str:
@@ -860,14 +892,18 @@ class Book(Working):
         if facts.durable != "proven":
             level = logging.INFO if facts.engine == "memory" else logging.WARNING
             log.log(level, "this %s book is not proven durable: %s", facts.engine, facts.durable_why)
-        status = self.status()
-        if status.acknowledged > status.head:
+        reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
+        with self._ledger.store.read() as reads:
+            head = reads.head
+        if reached > head.position:
             log.warning(
                 "this book had reached position %d and now ends at %d: later events were lost. "
                 "Restore from a copy, or go on if you put an earlier backup in place on purpose",
-                status.acknowledged,
-                status.head,
+                reached,
+                head.position,
             )
+        if head.created_at - time_ns() // 1000 > A_DAY:
+            log.warning("%s", self._ledger.clock_trouble()[0])
 
 
 def _tell_refused(report: Report) -> None:

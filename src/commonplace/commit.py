@@ -53,10 +53,22 @@ from .errors import (
     OutcomeUnknown,
     OwnedKind,
 )
-from .events import ERASED, Draft, Event, decode, erased_by, event_of, read_header, same_content, seal, unseal
+from .events import (
+    ERASED,
+    Draft,
+    Event,
+    decode,
+    erased_by,
+    event_of,
+    read_header,
+    recorded_at,
+    same_content,
+    seal,
+    unseal,
+)
 from .keys import Key, below, pack, unpack
 from .labels import Labels, flow
-from .views import Decider, Meta, Registry, View, checked, read_row, write_row
+from .views import Decider, Meta, Registry, View, checked, damaged, read_row, write_row
 
 if TYPE_CHECKING:
     from .engines.contract import Head
@@ -105,18 +117,24 @@ class Lens(ABC):
     def get(self, view: str, *key: str | int) -> Any:
         """The value of one row, or None."""
         row = self._row(self._space(view), pack(key))
-        return None if row is None or row.value is None else decode(self._bytes(row))
+        return None if row is None or row.value is None else self._read_as(decode, row)
 
     def get_as(self, read: Callable[[bytes], T], view: str, *key: str | int) -> T | None:
         """The value of one row, read from its bytes by a function that may remember them."""
         row = self._row(self._space(view), pack(key))
-        return None if row is None or row.value is None else read(self._bytes(row))
+        return None if row is None or row.value is None else self._read_as(read, row)
 
     def get_all(self, read: Callable[[bytes], T], view: str, keys: Sequence[Key]) -> list[T | None]:
         """The values of many rows of one view, each read from its bytes, in one trip to the engine."""
         packed = [pack(key) for key in keys]
         rows = self._some(self._space(view), packed)
-        return [None if row is None or row.value is None else read(self._bytes(row)) for row in rows]
+        return [None if row is None or row.value is None else self._read_as(read, row) for row in rows]
+
+    def _read_as(self, read: Callable[[bytes], T], row: Row) -> T:
+        try:
+            return read(self._bytes(row))
+        except msgspec.MsgspecError as error:
+            raise damaged(row) from error
 
     def _bytes(self, row: Row) -> bytes:
         return checked(row)
@@ -388,8 +406,9 @@ class Overlay(Lens):
                 return self._again(draft, known)
         if draft.parents:
             draft = self._with_labels_of_parents(draft)
-        record = seal(draft, self.position + 1, self.hash, max(self.created_at, self.now))
-        event = event_of(draft, record)
+        created_at, clock = recorded_at(self.created_at, self.now)
+        record = seal(draft, self.position + 1, self.hash, created_at, clock)
+        event = event_of(draft, record, clock)
         if draft.blobs:
             self.write.blobs.update(draft.blobs)
         self.append(record, event if owner is None else self.registry.current(event))
@@ -741,6 +760,7 @@ class _Ticket:
         "answer",
         "capability",
         "command",
+        "deadline",
         "decide",
         "done",
         "error",
@@ -761,7 +781,10 @@ class _Ticket:
         size: int,
         reads: Sequence[RowName],
         command: str,
+        deadline: float,
     ) -> None:
+        self.deadline = deadline
+        """When its caller has waited long enough, be it behind others."""
         self.capability = capability
         self.command = command
         self.reads = reads
@@ -794,12 +817,12 @@ class Committer:
     """Group commit for one store, whatever the engine."""
 
     def __init__(
-        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float = 30.0
+        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float | None = None
     ) -> None:
         self._store = store
         self._registry = registry
         self._meta = meta
-        self._timeout = timeout
+        self._timeout = store.timeout if timeout is None else timeout
         self._mutex = threading.Lock()
         self._queue: deque[_Ticket] = deque()
         self._leading = False
@@ -822,7 +845,8 @@ class Committer:
         command: str = "",
     ) -> Any:
         """The same for a decider without a public name."""
-        ticket = _Ticket(capability, decide, request, size, reads, command)
+        deadline = time.monotonic() + self._timeout
+        ticket = _Ticket(capability, decide, request, size, reads, command, deadline)
         with self._mutex:
             if self._leading:
                 ticket.wake = threading.Lock()
@@ -839,10 +863,17 @@ class Committer:
         return ticket.answer
 
     def _follow(self, ticket: _Ticket) -> None:
-        """Wait until a leader has done our command, or has handed the lead to us."""
+        """Wait until a leader has done our command, or has handed the lead to us. Whoever still queues when its time is
+        up leaves; whoever is part of a commit waits for its end, which the leader's own deadline bounds."""
         assert ticket.wake is not None
         try:
-            ticket.wake.acquire()
+            if not ticket.wake.acquire(timeout=max(0.0, ticket.deadline - time.monotonic())):
+                with self._mutex:
+                    if ticket in self._queue:
+                        self._queue.remove(ticket)
+                        ticket.done, ticket.error = True, self._too_busy()
+                        return
+                ticket.wake.acquire()
         except BaseException:  # Ctrl-C: leave the queue, and never take the lead into the grave
             with self._mutex:
                 ticket.gone = True
@@ -888,15 +919,16 @@ class Committer:
     def _commit(self, own: _Ticket, batch: list[_Ticket]) -> None:
         """Decide and apply, again for as long as it ends in Moved. Afterwards each ticket is done, or goes
         back to the queue."""
-        deadline = time.monotonic() + self._timeout
         attempt, applying = 0, False
         asked: Asked = partial(self._ask, batch)
         self._known.asked = [row for ticket in batch for row in ticket.reads]
         try:
             while not own.done:
-                left = deadline - time.monotonic() if attempt else self._timeout
+                left = own.deadline - time.monotonic()
                 if left <= 0:
-                    raise Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
+                    raise self._too_busy()
+                if not attempt and left > self._timeout - 1:
+                    left = self._timeout  # as good as at once; what is usual has nothing to set up
                 attempt += 1
                 begin = self._store.attempt if attempt == 1 else self._store.begin
                 try:
@@ -949,6 +981,9 @@ class Committer:
                     cause = "the writing thread was interrupted"
                     ticket.done, ticket.error = True, OutcomeUnknown(ticket.ids, cause)
             raise
+
+    def _too_busy(self) -> Busy:
+        return Busy(f"the book was too busy to write to for {self._timeout:g} s; try again")
 
     def _decide(self, overlay: Overlay, batch: list[_Ticket], until: float) -> list[_Ticket]:
         """Run the deciders, and say which of them: time is bounded, too."""

@@ -54,6 +54,8 @@ canonical = msgspec.json.Encoder(order="sorted").encode
 decode = msgspec.json.decode
 
 T = TypeVar("T")
+A_DAY = 86_400_000_000
+"""In microseconds: how far two clocks may be apart before one of them is taken to be wrong."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -61,7 +63,7 @@ _EARLIEST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
-class Header(msgspec.Struct, array_like=True, frozen=True):
+class Header(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """The hashed part of an event, in this order. Never reorder: append fields under a new `format`."""
 
     format: int
@@ -79,6 +81,7 @@ class Header(msgspec.Struct, array_like=True, frozen=True):
     labels: dict[str, str]
     digest: str
     previous: str
+    clock: int | None = None
 
 
 _read_header = msgspec.json.Decoder(Header).decode
@@ -108,6 +111,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     erased: bool = False
     blobs: tuple[str, ...] = ()
     """The digests of the blobs that the payload refers to."""
+    clock_us: int | None = None
+    """What the clock said of whoever recorded it, if that was more than a day before the event below it."""
 
     @property
     def created_at(self) -> datetime:
@@ -267,7 +272,17 @@ def draft_from(fields: object, *, actor: str) -> Draft:
     return draft(**{"actor": actor, **fields})
 
 
-def seal(draft: Draft, position: int, previous: bytes, created_at: int) -> Record:
+def recorded_at(previous: int, now: int) -> tuple[int, int | None]:
+    """The time of an event that follows one of that time, and what the clock said if the two cannot both be right.
+
+    Times in the ledger never go back. A jump ahead may be a long pause as well as a wrong clock, and is believed. A
+    jump back by more than a day is no skew between hosts: either this clock is wrong or an earlier one was, so what it
+    said is recorded, too.
+    """
+    return max(previous, now), now if previous - now > A_DAY else None
+
+
+def seal(draft: Draft, position: int, previous: bytes, created_at: int, clock: int | None = None) -> Record:
     """Give a draft its place in the chain."""
     body = _salt() + draft.raw
     header = canonical(
@@ -287,6 +302,7 @@ def seal(draft: Draft, position: int, previous: bytes, created_at: int) -> Recor
             draft.labels,
             sha256(body).hexdigest(),
             previous.hex(),
+            clock,
         )
     )
     return Record(position, draft.id, draft.run_id, created_at, header, sha256(header).digest(), body)
@@ -337,10 +353,11 @@ def unseal(record: Record) -> Event:
         hash=record.hash.hex(),
         erased=body is None,
         blobs=_blobs_in(body, payload),
+        clock_us=header.clock,
     )
 
 
-def event_of(draft: Draft, record: Record) -> Event:
+def event_of(draft: Draft, record: Record, clock: int | None = None) -> Event:
     """The event a draft became, without reading its bytes again."""
     return Event(
         position=record.position,
@@ -358,6 +375,7 @@ def event_of(draft: Draft, record: Record) -> Event:
         labels=draft.labels,
         hash=record.hash.hex(),
         blobs=_blobs_in(draft.raw, draft.payload),
+        clock_us=clock,
     )
 
 

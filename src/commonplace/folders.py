@@ -71,12 +71,12 @@ class Folder:
         """A descriptor to read a plain file with; None if it is not there."""
         try:
             with self._above(path) as (folder, name):
-                _check_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+                check_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
                 fd = _open(name, os.O_RDONLY | _PLAIN, path, folder)
         except FileNotFoundError:
             return None
         try:
-            _check_plain(os.fstat(fd), path)
+            check_plain(os.fstat(fd), path)
         except UnsafePath:
             os.close(fd)
             raise
@@ -111,7 +111,7 @@ class Folder:
         self, path: str, mode: int = PRIVATE, like: os.stat_result | None = None
     ) -> Iterator[BinaryIO]:
         """The same, for content that comes piece by piece: the file is there once the block ends without an error."""
-        with self._above(path, make=True) as (folder, name):
+        with self._above(path, make=True, mode=0o700 if mode == PRIVATE else 0o777) as (folder, name):
             beside = f"{TEMPORARY}{os.urandom(8).hex()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
             with open(os.open(beside, flags, mode & SHARED, dir_fd=folder), "wb") as file:
@@ -183,7 +183,7 @@ class Folder:
             with self._above(path, make=True) as (folder, name):
                 fd = _open(name, os.O_RDWR | os.O_CREAT | _PLAIN, path, folder, PRIVATE)
             try:
-                _check_plain(os.fstat(fd), path)
+                check_plain(os.fstat(fd), path)
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if os.fstat(fd).st_nlink:
                     return fd
@@ -195,7 +195,7 @@ class Folder:
     # the way to a file
 
     @contextmanager
-    def _above(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _above(self, path: str, make: bool = False, mode: int = 0o777) -> Iterator[tuple[int, str]]:
         """The folder that a file lies in, as a descriptor, and the file's name there."""
         *parts, name = parts_of(path)
         if len(os.fsencode(self.path)) + len(os.fsencode(path)) >= LONGEST:
@@ -205,25 +205,13 @@ class Folder:
             for part in parts:
                 if make:
                     with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=folder)
+                        os.mkdir(part, mode, dir_fd=folder)
                 below = _directory(part, path, folder)
                 os.close(folder)
                 folder = below
             yield folder, name
         finally:
             os.close(folder)
-
-
-@contextmanager
-def new_file(path: Path, mode: int = SHARED) -> Iterator[BinaryIO]:
-    """Write a file that a user has named, whole or not at all. A file that is there is replaced in one step; a link, a
-    pipe or a device is not written through: UnsafePath. The folders above it are the user's word."""
-    folder = Folder(path.parent.resolve())
-    there = folder.stat(path.name)
-    if there is not None:
-        _check_plain(there, str(path))
-    with folder.writing(path.name, mode) as file:
-        yield file
 
 
 def _directory(name: str, path: str, within: int | None = None) -> int:
@@ -242,7 +230,7 @@ def _open(name: str, flags: int, path: str, within: int | None, mode: int = 0) -
         raise
 
 
-def _check_plain(found: os.stat_result, path: str) -> None:
+def check_plain(found: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise _unsafe(path, stat.S_ISLNK(found.st_mode))
 

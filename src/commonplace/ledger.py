@@ -6,6 +6,7 @@ small views. A plain event touches no row but the first of its run; events with 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,7 +21,7 @@ from .commit import CHECKPOINTS, PAGE, Committer, Overlay, RowName, Snapshot, ch
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
 from .errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
-from .events import ERASED, Draft, Event, erased_by, new_id, read_header, to_us, unseal
+from .events import A_DAY, ERASED, Draft, Event, erased_by, iso, new_id, read_header, to_us, unseal
 from .keys import pack
 from .views import (
     Capability,
@@ -40,6 +41,8 @@ Progress = Callable[[int, int], None]
 
 IMPORTED = "event.imported"
 FIRST_PAGE = 16
+A_SECOND, A_MINUTE = 1_000_000, 60_000_000
+"""In microseconds: how long ago `at=` may lie and still mean now, where the ledger is ahead of this clock."""
 
 
 # the ledger's own capability
@@ -79,11 +82,21 @@ BLOBS = View(
     fresh=True,
 )
 
+CLOCKS = View(
+    "clocks",
+    1,
+    keys=lambda event: () if event.clock_us is None else ((event.clock_us, event.position),),
+    fold=lambda _key, _before, event: event.position,
+    header_only=True,
+    fresh=True,
+)
+"""The events whose recorders had a clock that did not fit the ledger, by what it said."""
+
 LEDGER = Capability(
     "ledger",
     kinds=(Kind(ERASED, effect=erase_payloads), Kind(IMPORTED)),
     commands={"record": decide_record, "erase": decide_erase},
-    views=(RUNS, CHILDREN, BLOBS),
+    views=(RUNS, CHILDREN, BLOBS, CLOCKS),
     travels={"record": (list[Draft], list[Event])},
 )
 
@@ -122,6 +135,8 @@ class Ledger:
         """What works have for prompts."""
         self.showing: Any = None
         """What was shown to whom, and is not noted yet."""
+        self.beside: Path | None = None
+        """The file or folder that the book is, on this host: files that are made from it follow its mode."""
         self.repository: Path | None = None
         """The files that what is remembered is checked against."""
         self.count_tokens: Callable[[str], int] | None = None
@@ -189,10 +204,42 @@ class Ledger:
         """The views as of `at`: a position or a time; None is now."""
         with self.reads() as reads:
             meta = self.meta_of(reads.head)
-            position = None if at is None else resolve(reads, at)
+            position = None if at is None else self._position(reads, meta, at)
             if position is not None:
                 check_horizon(meta, position)
             yield Snapshot(reads, self.registry, meta, position)
+
+    def position(self, at: int | datetime) -> int:
+        """The position that `at` means: a position of this book, or a time."""
+        with self.reads() as reads:
+            return self._position(reads, self.meta_of(reads.head), at)
+
+    def _position(self, reads: Reads, meta: Meta, at: int | datetime) -> int:
+        return resolve(reads, at, meta.space(CLOCKS), _now())
+
+    def clock_trouble(self) -> tuple[str | None, str | None]:
+        """What is wrong if the ledger is ahead of this clock by more than a day, and from which event on; and which
+        event was recorded by a clock that was behind, if there is one."""
+        now = _now()
+        with self.reads() as reads:
+            head, ahead, behind = reads.head, None, None
+            if head.created_at - now > A_DAY:
+                event = unseal(reads.records(*_one(_last_before(reads, now + A_DAY) + 1))[0])
+                ahead = (
+                    f"event {event.position}, recorded by {event.actor!r}, has the time {iso(event.created_us)}, "
+                    f"{_days(event.created_us - now)} ahead of this clock, and so have all events since: set the clock "
+                    "of its host right, or this one's. Until then `at=` goes by the clocks of those who record"
+                )
+            else:
+                rows = reads.scan(self.meta_of(head).space(CLOCKS), limit=1, reverse=True)
+                if rows:
+                    event = unseal(reads.records(*_one(int(read_row(rows[0]))))[0])
+                    told = event.created_us - (event.clock_us or 0)
+                    behind = (
+                        f"event {event.position}, recorded by {event.actor!r}, came from a clock that was "
+                        f"{_days(told)} behind the ledger"
+                    )
+            return ahead, behind
 
     def events(
         self,
@@ -288,15 +335,15 @@ class Ledger:
             problem, bad = f"events up to {reached} had been acknowledged and are gone", head.position + 1
         if unexplained and (bad is None or unexplained[0] < bad):
             problem, bad = "its payload is missing and no erasure says why", unexplained[0]
-        problem = problem or self.store.check() or self._damaged_row()
+        problem = problem or self.store.check() or self.damaged_row()
         return Verification(problem is None, bad, problem, position, len(blank), head.position, previous)
 
-    def _damaged_row(self) -> str | None:
-        """The first row of a view that is not as it was written, if any."""
+    def damaged_row(self, names: Collection[str] | None = None) -> str | None:
+        """The first row of a view (all views unless some are named) that is not as it was written, if any."""
         with self.reads() as reads:
             meta = self.meta_of(reads.head)
             try:
-                for view in self.registry.views.values():
+                for view in map(self.registry.view, self.registry.views if names is None else names):
                     for row in reads.versions(meta.space(view)):
                         read_row(row)
             except Corrupt as damage:
@@ -362,23 +409,54 @@ class Ledger:
             return 0 if row is None else int(read_row(row))
 
 
-def resolve(reads: Reads, at: int | datetime) -> int:
-    """The position that `at` means. A time means the last event recorded at or before it."""
+def resolve(reads: Reads, at: int | datetime, clocks: str, now: int) -> int:
+    """The position that `at` means. A time means the last event recorded at or before it.
+
+    Where the ledger is ahead of this clock, now means all there is. Where it is ahead by more than a day, somebody has
+    recorded with a wrong clock, and what came later cannot have an earlier time: there, a time means the last event
+    whose recorder's own clock had not passed it.
+    """
     if isinstance(at, datetime):
         moment = to_us("at", at)
-        low, high = 0, reads.head.position
-        while low < high:  # created_at never decreases, so the ledger is its own index of time
-            middle = (low + high + 1) // 2
-            if reads.records(middle - 1, middle, 1)[0].created_at <= moment:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        ahead = reads.head.created_at - now
+        if ahead > 0 and moment > now - (A_MINUTE if ahead > A_DAY else A_SECOND):
+            return reads.head.position
+        position = _last_before(reads, moment)
+        if ahead <= A_DAY:
+            return position
+        rows = reads.scan(clocks, b"", pack((moment + 1,)), limit=1, reverse=True)
+        said = [record for row in rows for record in reads.records(*_one(int(read_row(row))))]
+        return max([position, *(one.position for one in said if one.created_at - now > A_DAY)])
     if type(at) is not int or not 0 <= at <= reads.head.position:
         raise BadInput(
             f"at={shown(at)} is not in this book: give a position from 0 to {reads.head.position}, or a time"
         )
     return at
+
+
+def _last_before(reads: Reads, moment: int) -> int:
+    """The last event with this time or an earlier one; 0 if there is none."""
+    low, high = 0, reads.head.position
+    while low < high:  # created_at never decreases, so the ledger is its own index of time
+        middle = (low + high + 1) // 2
+        if reads.records(*_one(middle))[0].created_at <= moment:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _one(position: int) -> tuple[int, int, int]:
+    return position - 1, position, 1
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _days(microseconds: int) -> str:
+    days = microseconds // A_DAY
+    return f"{days:,} days" if days < 730 else f"{days / 365.25:.1f} years"
 
 
 def _missing(position: int) -> Corrupt:

@@ -32,6 +32,7 @@ from .mirror import (
     Taken,
 )
 from .mirror.folder import OWN
+from .private import Access, make_folder
 from .trust import is_trusted, trust
 
 if TYPE_CHECKING:
@@ -311,9 +312,10 @@ def remember_folder(place: Path | None, folder: Path) -> None:
     known = known_folders(place)
     if place is not None and folder not in known:
         raw = b"".join(os.fsencode(path) + b"\n" for path in (*known, folder))
+        book = place.with_suffix("")
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            Folder(place.parent).write(_list(place), raw)
+            make_folder(place.parent, Access())
+            Folder(place.parent).write(_list(place), raw, like=book.stat() if book.is_file() else None)
         except (UnsafePath, OSError) as error:
             log.warning("that %s shows this book cannot be noted beside the book: %s", folder, error)
 

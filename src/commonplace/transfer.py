@@ -49,8 +49,8 @@ from .events import (
     to_us,
     unseal,
 )
-from .folders import new_file
 from .ledger import IMPORTED, Ledger, Progress
+from .private import new_file
 
 BATCH = 500
 BATCH_BYTES = 4 * 1024 * 1024
@@ -99,7 +99,7 @@ class Source:
 # export
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One event of an export. Its names and order are the format."""
 
     position: int
@@ -119,6 +119,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
     previous: str
     hash: str
+    clock: str | None = None
 
 
 _read_line = msgspec.json.Decoder(_Line).decode
@@ -126,17 +127,19 @@ _read_line = msgspec.json.Decoder(_Line).decode
 
 def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None = None) -> int:
     """Everything up to a position, lossless."""
-    return _write_file(export_lines(ledger, upto), to, upto, progress)
+    return _write_file(export_lines(ledger, upto), to, upto, progress, ledger.beside)
 
 
 def excerpt_file(
     ledger: Ledger, events: Iterable[Event], to: Path, upto: int, progress: Progress | None = None
 ) -> int:
     """Only these events, as somebody may see them, in a chain of their own that can be taken in anywhere."""
-    return _write_file(_excerpt_lines(ledger, events), to, upto, progress)
+    return _write_file(_excerpt_lines(ledger, events), to, upto, progress, ledger.beside)
 
 
-def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None) -> int:
+def _write_file(
+    lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None, book: Path | None
+) -> int:
     """Write the export beside its place and move it there when it is whole and on disk."""
     try:
         os.fsencode(to)
@@ -145,7 +148,7 @@ def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress 
     except (OSError, UnicodeEncodeError) as error:
         raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
     try:
-        with new_file(to) as out:
+        with new_file(to, book) as out:
             count = 0
             for line in lines:
                 out.write(line + b"\n")
@@ -154,6 +157,8 @@ def _write_file(lines: Iterator[bytes], to: Path, upto: int, progress: Progress 
                     if progress and count % BATCH == 0:
                         progress(count, upto)
     except OSError as error:
+        if isinstance(error, CommonplaceError):
+            raise
         raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
     return count
 
@@ -231,6 +236,7 @@ def _event_line(record: Record) -> bytes:
         digest=header.digest,
         previous=header.previous,
         hash=record.hash.hex(),
+        clock=None if header.clock is None else iso(header.clock),
     )
     return msgspec.json.encode(line)
 
@@ -388,6 +394,7 @@ def _header(line: _Line) -> Header:
         line.labels,
         line.digest,
         line.previous,
+        None if line.clock is None else to_us("clock", datetime.fromisoformat(line.clock)),
     )
 
 

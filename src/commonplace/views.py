@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -33,7 +33,7 @@ import msgspec
 from .engines.contract import Row
 from .errors import BookTooNew, Conflict, Corrupt, NotFound
 from .events import Event, canonical, decode
-from .keys import Key
+from .keys import Key, unpack
 
 if TYPE_CHECKING:
     from .commit import Overlay
@@ -43,6 +43,8 @@ LAYOUT = 1
 
 RESERVED = frozenset({"access", "book", "event", "memory", "premise", "receipt", "state", "task", "work"})
 """First words of kinds that only capabilities may record, also those a later version brings."""
+
+T = TypeVar("T")
 
 Payload = dict[str, Any]
 Decider = Callable[["Overlay", Any], Any]
@@ -278,20 +280,51 @@ def _view_of(space: str) -> bytes:
 
 
 def read_row(row: Row) -> Any:
-    return None if row.value is None else decode(checked(row))
+    if row.value is None:
+        return None
+    try:
+        return decode(checked(row))
+    except msgspec.MsgspecError as error:
+        raise damaged(row) from error
 
 
 def checked(row: Row) -> bytes:
-    """The bytes of a row's value, after checking that they are the ones that were written."""
-    assert row.value is not None
-    raw = row.value[4:]
+    """The bytes of a row's value, after checking that they are the ones that were written. Damage can also change
+    the type of a column, so types are checked before the checksum is."""
+    value = row.value
     if (
-        type(raw) is not bytes
+        type(value) is not bytes
         or type(row.key) is not bytes
-        or _check(row.space, row.key, row.position, raw) != row.value[:4]
+        or type(row.position) is not int
+        or row.position < 0
+        or _check(row.space, row.key, row.position, value[4:]) != value[:4]
     ):
-        raise Corrupt(
-            f"a row of the view {row.space.partition('/')[0]!r} is damaged: run `commonplace rebuild`",
-            row.position,
-        )
-    return raw
+        raise damaged(row)
+    return value[4:]
+
+
+def damaged(row: Row) -> Corrupt:
+    """The error for a row that is not as it was written."""
+    try:
+        key: Key = unpack(row.key)
+    except (ValueError, TypeError, IndexError):
+        key = (repr(row.key),)
+    return _damaged(row.space.partition("/")[0], key, row.position if type(row.position) is int else None)
+
+
+def _damaged(view: str, key: Key, position: int | None = None) -> Corrupt:
+    shown = "/".join(map(str, key))
+    return Corrupt(
+        f"the row {shown!a} of the view {view!r} is damaged: run `commonplace rebuild`, which makes it again "
+        "from the ledger",
+        position,
+    )
+
+
+def typed(value: object, type: type[T], view: str, *key: str | int) -> T:
+    """A row's value as what its view keeps. One that is nothing of the kind (a rule with a sensitivity that does not
+    exist, say) is Corrupt: no default may take its place, because the default may allow more."""
+    try:
+        return msgspec.convert(value, type)
+    except msgspec.ValidationError as error:
+        raise _damaged(view, key) from error

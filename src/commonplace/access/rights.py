@@ -17,8 +17,10 @@ from ..commit import Lens
 from ..errors import BadInput, shown
 from ..events import Event, check_name, encode_payload
 from ..labels import SENSITIVITY, Labels, strictness
+from ..views import typed
 
 Permission = Literal["none", "read", "read_write"]
+Sensitivity = Literal["public", "private", "sensitive"]
 
 OWNER = "owner"
 """The actor that a book acts as when nobody else is named. It may do and see everything."""
@@ -93,7 +95,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     may_emit: tuple[str, ...] | None = None
     sees: tuple[str, ...] | None = None
     acts: tuple[str, ...] | None = None
-    ceiling: str | None = None
+    ceiling: Sensitivity | None = None
 
 
 class Rights(msgspec.Struct, frozen=True):
@@ -105,7 +107,7 @@ class Rights(msgspec.Struct, frozen=True):
     may_emit: tuple[str, ...] | None = None
     sees: tuple[str, ...] = ()
     acts: frozenset[str] = frozenset()
-    ceiling: str = "private"
+    ceiling: Sensitivity = "private"
 
     @property
     def owner(self) -> bool:
@@ -151,7 +153,7 @@ def rights_of(lens: Lens, actor: str) -> Rights:
 
 def _rule(lens: Lens, subject: str) -> Rule:
     row = lens.get("rights", subject)
-    return Rule() if row is None else msgspec.convert(row, Rule)
+    return Rule() if row is None else typed(row, Rule, "rights", subject)
 
 
 def check_actor(name: object) -> str:
@@ -219,6 +221,9 @@ def checked_rule(given: dict[str, Any]) -> Rule:
     """A rule from plain data. Raises BadInput that says what is allowed."""
     try:
         _, plain, _ = encode_payload(given)
+        ceiling = plain.get("ceiling")
+        if ceiling is not None and ceiling not in SENSITIVITY:
+            raise BadInput(f"there is no sensitivity {shown(ceiling)}: it is one of {', '.join(SENSITIVITY)}")
         rule = msgspec.convert(plain, Rule)
     except msgspec.ValidationError as error:
         raise BadInput(f"that is not a rule about rights: {error}. Its fields are {_FIELDS}") from None
@@ -232,10 +237,6 @@ def checked_rule(given: dict[str, Any]) -> Rule:
             raise BadInput(f"there is no act {shown(act)}: the acts are {', '.join(ACTS)}")
     for kind in (*(rule.may_emit or ()), *(rule.sees or ())):
         check_name("a kind", kind)
-    if rule.ceiling is not None and rule.ceiling not in SENSITIVITY:
-        raise BadInput(
-            f"there is no sensitivity {shown(rule.ceiling)}: it is one of {', '.join(SENSITIVITY)}"
-        )
     return rule
 
 

@@ -48,6 +48,9 @@ GENESIS = bytes(32)
 """The hash before the first event."""
 
 
+TIMEOUT = 30.0
+"""How many seconds a call waits for a lock or an answer where nobody says otherwise."""
+
 ROOM = 32 * 1024
 """How many bytes may be left for another process to do, and for its answer."""
 
@@ -300,25 +303,33 @@ class Store(ABC):
 
     facts: Facts
 
+    timeout: float = TIMEOUT
+    """How many seconds a call waits for a lock, or for a server's answer, unless it says otherwise. No call of a server
+    that says nothing takes much longer: it ends with EngineUnavailable or Busy, or with OutcomeUnknown if its commit
+    may have landed."""
+
+    def within(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else timeout
+
     def files(self) -> list[Path]:
         """The files and folders on this host that hold the book's raw bytes, as far as anybody can say."""
         return []
 
     @abstractmethod
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> AbstractContextManager[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> AbstractContextManager[Reads]:
         """A snapshot that shows at least position `at_least`; a lagging replica waits for it up to
-        `timeout` seconds, then raises Busy."""
+        `timeout` seconds (None: the store's own), then raises Busy."""
 
     likely: Callable[[], Collection[Place]] = staticmethod(tuple)
     """Which rows the next transaction will probably read. An engine whose answers are trips to a server may bring
     them along when it begins one."""
 
     @abstractmethod
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
         """A transaction. Engines that lock raise Busy when the lock is not theirs within `timeout`. An engine may let
         another process that is inside do what is `asked` for: then it raises Served."""
 
-    def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
+    def attempt(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
         """The same for whoever is ready to go again: an engine may begin it without asking its server, if nobody else
         seems to write. What it reads then holds once `apply` or `confirm` has not raised Moved."""
         return self.begin(timeout, asked)
@@ -380,6 +391,9 @@ class Store(ABC):
 
 class Engine(ABC):
     """One place that can hold books."""
+
+    timeout: float = TIMEOUT
+    """How many seconds opening, listing or dropping waits for a lock or an answer."""
 
     beside: Path | None = None
     """The file or folder that a book is, on this host: what is derived from it may lie beside it."""

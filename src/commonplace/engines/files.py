@@ -41,6 +41,7 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
+from ..private import Access, access_of, make_folder, open_private
 from .clock import boot_clock
 from .contract import (
     Asked,
@@ -57,7 +58,7 @@ from .contract import (
     nothing,
 )
 from .gate import Gate, GatedTx
-from .local import Disk, LocalStore, disk_notes
+from .local import Disk, LocalStore, disk_notes, remove_beside
 from .memory import LeaseBook, MemoryReads, _Data
 
 log = logging.getLogger("commonplace")
@@ -174,7 +175,7 @@ class FilesTx(FilesReads, GatedTx):
 
 class FilesStore(LocalStore):
     def __init__(self, folder: Path, disk: Disk) -> None:
-        super().__init__(folder / "gate", only=True)
+        super().__init__(folder / "gate", folder, only=True)
         self.folder = folder
         self._disk = disk
         self._ledger = folder / "ledger.jsonl"
@@ -201,9 +202,9 @@ class FilesStore(LocalStore):
     # the contract
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
         self._check()
-        self.reach(at_least, timeout)
+        self.reach(at_least, self.within(timeout))
         if self._changed():
             with self._inside(timeout):
                 pass
@@ -216,15 +217,15 @@ class FilesStore(LocalStore):
             reads.let_go()
 
     @contextmanager
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
         self._check()
         with self._inside(timeout, asked):
             yield FilesTx(self)
 
     @contextmanager
-    def _inside(self, timeout: float, asked: Asked = nothing) -> Iterator[None]:
+    def _inside(self, timeout: float | None, asked: Asked = nothing) -> Iterator[None]:
         """Alone with the files, and knowing what is in them. The gate comes before the lock, always."""
-        with self._gate.inside(timeout, asked), self._data.lock:
+        with self._gate.inside(self.within(timeout), asked), self._data.lock:
             self._check()
             if self._changed():
                 self._load()
@@ -346,7 +347,9 @@ class FilesStore(LocalStore):
             len(torn),
             self._torn.name,
         )
-        with self._torn.open("ab") as aside:
+        with os.fdopen(
+            open_private(self._torn, os.O_WRONLY | os.O_APPEND, access_of(self.folder)), "ab"
+        ) as aside:
             aside.write(torn)
             aside.flush()
             self._disk.sync(aside.fileno())
@@ -501,7 +504,7 @@ class FilesStore(LocalStore):
             if path is None:
                 raise Corrupt(f"{digest!r} is not a digest")
             if not path.parent.exists():
-                path.parent.mkdir(parents=True)
+                make_folder(path.parent, access_of(self.folder))
                 self._disk.sync_folder(path.parent.parent)
                 self._disk.sync_folder(self.folder)
             self._disk.write_file(path, data)  # also when it is there: an earlier try may not have synced it
@@ -601,6 +604,7 @@ class FilesEngine(Engine):
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
         self.folder = self.beside = folder
         self._disk = disk or Disk()
+        self._disk.book = folder
 
     def open(self, book: str, create: bool) -> Store:
         try:
@@ -631,21 +635,24 @@ class FilesEngine(Engine):
         return FilesStore(self.folder, self._disk)
 
     def _lay_out(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder, Access())
+        self._check_for_remains()  # before anything is made beside them
         gate = Gate(self.folder / "gate", only=True)
-        gate.enter(30.0)
+        gate.enter(self.timeout)
         try:
             ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
             if not book.exists():
-                if ledger.exists() and ledger.stat().st_size:
-                    raise NotABook(
-                        f"{ledger} is there without its book.json: restore it, or choose another folder"
-                    )
+                self._check_for_remains()
                 self._disk.write_file(ledger, b"")
                 self._disk.write_file(book, book_bytes(""))
         finally:
             gate.leave()
             gate.close()
+
+    def _check_for_remains(self) -> None:
+        ledger = self.folder / "ledger.jsonl"
+        if not (self.folder / "book.json").exists() and ledger.exists() and ledger.stat().st_size:
+            raise NotABook(f"{ledger} is there without its book.json: restore it, or choose another folder")
 
     def books(self) -> list[str]:
         return [self.folder.name] if (self.folder / "book.json").exists() else []
@@ -657,6 +664,7 @@ class FilesEngine(Engine):
             (self.folder / name).unlink(missing_ok=True)
         Gate.remove(self.folder / "gate")
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
+        remove_beside(self.folder)
 
     def close(self) -> None:
         pass

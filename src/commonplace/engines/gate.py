@@ -18,7 +18,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet
 
-from ..errors import BookClosed, Busy, NotABook, OutcomeUnknown, StorageFailed
+from ..errors import BookClosed, Busy, OutcomeUnknown, StorageFailed
+from ..private import access_of, open_private
 from .contract import Asked, Moved, Served, Tx, nothing
 from .line import ANSWERED, ASKED, DONE, FREE, NAP, Line, lock
 
@@ -41,8 +41,10 @@ class Gate:
     that others would lock, too.
     """
 
-    def __init__(self, path: Path, only: bool = False) -> None:
+    def __init__(self, path: Path, only: bool = False, book: Path | None = None) -> None:
         self.path = path
+        self._book = book
+        """Whose mode its files follow; None: they are for nobody else."""
         self._only = only
         self._mutex = threading.Lock()
         self.folder = path.with_name(path.name.removesuffix("gate") + "line")
@@ -56,11 +58,10 @@ class Gate:
 
     def _open(self) -> None:
         self._door = -1
-        door = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        access = access_of(self._book).writers
+        door = open_private(self.path, os.O_RDWR, access)
         try:
-            if not stat.S_ISREG(os.fstat(door).st_mode):
-                raise NotABook(f"{self.path} is no plain file, and no lock can be in it: remove it")
-            self._line = Line(self.folder)
+            self._line = Line(self.folder, access)
         except BaseException:
             os.close(door)
             raise

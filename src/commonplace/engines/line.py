@@ -17,6 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ..errors import OutcomeUnknown
+from ..private import Access, make_folder, open_folder, open_private
 from .clock import boot_clock
 from .contract import ROOM
 from .watch import Watch
@@ -68,15 +69,16 @@ class Line:
     whoever comes in finds nobody there. A seat that nobody has locked belongs to somebody who is dead.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, exist_ok=True)
+    def __init__(self, folder: Path, access: Access) -> None:
+        make_folder(folder, access)
+        self._access = access
         self._bell_at = folder / "bell"
         self._watch: Watch | None = None
         self._own: int | None = None
         self._opened = list[int]()
         """Every descriptor, the folder's first: what lies in it is opened by way of that, and no link is followed."""
         try:
-            self._opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+            self._opened.append(open_folder(folder, access))
             self._table, self._bell = self._open("table"), self._open("bell")
         except BaseException:
             self.close()
@@ -91,8 +93,11 @@ class Line:
         self._boot = crc32(boot_clock()[0].encode())
 
     def _open(self, name: str, create: bool = True) -> int:
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._opened.append(os.open(name, flags, 0o600, dir_fd=self._opened[0]))
+        folder = self._opened[0]
+        if create:
+            self._opened.append(open_private(name, os.O_RDWR, self._access, folder))
+        else:
+            self._opened.append(os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
         return self._opened[-1]
 
     # for who waits

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import BookClosed
 from ..forks import Born
+from ..private import access_of, open_private
 from .contract import Store
 from .gate import Gate
 from .watch import Watch
@@ -18,6 +19,9 @@ SLOW_CHECK = 0.5
 
 class Disk:
     """The few calls that durability rests on, in one place, so that tests can make each of them fail."""
+
+    book: Path | None = None
+    """The file whose mode and group new files follow; None: they are for nobody else."""
 
     def write(self, fd: int, data: bytes) -> None:
         view = memoryview(data)
@@ -49,7 +53,7 @@ class Disk:
         """Write the file that is to take this one's place, and see it on disk."""
         fresh = path.with_name(f"{path.name}.new")
         fresh.unlink(missing_ok=True)  # left by a crash, or a link that leads elsewhere
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        fd = open_private(fresh, os.O_WRONLY, access_of(self.book))
         try:
             self.write(fd, data)
             self.sync(fd)
@@ -74,21 +78,30 @@ def filesystem(path: Path) -> str:
 
 def disk_notes(path: Path) -> tuple[str, ...]:
     """What the file system under a book means for its promises."""
-    kind = filesystem(path)
+    kind, notes = filesystem(path), tuple[str, ...]()
+    if path.exists() and path.stat().st_mode & 0o002:
+        notes = ("everybody on this host can put files into its folder: move it to one of its own",)
     if kind in ("tmpfs", "ramfs"):
-        return (f"it lies on {kind}, so it ends with the machine's power",)
+        return (f"it lies on {kind}, so it ends with the machine's power", *notes)
     if kind.startswith(("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")):
         return (
             f"it lies on {kind}: locks there are not reliable. Use a local disk, or PostgreSQL for many hosts",
+            *notes,
         )
-    return ()
+    return notes
+
+
+def remove_beside(book: Path) -> None:
+    """Remove what was derived from a book and lies beside it: its index, and the list of its mirrors."""
+    for ending in (".index", ".index-wal", ".index-shm", ".index-lock", ".mirrors"):
+        book.with_name(book.name + ending).unlink(missing_ok=True)
 
 
 class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
-    def __init__(self, gate: Path, only: bool = False) -> None:
-        self._gate = Gate(gate, only)
+    def __init__(self, gate: Path, book: Path, only: bool = False) -> None:
+        self._gate = Gate(gate, only, book)
         self._born = Born()
         self._closed = False
         self._watches: list[Watch] = []

@@ -10,13 +10,14 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from ..errors import Busy
 from .gate import Gate
 
-OLD = 30 * 86_400
+OLD = 86_400
 """How many seconds after the last process came to it a gate is taken to be forgotten."""
 
 
@@ -27,7 +28,7 @@ def meeting(*server: object) -> Gate | None:
         folder = _folder()
         if folder is None:
             return None
-        path = folder / f"{sha256(repr(server).encode()).hexdigest()}-gate"
+        path = _gate_in(folder, server)
         if not path.exists():
             _clear(folder)
         gate = Gate(path)
@@ -35,6 +36,17 @@ def meeting(*server: object) -> Gate | None:
         return gate
     except OSError:
         return None  # no room, or no right to write there: everybody goes to the server by itself
+
+
+def leave(*server: object) -> None:
+    """Remove the gate of a book that is no more."""
+    folder = _where()
+    if folder is not None and _is_ours(folder):
+        Gate.remove(_gate_in(folder, server))
+
+
+def _gate_in(folder: Path, server: Sequence[object]) -> Path:
+    return folder / f"{sha256(repr(server).encode()).hexdigest()}-gate"
 
 
 def lines() -> list[Path]:

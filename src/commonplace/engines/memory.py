@@ -309,8 +309,9 @@ class MemoryStore(Store):
             raise BookClosed("this book is closed; open it again")
 
     @contextmanager
-    def _locked(self, timeout: float) -> Iterator[_Data]:
+    def _locked(self, timeout: float | None = None) -> Iterator[_Data]:
         self._check()
+        timeout = self.within(timeout)
         if not self._data.lock.acquire(timeout=timeout):
             raise Busy(f"the book's lock was not free within {timeout:g} s; try again, or raise the timeout")
         try:
@@ -319,8 +320,8 @@ class MemoryStore(Store):
             self._data.lock.release()
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
-        self.reach(at_least, timeout)
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
+        self.reach(at_least, self.within(timeout))
         with self._locked(timeout) as data:
             reads = MemoryReads(data)
             reads.hold()
@@ -330,7 +331,7 @@ class MemoryStore(Store):
             reads.let_go()
 
     @contextmanager
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
         with self._locked(timeout) as data:
             yield MemoryTx(data)
 
@@ -346,15 +347,15 @@ class MemoryStore(Store):
             self._data.news.notify_all()
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        with self._locked(30.0) as data:
+        with self._locked() as data:
             return data.leases.ask(Lease(name, holder, fence, seconds), time.monotonic())
 
     def drop_spaces(self, prefix: str) -> None:
-        with self._locked(30.0) as data:
+        with self._locked() as data:
             data.rows.drop_spaces(prefix)
 
     def trim(self, space: str, horizon: int) -> int:
-        with self._locked(30.0) as data:
+        with self._locked() as data:
             return data.rows.trim(space, horizon)
 
     def purge(self) -> PurgeReport:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal, LiteralString, Self
 from weakref import WeakKeyDictionary
@@ -71,7 +72,7 @@ from .contract import (
 )
 from .gate import Gate, GatedTx
 from .hope import Found, clock, fresh, pack, unpack
-from .meeting import lines, meeting, sweep
+from .meeting import leave, lines, meeting, sweep
 from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, run_prepared, to_bytes, to_text
 
 LAYOUT = 1
@@ -83,8 +84,14 @@ LOCK_SPACE = 0x636F6D6D
 
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
-LOCK_TIMEOUT, OTHERS_TIMEOUT = 30.0, 1.0
-"""How long one waits for the lock, and at the gates of other servers, in seconds."""
+OTHERS_TIMEOUT = 1.0
+"""How long one waits at the gates of other servers, in seconds."""
+MARGIN = 2.0
+"""How much longer than a caller waits for a lock a trip to the server may take, in seconds."""
+GOODBYE = 2.0
+"""How long one waits for the server when nothing depends on its answer any more."""
+LONG = 3600.0
+"""How long one statement of upkeep may take that rewrites whole tables."""
 PIECE = 500
 """Rows per statement where work is done in pieces."""
 SLOW_CHECK = 5.0
@@ -100,7 +107,8 @@ CONNECTION = {
     "tcp_user_timeout": "30000",
     "application_name": "commonplace",
 }
-"""What a URL may override. A host that vanishes without a word is noticed within about a minute."""
+"""What a URL may override. A host that vanishes without a word is noticed within about a minute also where nobody
+waits for it; whoever does has a limit of its own (see `Connection`)."""
 
 # Driver and pool log each failed try; where nobody configured logging, that would land on stderr beside
 # the error that we raise.
@@ -199,6 +207,7 @@ class _News:
         self._thread: threading.Thread | None = None
         self._trouble: psycopg.Error | None = None
         self._poke_in, self._poke_out = socket.socketpair()
+        self._conn: Connection | None = None
         self.position = 0
         self.stopped = False
 
@@ -233,9 +242,11 @@ class _News:
 
     def close(self) -> None:
         self.stop()
-        thread = self._thread
+        thread, conn = self._thread, self._conn
         if thread is not None:
-            thread.join(timeout=5)
+            if conn is not None:
+                conn.shut()  # it may wait for a server that says nothing
+            thread.join(timeout=GOODBYE)
         self._poke_in.close()
         self._poke_out.close()
 
@@ -249,11 +260,14 @@ class _News:
                     self._thread = None
                     return
             try:
-                with self._connect() as conn:
-                    self._listen(conn)
+                with self._connect() as self._conn:
+                    self._conn.limit = SLOW_CHECK  # what it asks is answered at once, or never
+                    self._listen(self._conn)
             except psycopg.Error as error:
                 self._trouble = error
                 self._pause(None, 1.0)
+            finally:
+                self._conn = None
 
     def _listen(self, conn: Connection) -> None:
         """Listen while wanted. Being heard comes before the first look at the head, so whoever commits
@@ -596,7 +610,10 @@ def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:
 
 
 class PostgresStore(Store):
-    def __init__(self, conninfo: str, name: str, book: int, facts: Facts, replica: bool) -> None:
+    def __init__(
+        self, conninfo: str, name: str, book: int, facts: Facts, replica: bool, timeout: float
+    ) -> None:
+        self.timeout = timeout
         self.book = book
         self.facts = facts
         self._conninfo = conninfo
@@ -605,6 +622,7 @@ class PostgresStore(Store):
         self._closed = False
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             conninfo,
+            connection_class=Connection,
             kwargs={"autocommit": True},
             configure=self._configure,
             min_size=0,
@@ -634,28 +652,38 @@ class PostgresStore(Store):
 
     def _configure(self, conn: Connection) -> None:
         adapt(conn)
-        conn.execute(q.SET_SESSION, (str(self.book), f"{LOCK_TIMEOUT:g}s"))
+        conn.execute(q.SET_SESSION, (str(self.book), f"{self.timeout:g}s"))
         self._server = _first(conn.execute(q.READ_SERVER).fetchall()) or ()
 
-    def _connect(self) -> Connection:
+    def _connect(self, timeout: float | None = None) -> Connection:
         """A connection beside the pool, with the session that the pool's have."""
-        conn = psycopg.connect(self._conninfo, autocommit=True)
-        self._configure(conn)
+        timeout = self.within(timeout)
+        conn = _connected(self._conninfo, timeout)
+        try:
+            self._configure(conn)
+        except BaseException:
+            conn.close()
+            raise
         return conn
 
     def _take(self, timeout: float) -> Connection:
         """A connection from the pool. The pool itself would go on trying in silence while the server is
-        away; so after a moment without one, a try of our own says what the trouble is."""
+        away; so after a moment without one, a try of our own says what the trouble is, or gives a connection
+        while the pool still waits for an answer to an earlier try."""
         deadline = time.monotonic() + max(timeout, 1.0)  # making a connection is not waiting for a lock
         while True:
             try:
-                return self._pool.getconn(timeout=max(0.001, min(0.25, deadline - time.monotonic())))
+                conn = self._pool.getconn(timeout=max(0.001, min(0.25, deadline - time.monotonic())))
+                conn.limit = timeout + MARGIN
+                return conn
             except PoolClosed:
                 raise BookClosed("this book is closed; open it again") from None
             except PoolTimeout:
                 if self._pool.get_stats()["pool_size"] < POOL:
                     try:
-                        self._connect().close()
+                        conn = self._connect(max(deadline - time.monotonic(), 0.001))
+                        conn.limit, conn.pooled = timeout + MARGIN, False
+                        return conn
                     except psycopg.Error as error:
                         raise _translated(error) from None
                 if time.monotonic() >= deadline:
@@ -667,6 +695,7 @@ class PostgresStore(Store):
     def _give_back(self, conn: Connection) -> None:
         if self._born.elsewhere:
             return  # the parent's socket: not ours to touch
+        conn.limit = GOODBYE
         status = conn.info.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:
@@ -678,8 +707,11 @@ class PostgresStore(Store):
                 conn.close()  # the server rolls back what a lost connection left
         elif status == TransactionStatus.ACTIVE:
             conn.close()
-        self._used[conn] = clock()
-        self._pool.putconn(conn)
+        if conn.pooled:
+            self._used[conn] = clock()
+            self._pool.putconn(conn)
+        else:
+            conn.close()
 
     def _opened(
         self, timeout: float, statements: Sequence[_Statement], again: bool = True
@@ -687,8 +719,9 @@ class PostgresStore(Store):
         """A connection on which these statements were run, in one trip, and the rows that each answered.
 
         A pooled connection may have died since it was last used, so the statements are tried once more on
-        a fresh one; all that come here may be run twice.
+        a fresh one if there is time left; all that come here may be run twice.
         """
+        deadline = time.monotonic() + timeout
         conn = self._take(timeout)
         try:
             with _together(conn):
@@ -698,14 +731,14 @@ class PostgresStore(Store):
             lost = _lost(conn, error)
             conn.close()  # the driver may believe to be prepared what the server has skipped
             self._give_back(conn)
-            if not (lost and again):
+            if not (lost and again and time.monotonic() < deadline):
                 raise _translated(error) from None
         except BaseException:
             conn.close()
             self._give_back(conn)
             raise
         self._pool.drain()
-        return self._opened(timeout, statements, again=False)
+        return self._opened(deadline - time.monotonic(), statements, again=False)
 
     @contextmanager
     def _session(
@@ -718,9 +751,9 @@ class PostgresStore(Store):
         finally:
             self._give_back(conn)
 
-    def _ask(self, query: LiteralString, values: Any) -> TupleRow | None:
+    def _ask(self, query: LiteralString, values: Any, timeout: float | None = None) -> TupleRow | None:
         """One statement in a transaction of its own: its first row."""
-        with self._session(LOCK_TIMEOUT, (query, values)) as (_, answers):
+        with self._session(self.within(timeout), (query, values)) as (_, answers):
             return _first(answers[-1])
 
     def _found(self, head: TupleRow | None) -> TupleRow:
@@ -729,11 +762,12 @@ class PostgresStore(Store):
         return head
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
+        timeout = self.within(timeout)
         deadline = time.monotonic() + timeout
         while True:
             snapshot = ((q.BEGIN_SNAPSHOT, None), (q.READ_HEAD, (self.book,)))
-            with self._session(timeout, *snapshot) as (conn, answers):
+            with self._session(self.timeout, *snapshot) as (conn, answers):
                 head = Head(*self._found(_first(answers[-1])))
                 if head.position >= at_least:
                     with PostgresReads(self, conn, head) as reads:
@@ -748,8 +782,8 @@ class PostgresStore(Store):
             if self.wait(at_least - 1, left) >= at_least:
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        return self._inside(timeout, asked, False)
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
+        return self._inside(self.within(timeout), asked, False)
 
     @contextmanager
     def _inside(self, timeout: float, asked: Asked, hopes: bool) -> Iterator[Tx]:
@@ -794,7 +828,7 @@ class PostgresStore(Store):
     @contextmanager
     def _locked(self, timeout: float) -> Iterator[PostgresTx]:
         opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self.book,))]
-        if timeout != LOCK_TIMEOUT:
+        if timeout != self.timeout:
             milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
             opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
         places, head = self.likely(), len(opening) - 1
@@ -826,8 +860,9 @@ class PostgresStore(Store):
         finally:
             self._give_back(conn)
 
-    def attempt(self, timeout: float = 30.0, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        left, usual = self.left, timeout == LOCK_TIMEOUT
+    def attempt(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
+        timeout = self.within(timeout)
+        left, usual = self.left, timeout == self.timeout
         if usual and left is not None and left.hopeful and not self.likely():
             return self._alone(left, timeout, asked)
         return self._inside(timeout, asked, usual)
@@ -847,7 +882,9 @@ class PostgresStore(Store):
         deadline = time.monotonic() + timeout
         self.check()
         if not self.news.stopped:
-            self.news.tell(self._found(self._ask(q.READ_POSITION, (self.book,)))[0])
+            self.news.tell(
+                self._found(self._ask(q.READ_POSITION, (self.book,), min(timeout, self.timeout)))[0]
+            )
         left = deadline - time.monotonic()
         return self.news.wait(after, left) if left > 0 else self.news.position
 
@@ -858,7 +895,7 @@ class PostgresStore(Store):
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         asked = Lease(name, holder, fence, seconds)
         both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, Bytes([to_bytes(name)]))))
-        with self._session(LOCK_TIMEOUT, *both) as (_, answers):
+        with self._session(self.timeout, *both) as (_, answers):
             found = _first(answers[-1])
             return asked._replace(seconds=0.0) if found is None else _lease(found)
 
@@ -894,11 +931,12 @@ class PostgresStore(Store):
         self.check()
         gate = self._met()
         if gate is not None:
-            with gate.inside(LOCK_TIMEOUT):
+            with gate.inside(self.timeout):
                 gate.sweep()
         left = sweep(OTHERS_TIMEOUT)
         try:
             with self._connect() as conn:
+                conn.limit = LONG
                 conn.execute(q.DROP_OLD_LEASES, (self.book,))
                 report = postgres_purge.purge(conn)
                 return dataclasses.replace(report, remaining=(*report.remaining, *left))
@@ -910,7 +948,7 @@ class PostgresStore(Store):
             return
         self._closed = True
         self.news.close()
-        self._pool.close()
+        self._pool.close(timeout=GOODBYE)
         with self._meeting:
             while self._gates:
                 self._gates.pop().close()
@@ -931,10 +969,11 @@ class PostgresEngine(Engine):
         self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in given.items()})
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self, limit: float = 0.0) -> Iterator[Connection]:
         try:
-            with psycopg.connect(self._conninfo, autocommit=True) as conn:
-                conn.execute(q.SET_SESSION, ("", f"{LOCK_TIMEOUT:g}s"))
+            with _connected(self._conninfo, self.timeout) as conn:
+                conn.limit = max(conn.limit, limit)
+                conn.execute(q.SET_SESSION, ("", f"{self.timeout:g}s"))
                 yield conn
         except psycopg.Error as error:
             raise _translated(error) from None
@@ -984,7 +1023,7 @@ class PostgresEngine(Engine):
                     conn.execute(q.ENTER_BOOK, (str(found[0]),))
                     conn.execute(q.MAKE_HEAD, (found[0], GENESIS))
             facts, replica = _facts(conn)
-        return PostgresStore(self._conninfo, book, found[0], facts, replica)
+        return PostgresStore(self._conninfo, book, found[0], facts, replica, self.timeout)
 
     def books(self) -> list[str]:
         with self._connection() as conn:
@@ -993,7 +1032,7 @@ class PostgresEngine(Engine):
             return sorted(to_text(name) for (name,) in conn.execute(q.LIST_BOOKS, binary=True))
 
     def drop(self, book: str) -> None:
-        with self._connection() as conn:
+        with self._connection(LONG) as conn:
             if not self._ours(conn):
                 return
             with conn.transaction():
@@ -1005,13 +1044,31 @@ class PostgresEngine(Engine):
                     name = sql.Identifier("commonplace", table)
                     conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
                 conn.execute(q.DROP_BOOK, found)
+            leave("postgresql", *(_first(conn.execute(q.READ_SERVER).fetchall()) or ()), found[0])
 
     def close(self) -> None:
         """Nothing is held between calls."""
 
 
+def _connected(conninfo: str, timeout: float) -> Connection:
+    """A new connection, within about this time: libpq counts whole seconds, and no fewer than two."""
+    configured = conninfo_to_dict(conninfo)["connect_timeout"]
+    seconds = min(float(str(configured)) or timeout, timeout)
+    conn = Connection.connect(conninfo, autocommit=True, connect_timeout=max(2, ceil(seconds)))
+    conn.limit = timeout + MARGIN
+    return conn
+
+
 def _facts(conn: Connection) -> tuple[Facts, bool]:
-    fsync, full_pages, commits, replica = conn.execute(q.READ_SETTINGS).fetchone() or ("", "", "", False)
+    fsync, full_pages, commits, checksums, replica = conn.execute(q.READ_SETTINGS).fetchone() or (
+        *("",) * 4,
+        False,
+    )
+    notes = ["a replica: it reads, and takes no writes"] if replica else []
+    if checksums != "on":
+        notes.append(
+            "data_checksums is off: a damaged page can lose rows without a word. Turn it on with pg_checksums"
+        )
     durable: Literal["proven", "configured", "no"]
     if fsync != "on":
         durable, why = "no", "the server has fsync = off: a crash of its host can lose or damage everything"
@@ -1029,7 +1086,7 @@ def _facts(conn: Connection) -> tuple[Facts, bool]:
             purge_why="purge rewrites the tables and turns over the write-ahead log as far as the role may; "
             "backups, archives and standbys are the operator's to clean, and so are the temporary folders "
             "commonplace-* of other users and hosts, where their processes meet",
-            notes=("a replica: it reads, and takes no writes",) if replica else (),
+            notes=tuple(notes),
         ),
         replica,
     )

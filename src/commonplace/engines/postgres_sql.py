@@ -98,12 +98,13 @@ SET_SESSION = """
         CASE current_setting('synchronous_commit') WHEN 'off'
             THEN set_config('synchronous_commit', 'on', false) END
 """
-# How long this transaction waits for a lock, in milliseconds, where that is not the session's LOCK_TIMEOUT.
+# How long this transaction waits for a lock, in milliseconds, where that is not the session's own.
 SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 # What the server promises about its disk, and whether it takes writes.
 READ_SETTINGS = """
     SELECT current_setting('fsync'), current_setting('full_page_writes'),
-        current_setting('synchronous_commit'), pg_is_in_recovery()
+        current_setting('synchronous_commit'), current_setting('data_checksums'),
+        pg_is_in_recovery()
 """
 
 # --- reading ----------------------------------------------------------------------------------------------

@@ -7,14 +7,19 @@ by libpq's own calls: the driver's way there takes longer than the server needs 
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import struct
+import time
 from collections.abc import Mapping
-from typing import Any, LiteralString
+from contextlib import suppress
+from typing import Any, LiteralString, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import generators
+from psycopg.abc import PQGen
 from psycopg.adapt import Dumper
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, Format
@@ -22,8 +27,57 @@ from psycopg.pq.abc import PGresult
 from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper
 
-Connection = psycopg.Connection[TupleRow]
+LIMIT = 32.0
+"""How many seconds one trip to the server may take unless a connection says otherwise: a little more than the longest
+wait for a lock that it is asked for."""
+
+T = TypeVar("T")
+
 _PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+class Connection(psycopg.Connection[TupleRow]):
+    """A connection on which no trip takes longer than `limit` seconds.
+
+    libpq has no such limit. A server that has stopped, or a firewall that drops what it says, looks like one that still
+    works on the answer, and as long as its kernel acknowledges what is sent, TCP notices nothing either. So when the
+    time is up the socket is shut down here, and what follows is what follows a lost connection.
+    """
+
+    limit: float = LIMIT
+    pooled: bool = True
+    """Whether it goes back to a pool."""
+
+    def wait(self, gen: PQGen[T], *args: Any, **more: Any) -> T:
+        limit, silent = self.limit, False
+
+        def watched() -> PQGen[T]:
+            nonlocal silent
+            until, ready = time.monotonic() + limit, None
+            while True:
+                try:
+                    state = gen.send(ready)  # type: ignore[arg-type]
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                ready = yield state
+                if not silent and time.monotonic() > until:
+                    silent = True
+                    self.shut()
+
+        try:
+            return super().wait(watched(), *args, **more)
+        except psycopg.OperationalError as error:
+            if silent:
+                raise psycopg.OperationalError(f"the server has not answered for {limit:g} s") from error
+            raise
+
+    def shut(self) -> None:
+        """End whatever waits on this connection, in any thread: it sees a lost connection."""
+        with (
+            suppress(OSError, psycopg.Error),  # it is closed already
+            socket.socket(fileno=os.dup(self.fileno())) as same,
+        ):
+            same.shutdown(socket.SHUT_RDWR)
 
 
 def to_bytes(text: str) -> bytes:

@@ -27,6 +27,7 @@ snapshots too.
 from __future__ import annotations
 
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -56,6 +57,7 @@ from ..forks import Born
 from . import redis_lua as lua
 from .contract import (
     GENESIS,
+    TIMEOUT,
     Asked,
     Engine,
     Facts,
@@ -75,7 +77,9 @@ from .contract import (
 LAYOUT = 1
 BOOKS = b"commonplace:books"
 
-SOCKET_SECONDS = 30.0  # longer than anything below that lets the server hold back an answer
+MARGIN = 2.0  # how much longer than its caller's timeout a trip may take
+GOODBYE_SECONDS = 1.0  # how long one waits for an answer on which nothing depends any more
+CONNECT_SECONDS = 5.0
 FSYNC_SECONDS = 10.0  # how long a write waits for WAITAOF before its outcome is unknown
 SLICE_SECONDS = 1.0  # a wait asks again this often, in case the word to wake up cannot be sent
 TURN_SECONDS = 0.25  # how long a colliding writer waits for its turn before it tries all the same
@@ -152,6 +156,9 @@ class _Wire(Protocol):
     def read_response(self) -> Any: ...
     def disconnect(self) -> None: ...
 
+    socket_timeout: float
+    _sock: socket.socket | None
+
 
 def _pack(commands: Iterable[Command]) -> bytes:
     parts = []
@@ -163,6 +170,12 @@ def _pack(commands: Iterable[Command]) -> bytes:
     return b"".join(parts)
 
 
+def _within(wire: _Wire, deadline: float) -> None:
+    """Let whatever comes next on this connection fail when the time is up."""
+    if wire._sock is not None:
+        wire._sock.settimeout(max(0.001, deadline - time.monotonic()))
+
+
 class _Server:
     """Connections to one server, and the one place where redis-py's errors become ours.
 
@@ -170,13 +183,14 @@ class _Server:
     and the answer was lost", and that is the whole difference between a failed write and an unknown one.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout: float = TIMEOUT) -> None:
+        self.timeout = timeout
         try:
             options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
             # RESP2, because scripts answer in it; no retries, because redis-py would send a write again.
-            options.update(protocol=2, decode_responses=False, socket_timeout=SOCKET_SECONDS)
+            options.update(protocol=2, decode_responses=False, socket_timeout=CONNECT_SECONDS)
             options.update(retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[])
-            options.setdefault("socket_connect_timeout", 5.0)
+            options.setdefault("socket_connect_timeout", min(CONNECT_SECONDS, timeout))
             for pooling in ("max_connections", "timeout"):
                 options.pop(pooling, None)
             self._make: Callable[[], _Wire] = partial(options.pop("connection_class", Connection), **options)
@@ -212,33 +226,40 @@ class _Server:
             with suppress(IndexError):  # two threads may reach for the last one
                 self._idle.pop().disconnect()
 
-    def _wire(self) -> _Wire:
-        """A connection that is open as far as can be seen: the server may have hung up on an idle one."""
-        try:
+    def _wire(self, limit: float) -> _Wire:
+        """A connection that is open as far as can be seen: the server may have hung up on an idle one. A new one is
+        tried once, so that a server that says nothing is not waited for twice."""
+        with suppress(IndexError):
             wire = self._idle.pop()
-        except IndexError:
-            wire = self._make()
-        try:
-            wire.connect()
-            if not wire.can_read():
-                return wire
-        except (redis.ConnectionError, redis.TimeoutError):
-            pass  # so it has; a new one tells what is the matter
-        wire.disconnect()
+            try:
+                wire.connect()
+                if not wire.can_read():
+                    return wire
+            except (redis.ConnectionError, redis.TimeoutError):
+                pass  # so it has; a new one tells what is the matter
+            wire.disconnect()
+        wire = self._make()
+        wire.socket_timeout = min(limit, CONNECT_SECONDS)  # of each answer while it introduces itself
         wire.connect()
         return wire
 
-    def ask(self, *commands: Command, ids: Sequence[str] | None = None) -> list[Any]:
+    def ask(
+        self, *commands: Command, ids: Sequence[str] | None = None, limit: float | None = None
+    ) -> list[Any]:
         """One round trip: the answers, refusals among them as exception objects. `ids` marks a write: once
-        it may have been sent, a lost answer is OutcomeUnknown."""
+        it may have been sent, a lost answer is OutcomeUnknown. It takes `limit` seconds at most; None: what the
+        store's timeout allows."""
         self.check()
+        limit = self.timeout + MARGIN if limit is None else limit
+        deadline = time.monotonic() + limit
         try:
-            wire = self._wire()
+            wire = self._wire(limit)
         except (redis.RedisError, OSError) as error:
             raise self._unavailable(error) from error
         try:
+            _within(wire, deadline)
             wire.send_packed_command([_pack(commands)])
-            answers = [self._answer(wire) for _ in commands]
+            answers = [self._answer(wire, deadline) for _ in commands]
         except BaseException as error:
             wire.disconnect()  # answers may be under way that nobody will read
             if isinstance(error, redis.exceptions.BusyLoadingError | redis.AuthenticationError):
@@ -254,15 +275,16 @@ class _Server:
         return answers
 
     @staticmethod
-    def _answer(wire: _Wire) -> Any:
+    def _answer(wire: _Wire, deadline: float) -> Any:
+        _within(wire, deadline)
         try:
             return wire.read_response()
         except redis.ResponseError as error:
             return error
 
-    def read(self, *commands: Command) -> list[Any]:
+    def read(self, *commands: Command, limit: float | None = None) -> list[Any]:
         """One round trip in which every command must succeed."""
-        replies = self.ask(*commands)
+        replies = self.ask(*commands, limit=limit)
         for reply in replies:
             if isinstance(reply, redis.RedisError):
                 raise self.refusal(reply) from reply
@@ -275,17 +297,19 @@ class _Server:
         *args: bytes | str | int,
         ids: Sequence[str] | None = None,
         fsync: bool = False,
+        limit: float | None = None,
     ) -> Any:
         """A script's answer. With `fsync`, unless the answer is 0 it is on the server's disk as well."""
-        tail: list[Command] = [("WAITAOF", 1, 0, int(FSYNC_SECONDS * 1000))] if fsync else []
-        replies = self.ask(("EVALSHA", script.sha, len(keys), *keys, *args), *tail, ids=ids)
+        synced = min(FSYNC_SECONDS, self.timeout)
+        tail: list[Command] = [("WAITAOF", 1, 0, max(1, int(synced * 1000)))] if fsync else []
+        replies = self.ask(("EVALSHA", script.sha, len(keys), *keys, *args), *tail, ids=ids, limit=limit)
         if isinstance(replies[0], redis.exceptions.NoScriptError):
-            replies = self.ask(("EVAL", script.text, len(keys), *keys, *args), *tail, ids=ids)
+            replies = self.ask(("EVAL", script.text, len(keys), *keys, *args), *tail, ids=ids, limit=limit)
         reply = replies[0]
         if isinstance(reply, redis.RedisError):
             raise self.refusal(reply, ids) from reply
         if fsync and reply != 0 and not (isinstance(replies[1], list) and replies[1][0] >= 1):
-            why = replies[1] if isinstance(replies[1], redis.RedisError) else f"within {FSYNC_SECONDS:g} s"
+            why = replies[1] if isinstance(replies[1], redis.RedisError) else f"within {synced:g} s"
             raise OutcomeUnknown(ids or (), f"the server did not confirm the fsync: {why}")
         return reply
 
@@ -603,22 +627,22 @@ class RedisStore(Store):
         return ("HMGET", self.keys.head, "layout", "rev", "pos", "hash", "at", "meta")
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
         head, revision = self._head(self.server.read(self._ask_head)[0])
         if head.position < at_least:
-            self.reach(at_least, timeout)
+            self.reach(at_least, self.within(timeout))
             head, revision = self._head(self.server.read(self._ask_head)[0])
         yield RedisReads(self, head, revision)
 
     @contextmanager
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies
         with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; one too
         many is lost in the collision that it causes. Who needs longer than others are ready to wait says so, once
         it has its turn: else it would collide for ever."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + self.within(timeout)
         crowded, told = time.monotonic() < self._crowded_until, list[Any]()
         while True:
             left = deadline - time.monotonic()
@@ -646,7 +670,7 @@ class RedisStore(Store):
 
     def _pass_turn(self) -> None:
         try:
-            self.server.run(lua.PASS_TURN, self.keys)
+            self.server.run(lua.PASS_TURN, self.keys, limit=GOODBYE_SECONDS)
         except (EngineUnavailable, BookClosed):
             pass  # nobody may wait for this turn any more, and those who do are not held up for long
 
@@ -693,6 +717,7 @@ class RedisStore(Store):
                 self.server.read(
                     ("XADD", self._wake_key, "MAXLEN", 1, f"{wakes}-0", "w", ""),
                     ("PEXPIRE", self._wake_key, 60_000),
+                    limit=GOODBYE_SECONDS,
                 )
             except EngineUnavailable:
                 pass  # a replica, or no server: each wait looks at the count by itself after its slice
@@ -802,9 +827,17 @@ class RedisEngine(Engine):
         self._url = url
         self._server = _Server(url)
 
+    @property
+    def timeout(self) -> float:
+        return self._server.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._server.timeout = seconds
+
     def open(self, book: str, create: bool) -> Store:
         self._server.check()
-        server = _Server(self._url)
+        server = _Server(self._url, self.timeout)
         try:
             facts, fsync = _survey(server)
             if create:
@@ -815,7 +848,9 @@ class RedisEngine(Engine):
         except BaseException:
             server.close()
             raise
-        return RedisStore(server, book, facts, fsync)
+        store = RedisStore(server, book, facts, fsync)
+        store.timeout = self.timeout
+        return store
 
     @staticmethod
     def _enlist(server: _Server, book: str) -> None:

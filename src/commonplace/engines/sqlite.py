@@ -4,6 +4,10 @@ It is driven through apsw, which carries its own current SQLite. Write-ahead log
 a commit. Writers of all processes pass a fair gate before BEGIN, because SQLite's own busy handler lets some
 of them starve. After COMMIT the gate file is written to, which wakes whoever waits for news.
 
+Every page carries a checksum (SQLite's own cksumvfs extension, which apsw's wheel brings): a flipped bit can make a
+row unfindable as well as unreadable, and a row that is not found would count as "nothing was ever said about it". A
+page that fails its checksum is Corrupt, whatever it holds.
+
 Nothing in this process opens the database files by any other means than SQLite itself: closing such a
 descriptor would silently drop SQLite's locks.
 """
@@ -19,6 +23,7 @@ from typing import Any
 
 import apsw
 
+from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import (
     BadInput,
     BookNotFound,
@@ -31,6 +36,7 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
+from ..private import Access, access_of, check_private, create_private, make_folder
 from .clock import boot_clock
 from .contract import (
     Asked,
@@ -49,10 +55,11 @@ from .contract import (
     nothing,
 )
 from .gate import Gate, GatedTx
-from .local import LocalStore, disk_notes
+from .local import LocalStore, disk_notes, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"
-LAYOUT = 1
+LAYOUT = 2
+"""2: pages carry checksums, which a library that knows 1 would not write."""
 
 SCHEMA = """
 CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), value BLOB NOT NULL) STRICT;
@@ -173,8 +180,18 @@ LOG_PAGES = 4_000
 """How long the write-ahead log grows before it is moved into the database: pages that change often are moved once."""
 
 
+def _checks_pages(connection: apsw.Connection) -> bool:
+    """Whether this very connection writes and checks them: only the extension knows this pragma."""
+    return connection.pragma("checksum_verification") is not None
+
+
 def translate(error: apsw.Error, path: Path) -> CommonplaceError:
     """The one place where SQLite's errors become ours."""
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+        return Corrupt(
+            f"a page of {path} is damaged: it does not match its checksum. Copy the book to a new place with "
+            "`commonplace copy`, which makes all views again from the ledger, or restore a backup"
+        )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
     if isinstance(error, apsw.NotADBError):
@@ -397,7 +414,7 @@ class SqliteStore(LocalStore):
     """One database file. Writers of this process share one connection; each reader has one of a pool."""
 
     def __init__(self, path: Path, facts: Facts, synchronous: str) -> None:
-        super().__init__(path.with_name(path.name + "-gate"))
+        super().__init__(path.with_name(path.name + "-gate"), path)
         self.facts = facts
         self.path = path
         self._synchronous = synchronous
@@ -416,9 +433,9 @@ class SqliteStore(LocalStore):
             self._writer = None
 
     @contextmanager
-    def read(self, at_least: int = 0, timeout: float = 30.0) -> Iterator[Reads]:
+    def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
         self._check()
-        self.reach(at_least, timeout)
+        self.reach(at_least, self.within(timeout))
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -435,7 +452,8 @@ class SqliteStore(LocalStore):
             raise
         finally:
             if sound and not self._closed:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite itself ends one in which a page could not be read
+                    connection.execute("ROLLBACK")
                 self._idle.append(connection)
             else:
                 connection.close(True)
@@ -446,17 +464,20 @@ class SqliteStore(LocalStore):
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def begin(self, timeout: float = 30.0, asked: Asked = nothing) -> SqliteTx:
-        return SqliteTx(self, timeout, asked)
+    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> SqliteTx:
+        return SqliteTx(self, self.within(timeout), asked)
 
     def _open_writer(self) -> apsw.Connection:
         self._writer = self._connect()
         return self._writer
 
     def check(self) -> str | None:
-        with self.read() as reads:
-            assert isinstance(reads, SqliteReads)
-            (answer,) = reads._all("PRAGMA integrity_check(1)")[0]
+        try:
+            with self.read() as reads:
+                assert isinstance(reads, SqliteReads)
+                (answer,) = reads._all("PRAGMA integrity_check(1)")[0]
+        except Corrupt as damage:
+            return str(damage)
         if answer == "ok":
             return None
         return (
@@ -498,7 +519,7 @@ class SqliteStore(LocalStore):
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
         self._check()
         done = []
-        self._gate.enter(30.0)
+        self._gate.enter(self.timeout)
         try:
             self._gate.sweep()
             connection = self._open_connection()
@@ -525,8 +546,9 @@ class SqliteStore(LocalStore):
             raise BadInput(f"{to} exists: choose a file that does not, so that nothing is overwritten")
         source = self._open_connection()
         try:
+            create_private(to, access_of(self.path))
             # A link that takes its place now is not followed; those above it are the caller's word.
-            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOFOLLOW
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
             target = apsw.Connection(str(to.parent.resolve() / to.name), flags)
             try:
                 with target.backup("main", source, "main") as copy:
@@ -534,9 +556,13 @@ class SqliteStore(LocalStore):
                 return SqliteReads(target, to).head
             finally:
                 target.close(True)
-        except apsw.Error as error:
-            to.unlink(missing_ok=True)
-            raise translate(error, to) from error
+        except BaseException as error:
+            remove_database(to)
+            if isinstance(error, apsw.Error):
+                raise translate(error, to) from error
+            if isinstance(error, OSError) and not isinstance(error, CommonplaceError):
+                raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
+            raise
         finally:
             source.close(True)
 
@@ -544,6 +570,13 @@ class SqliteStore(LocalStore):
         while self._idle:
             self._idle.pop().close(True)
         self.poison()
+
+
+def remove_database(path: Path) -> None:
+    """Remove a book's file and all that was made beside it to use it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    Gate.remove(path.with_name(path.name + "-gate"))
 
 
 def prepare(connection: apsw.Connection, synchronous: str) -> None:
@@ -603,38 +636,76 @@ class SqliteEngine(Engine):
         if not self.path.exists():
             if not create:
                 raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent, Access())
+            create_private(self.path, Access())
+        elif self.path.stat().st_size:
+            self._check_whose()
+        self._check_beside()
+        gated = self.path.with_name(self.path.name + "-gate").exists()
         store = SqliteStore(self.path, self._facts(), self._synchronous)
         try:
             self._lay_out(store)
-        except BaseException:
+            self._check_beside()  # again: what lies there by now is what SQLite uses
+        except BaseException as error:
             store.close()
+            if isinstance(error, NotABook) and not gated:
+                Gate.remove(self.path.with_name(self.path.name + "-gate"))
             raise
         return store
+
+    def _check_beside(self) -> None:
+        """SQLite uses a log that lies there, whoever made it."""
+        access = access_of(self.path)
+        for suffix in ("-wal", "-shm", "-journal"):
+            check_private(self.path.with_name(self.path.name + suffix), access)
+
+    def _check_whose(self) -> None:
+        """Refuse what is no book before anything is made beside it. Only the file itself is looked at, as it is: where
+        a log lies beside it, the file alone may be torn, and both are looked at later."""
+        if any(self.path.with_name(self.path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+            return
+        try:
+            page_checksums()
+            url = f"{self.path.absolute().as_uri()}?immutable=1"
+            connection = apsw.Connection(url, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            try:
+                if not _is_empty(connection):
+                    self._check_id(connection)
+            finally:
+                connection.close(True)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def _check_id(self, connection: apsw.Connection) -> None:
+        if connection.pragma("application_id") != APPLICATION_ID:
+            raise NotABook(f"{self.path} is some other program's database: choose another path for the book")
 
     def _lay_out(self, store: SqliteStore) -> None:
         """Make the tables if there is nothing yet, and see that the file is ours. Only making them needs the
         gate: a book that is there opens while others write."""
         try:
+            page_checksums()
             connection = apsw.Connection(str(self.path))
             try:
                 connection.set_busy_timeout(5_000)
                 if _is_empty(connection):
-                    store._gate.enter(30.0)
+                    store._gate.enter(self.timeout)
                     try:
                         if _is_empty(connection):
                             self._make_tables(connection)
                     finally:
                         store._gate.leave()
-                if connection.pragma("application_id") != APPLICATION_ID:
-                    raise NotABook(
-                        f"{self.path} is some other program's database: choose another path for the book"
-                    )
+                self._check_id(connection)
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
                         f"{self.path} has file layout {layout} and this library knows up to {LAYOUT}: "
                         "upgrade commonplace to open it"
+                    )
+                if connection.reserve_bytes() == CHECKSUM_BYTES and not _checks_pages(connection):
+                    raise EngineUnavailable(
+                        f"the pages of {self.path} carry checksums, and this apsw was built without the extension "
+                        "that writes them (cksumvfs): install apsw's own wheel"
                     )
                 if connection.pragma("journal_mode") != "wal":
                     connection.pragma("journal_mode", "wal")
@@ -644,6 +715,8 @@ class SqliteEngine(Engine):
             raise translate(error, self.path) from error
 
     def _make_tables(self, connection: apsw.Connection) -> None:
+        if _checks_pages(connection):
+            connection.reserve_bytes("main", CHECKSUM_BYTES)
         connection.pragma("journal_mode", "wal")
         prepare(connection, self._synchronous)
         connection.execute("BEGIN IMMEDIATE")
@@ -654,6 +727,12 @@ class SqliteEngine(Engine):
 
     def _facts(self) -> Facts:
         notes = disk_notes(self.path.parent)
+        if not page_checksums():
+            notes = (
+                "its pages carry no checksums, because this apsw has no cksumvfs: only `verify` notices "
+                "every damage. Install apsw's own wheel, then copy the book",
+                *notes,
+            )
         full = self._synchronous == "FULL"
         return Facts(
             engine="sqlite",
@@ -675,9 +754,8 @@ class SqliteEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        Gate.remove(self.path.with_name(self.path.name + "-gate"))
+        remove_database(self.path)
+        remove_beside(self.path)
 
     def close(self) -> None:
         pass

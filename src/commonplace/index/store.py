@@ -29,12 +29,13 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import apsw
-import apsw.sqlite_extra
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
+from ..private import Access, access_of, create_private, make_folder, open_private
 from .hints import flags, spoken
 from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
@@ -46,8 +47,6 @@ APPLICATION_ID = 0x636F6D69  # "comi"
 BLOCK = 1 << 14
 BUFFER = 1 << 16
 PAGE_SIZE = 4096
-CHECKING, CHECKSUM = "cksmvfs", 8
-"""SQLite's layer that keeps checksums, and how many bytes at the end of each page it takes."""
 OTHER_DATABASE = "is some other database: choose another path for the index, or move it away"
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 """What the names of the files that SQLite keeps an index in end with."""
@@ -275,8 +274,8 @@ class File:
         """Nobody else opens this index or throws it away meanwhile. What fails raises an error of this package."""
         assert self.path is not None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(self.path.with_name(f"{self.path.name}-lock")):
+            make_folder(self.path.parent, Access())
+            with _locked(self.path):
                 yield
         except apsw.Error as error:
             raise _translated(error, self.path) from error
@@ -291,16 +290,21 @@ class File:
         """Open what is there, or make it; answer why it cannot be used, if so. Raises NotABook for what is not this
         user's own file, or is the database of something else: that is left alone."""
         assert self.path is not None
+        access = _access(self.path)
         there = os.path.lexists(self.path)
-        why = not_ours(self.path)
-        if why:
-            raise NotABook(f"{self.path} {why}")
+        for suffix in SUFFIXES:
+            why = not_ours(self.path.with_name(self.path.name + suffix))
+            if why:
+                raise NotABook(f"{self.path}{suffix} {why}")
         if there and not os.access(self.path, os.R_OK | os.W_OK):
             return "it could not be read and written"
+        create_private(self.path, access)
         # SQLite refuses a link anywhere in the path, so the folder, which may be behind one, is named without.
         where = self.path.parent.resolve() / self.path.name
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOFOLLOW
-        self.connection = apsw.Connection(str(where), flags, checking_vfs())
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+        if not page_checksums():
+            raise EngineUnavailable("this SQLite has no checksums: install apsw's own wheel")
+        self.connection = apsw.Connection(str(where), flags)
         self.connection.set_busy_timeout(10_000)
         empty = self.connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
         if not empty and self.connection.pragma("application_id") != APPLICATION_ID:
@@ -311,12 +315,15 @@ class File:
         if self.path.stat().st_size % PAGE_SIZE:
             return "it was damaged (its last page is cut off)"  # SQLite would read zeros for the rest
         if empty:
-            self.connection.reserve_bytes(reserve=CHECKSUM)
+            self.connection.reserve_bytes(reserve=CHECKSUM_BYTES)
             self.connection.pragma("page_size", PAGE_SIZE)
             # Before there is a log, so that they stand in the file itself from the beginning: see `other_database`.
             self.connection.pragma("application_id", APPLICATION_ID)
             self.connection.pragma("user_version", LAYOUT)
-        elif self.connection.pragma("user_version") != LAYOUT or self.connection.reserve_bytes() != CHECKSUM:
+        elif (
+            self.connection.pragma("user_version") != LAYOUT
+            or self.connection.reserve_bytes() != CHECKSUM_BYTES
+        ):
             return "it was made by another version"
         self._prepare()
         if empty:
@@ -738,11 +745,17 @@ class Damaged(Exception):
     """The file was damaged and is a new, empty one now. It never leaves the index."""
 
 
+def _access(index: Path) -> Access:
+    """An index is named after the book that it lies beside; one in a cache is for nobody else."""
+    return access_of(index.with_suffix(""))
+
+
 @contextmanager
-def _locked(lock: Path) -> Iterator[None]:
-    """Nobody else has this lock meanwhile. It is not the database's own file: closing any other descriptor of that
-    would drop SQLite's locks on it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+def _locked(index: Path) -> Iterator[None]:
+    """Nobody else opens this index or throws it away meanwhile. The lock is not the database's own file: closing any
+    other descriptor of that would drop SQLite's locks on it."""
+    lock = index.with_name(f"{index.name}-lock")
+    descriptor = open_private(lock, os.O_RDWR, _access(index).writers)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -761,7 +774,7 @@ def not_ours(path: Path) -> str:
         return "is a link, and an index is not kept behind one: remove the link"
     if not stat.S_ISREG(there.st_mode):
         return "is not a file: move it away, so that the index can lie there"
-    if there.st_uid != os.geteuid():
+    if there.st_uid not in (os.geteuid(), _access(path).uid):
         return "belongs to another user, so it is not trusted: remove it"
     return ""
 
@@ -774,28 +787,6 @@ def other_database(path: Path) -> str:
         if header.startswith(b"SQLite format 3\0") and int.from_bytes(header[68:]) != APPLICATION_ID:
             return OTHER_DATABASE
     return ""
-
-
-_loading = threading.Lock()
-
-
-def checking_vfs() -> str:
-    """The name of SQLite's own layer that ends every page with a checksum, and compares it with each page that is
-    read. Raises EngineUnavailable where it is not installed."""
-    with _loading:
-        usual = apsw.vfs_names()
-        if CHECKING not in usual:
-            loader = apsw.Connection(":memory:")
-            try:
-                apsw.sqlite_extra.load(loader, "cksumvfs")
-            except (LookupError, apsw.sqlite_extra.NotAvailable, apsw.Error, AttributeError) as error:
-                raise EngineUnavailable(
-                    f"this SQLite has no checksums ({error}); install apsw's own wheel"
-                ) from error
-            finally:
-                loader.close()
-            apsw.set_default_vfs(usual[0])  # it has become that of every connection that names none
-    return CHECKING
 
 
 def _damage(error: apsw.Error) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from ..access.rights import Rights, may_see_of
 from ..commit import Lens
 from ..errors import NotFound
+from ..views import typed
 from .items import Item
 from .reading import Judge
 
@@ -63,7 +64,7 @@ def core_of(lens: Lens, id: str) -> Core:
     row = lens.get("memory.cores", id)
     if row is None:
         raise NotFound(no_core(id))
-    return msgspec.convert(row, Core)
+    return typed(row, Core, "memory.cores", id)
 
 
 def no_core(id: str) -> str:

@@ -23,6 +23,7 @@ import msgspec
 from ..access.secrets import masked
 from ..errors import BadInput, TooLarge, shown
 from ..events import canonical, check_name, check_text
+from ..views import typed
 from .claims import Claim, claim_of, key_form, value_form
 from .similar import FLAGGED, tokens
 
@@ -182,7 +183,7 @@ def subject_and_fact(content: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def from_row(row: Mapping[str, Any]) -> Item:
-    return msgspec.convert(row, Item)
+    return typed(row, Item, "memory.items", str(row.get("id", "")))
 
 
 def unmasked_fields(item: Item) -> Iterable[str]:

@@ -15,6 +15,7 @@ from ..access.secrets import masked
 from ..commit import Lens
 from ..errors import BadInput, shown
 from ..labels import FLOWING
+from ..views import typed
 from .claims import key_form
 from .items import Item, from_row, subject_and_fact, without_secrets
 from .portions import Count, DigestRules, Salience
@@ -86,7 +87,7 @@ def check_embedder(name: str) -> None:
 
 def settings_of(lens: Lens) -> Settings:
     row = lens.get("memory.settings", "")
-    return Settings() if row is None else msgspec.convert(row, Settings)
+    return Settings() if row is None else typed(row, Settings, "memory.settings", "")
 
 
 def tier_of(item: Item) -> str:
@@ -265,5 +266,5 @@ def compared(content: Mapping[str, Any], others: Iterable[Item | None]) -> str:
 
 def tombstones(lens: Lens) -> list[Tombstone]:
     rows = lens.scan("memory.tombstones")
-    found = [msgspec.convert({**row, "id": str(key[0])}, Tombstone) for key, row in rows]
+    found = [typed({**row, "id": str(key[0])}, Tombstone, "memory.tombstones", *key) for key, row in rows]
     return sorted(found, key=lambda one: (one.deleted_at, one.id))

@@ -14,8 +14,8 @@ from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
 from ..events import check_call, check_name, check_path, check_seen, check_text, decode, encode_payload, to_us
-from ..folders import new_file
 from ..labels import SENSITIVITY, TRUST, strictness
+from ..private import new_file
 from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
 from .exclusions import excluded
@@ -457,7 +457,7 @@ class Remembering(Noting):
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.items(status=None, at=at)
         try:
-            with new_file(check_path("a file", to)) as file:
+            with new_file(check_path("a file", to), self._ledger.beside) as file:
                 file.writelines(json.encode(one) + b"\n" for one in found)
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None

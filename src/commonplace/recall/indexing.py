@@ -84,8 +84,6 @@ class Indexing:
                 # Whoever has the embedder needs what it made: a file is not thrown away because it is missing here.
                 place = None if embedder is None else self.place
                 try:
-                    if place is not None:
-                        place.parent.mkdir(parents=True, exist_ok=True)
                     self._index = Index.open(place, embedder, words, self._ledger.meta.book)
                 except (CommonplaceError, OSError) as error:
                     self._index = self._in_memory(error)

@@ -125,7 +125,10 @@ def surroundings(url: str) -> dict[str, Any]:
 def condition(book: Book) -> dict[str, Any]:
     """What the opened book tells about itself."""
     status = book.status()
-    told = {name: getattr(status, name) for name in ("facts", "head", "acknowledged", "views")}
+    told = {
+        name: getattr(status, name)
+        for name in ("facts", "head", "acknowledged", "views", "damage", "clock", "slow_clock")
+    }
     file, memory = book.index_size()
     return told | {"index": {"file": file, "memory": memory}}
 
@@ -135,6 +138,9 @@ def ills(report: dict[str, Any]) -> Iterator[str]:
     facts: Facts | None = report.get("facts")
     if facts is not None and facts.durable == "no":
         yield f"what is recorded here can be lost: {facts.durable_why}. Keep what matters on a durable engine"
+    for trouble in ("damage", "clock"):
+        if report.get(trouble):
+            yield report[trouble]
     head, acknowledged = report.get("head", 0), report.get("acknowledged", 0)
     if acknowledged > head:
         yield (
@@ -153,6 +159,8 @@ def findings(report: dict[str, Any]) -> Rows:
         known = report["acknowledged"] or ("no position" if report["head"] else 0)
         rows.append(("head", f"{report['head']}; {known} is remembered as acknowledged"))
         rows.append(("views", _named(report["views"])))
+        if report["slow_clock"]:
+            rows.append(("note", report["slow_clock"]))
         index = {what: in_bytes(size) for what, size in report["index"].items()}
         rows.append(
             ("index", f"{index['file']} on disk, {index['memory']} in memory when something is searched")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import BadInput
-from ..folders import new_file
+from ..private import new_file
 from .draw import Human, clean, lines, page, table
 from .options import AtOption, as_of
 from .recall import MaxChars, MaxTokens
@@ -189,7 +189,7 @@ def artifact_content(
     data = shell.acting().work_of(id).content(id)
     if file is not None:
         try:
-            with new_file(file) as out:
+            with new_file(file, None) as out:
                 out.write(data)
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error

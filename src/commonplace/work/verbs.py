@@ -30,8 +30,9 @@ from ..events import (
     check_whole,
     encode_payload,
 )
-from ..folders import Folder, new_file
+from ..folders import Folder
 from ..memory.visibility import without_hidden
+from ..private import new_file
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
 from .desk import (
@@ -241,7 +242,7 @@ class Work:
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
         file = check_path("to", to)
         try:
-            with new_file(file) as out:
+            with new_file(file, self._ledger.beside) as out:
                 out.write(msgspec.json.format(plain, indent=2) + b"\n")
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error

@@ -1,0 +1,155 @@
+"""Who else on this host may use the files of a book.
+
+A new book is for its owner alone: 0600, and 0700 for folders, whatever the umask says. Every other file that belongs to
+a book (its log, lock, index, list of mirrors, backups, exports) has the book's own mode and group, so that a person who
+lets a group use a book (`chmod 660`) has nothing else to do, and nobody reads beside a book what they may not read in
+it. This module is the one place that decides it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from .errors import EngineUnavailable
+from .folders import Folder, check_plain
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Access(NamedTuple):
+    """What a book's own file says about who may use it."""
+
+    mode: int = 0o600
+    uid: int = -1
+    gid: int = -1
+
+    @property
+    def folder(self) -> int:
+        """For folders: whoever may read may also enter."""
+        return self.mode | (self.mode & 0o444) >> 2
+
+    @property
+    def writers(self) -> Access:
+        """For what only writers need, such as locks: whoever may open a lock's file, be it to read, can hold it."""
+        kept = sum(bits for bits in (0o600, 0o060, 0o006) if self.mode & bits & 0o222)
+        return self._replace(mode=kept | 0o600)
+
+
+def access_of(book: Path | None) -> Access:
+    """What holds for the files of the book whose own file, or folder, this is; for its owner alone where there is no
+    book yet, or it is kept by a server."""
+    found = None
+    if book is not None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found = book.stat()
+            if stat.S_ISDIR(found.st_mode):
+                found = (book / "book.json").stat()
+    if found is None or stat.S_ISDIR(found.st_mode):
+        return Access()
+    return Access(found.st_mode & 0o666 | 0o600, found.st_uid, found.st_gid)
+
+
+def open_private(path: Path | str, flags: int, access: Access, dir_fd: int | None = None) -> int:
+    """Open a file of a book, and make it if it is not there. No link is followed. Raises EngineUnavailable if somebody
+    else has put it there."""
+    while True:
+        try:
+            fd = os.open(path, flags | _NEW, 0o600, dir_fd=dir_fd)
+        except FileExistsError:
+            try:
+                fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
+            except FileNotFoundError:
+                continue  # removed in between
+        try:
+            _settle(fd, str(path), access, access.mode)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def make_folder(path: Path, access: Access) -> None:
+    """Make a folder, and those above it that are missing. One that is there must be ours or the book's owner's."""
+    if not path.parent.exists():
+        make_folder(path.parent, access)
+    with suppress(FileExistsError):
+        path.mkdir(0o700)
+        fd = open_folder(path, access)
+        os.close(fd)
+
+
+def open_folder(path: Path, access: Access) -> int:
+    """A descriptor of a folder that nobody else could have prepared."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _settle(fd, str(path), access, access.folder)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _settle(fd: int, name: str, access: Access, mode: int) -> None:
+    """See that a file or folder is ours or the book's owner's, and give it the mode and group that it should have."""
+    found = os.fstat(fd)
+    _check(found, name, access)
+    if not hasattr(os, "getuid") or found.st_uid != os.getuid():
+        return  # the owner of the book has made it as it should be
+    if access.gid not in (-1, found.st_gid):
+        try:
+            os.fchown(fd, -1, access.gid)
+        except PermissionError:
+            mode &= 0o707  # a group of our own is not the one that the book is for
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(fd, mode)
+
+
+def check_private(path: Path, access: Access) -> None:
+    """See that what lies there, if anything, was made by us or by the book's owner, without opening it."""
+    with suppress(FileNotFoundError):
+        _check(path.lstat(), str(path), access)
+
+
+def _check(found: os.stat_result, name: str, access: Access) -> None:
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise EngineUnavailable(f"{name} is a link, or no ordinary file: remove it")
+    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), access.uid):
+        raise EngineUnavailable(
+            f"{name} belongs to another user of this host (number {found.st_uid}), who could hold up or deceive "
+            "whoever uses it: remove it, or keep the book in a folder that others cannot write to"
+        )
+
+
+def create_private(path: Path, access: Access) -> None:
+    """Make an empty file, unless there is one. Nobody can open it before it has its mode, and no descriptor of it is
+    closed here once others can see it: that would drop the locks that SQLite holds on it in this process."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.new")
+    os.close(open_private(beside, os.O_WRONLY, access))
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        check_private(path, access)
+    except OSError:  # a file system without links
+        os.close(open_private(path, os.O_WRONLY, access))
+    finally:
+        beside.unlink()
+
+
+@contextmanager
+def new_file(path: Path, book: Path | None) -> Iterator[BinaryIO]:
+    """Write a file that a user has named and that belongs to a book, whole or not at all, with the book's own mode. A
+    file that is there is replaced in one step; a link, a pipe or a device is not written through: UnsafePath. The
+    folders above it are the user's word."""
+    folder = Folder(path.parent.resolve())
+    there = folder.stat(path.name)
+    if there is not None:
+        check_plain(there, str(path))
+    access = access_of(book)
+    with folder.writing(path.name) as file:
+        _settle(file.fileno(), str(path), access, access.mode)
+        yield file

@@ -1,0 +1,261 @@
+"""Other users of the same host: what they may read, prepare and hold up, and what is left lying around."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import commonplace
+from commonplace import EngineUnavailable, NotABook
+from commonplace.engines import locate
+from commonplace.testing.servers import Server
+
+ROOT = hasattr(os, "getuid") and os.getuid() == 0
+NOBODY = 65534
+
+
+@pytest.fixture(params=[0o000, 0o022], ids=["umask-000", "umask-022"])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def use(url: str, folder: Path, name: str | None = None) -> None:
+    """Everything that makes files: items, blobs, an index, a mirror's list, backups, exports, persisted state."""
+    out = folder / "out"
+    out.mkdir(mode=0o755, exist_ok=True)
+    with commonplace.open(url, name=name) as book:
+        book.remember("the launch code is 4711-4712-4713", sensitivity="sensitive")
+        book.record("agent.spoke", payload={"file": commonplace.Blob(b"minutes" * 500)})
+        book.search("launch code")
+        book.mirror(folder / "mirror")
+        book.work(name="w", id="w").add_tasks([{"title": "one"}])
+        book.work(id="w").export(out / "work.json")
+        book.backup(out / "backup.db")
+        book.export(out / "export.jsonl")
+        book.export_items(out / "items.jsonl")
+        with closing(commonplace.open(url, name=name)):  # while another has it open
+            book.record("agent.spoke")
+            check_modes(folder)
+
+
+def ours(folder: Path) -> list[Path]:
+    """The files of a book there; the folder that shows it to people has rules of its own."""
+    shown = folder / "mirror"
+    return [
+        path for path in folder.rglob("*") if shown not in (path, *path.parents) and path != folder / "out"
+    ]
+
+
+def check_modes(folder: Path) -> None:
+    assert [path for path in ours(folder) if path.lstat().st_mode & 0o077] == []
+
+
+@pytest.mark.spec("L5", "5.8")
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_all_that_belongs_to_a_new_book_is_for_its_owner_alone(tmp_path: Path, umask: int, kind: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    use(str(home / "deep" / "team.db") if kind == "sqlite" else f"file:{home / 'deep' / 'team'}", home)
+    check_modes(home)
+    assert len(ours(home)) > 8
+
+
+@pytest.mark.spec("L5", "5.8")
+@pytest.mark.parametrize("kind", ["postgres", "valkey"])
+def test_what_is_kept_here_of_a_book_on_a_server_is_for_its_owner_alone(
+    tmp_path: Path, umask: int, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server: Server = request.getfixturevalue(kind)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    use(server.url, tmp_path, f"neighbours-{umask}-{tmp_path.name}")
+    check_modes(tmp_path)
+    assert list((tmp_path / "cache").rglob("*.index"))
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_a_book_that_a_group_may_use_has_companions_that_it_may_use(tmp_path: Path, kind: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / ("team.db" if kind == "sqlite" else "team")
+    url = str(path) if kind == "sqlite" else f"file:{path}"
+    use(url, home)
+    group = 12345 if ROOT else os.getgid()
+    for own in [path] if kind == "sqlite" else [path, *path.glob("*.json*")]:
+        os.chown(own, -1, group)
+        own.chmod(0o2770 if own.is_dir() else 0o660)
+    (home / "out" / "export.jsonl").unlink()
+    with commonplace.open(url) as book:
+        book.record("agent.spoke", payload={"file": commonplace.Blob(b"another" * 500)})
+        index = path.with_name(f"{path.name}.index")
+        index.unlink()
+        book.export(home / "out" / "export.jsonl")
+        with commonplace.open(url) as again:
+            again.search("launch")
+        names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db-line/table", "team.db.index"]
+        if kind == "files":
+            names = ["team/gate", "team/line/table", "team/ledger.jsonl", "team.index"]
+        for name in [*names, "out/export.jsonl"]:
+            found = (home / name).stat()
+            assert (name, stat.S_IMODE(found.st_mode), found.st_gid) == (name, 0o660, group)
+        line = (home / ("team.db-line" if kind == "sqlite" else "team/line")).stat()
+        assert (stat.S_IMODE(line.st_mode) & 0o777, line.st_gid) == (0o770, group)
+
+
+@pytest.mark.spec("5.8")
+def test_who_may_only_read_a_book_cannot_hold_its_lock(tmp_path: Path) -> None:
+    path = tmp_path / "team.db"
+    commonplace.open(path).close()
+    path.chmod(0o644)
+    with commonplace.open(path) as book:
+        book.record("agent.spoke")
+        assert stat.S_IMODE((tmp_path / "team.db-wal").stat().st_mode) == 0o644
+        for name in ("team.db-gate", "team.db-line/table", "team.db-line"):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+def by_another(*paths: Path, link_to: Path | None = None) -> None:
+    """Somebody else has put these there, open to all; without the right to, links stand for them."""
+    for path in paths:
+        if link_to is not None:
+            path.symlink_to(link_to)
+        elif path.name.endswith("line"):
+            path.mkdir(mode=0o777)
+            path.chmod(0o777)
+        else:
+            path.touch()
+            path.chmod(0o666)
+        if ROOT:
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+
+@pytest.mark.spec("L5", "5.8")
+@pytest.mark.parametrize("name", ["-gate", "-line", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
+def test_what_somebody_else_has_put_beside_a_book_is_refused(tmp_path: Path, name: str, linked: bool) -> None:
+    if not (ROOT or linked):
+        pytest.skip("only root can make files in the name of somebody else")
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    by_another(tmp_path / f"team.db{name}", link_to=victim if linked else None)
+    with pytest.raises((EngineUnavailable, NotABook)):
+        commonplace.open(tmp_path / "team.db")
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.spec("L5", "5.8")
+@pytest.mark.skipif(not ROOT, reason="only root can make files in the name of somebody else")
+def test_an_index_that_somebody_else_has_prepared_is_not_used(tmp_path: Path) -> None:
+    by_another(tmp_path / "team.db.index")
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.remember("the launch code is 4711-4712-4713")
+        assert len(book.search("launch").results) == 1
+    assert (tmp_path / "team.db.index").read_bytes() == b""
+
+
+# what is left lying around
+
+
+def listed(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+def text(path: Path) -> None:
+    path.write_text("minutes of the last meeting\n" * 500)
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+        connection.execute("CREATE TABLE guests (name TEXT)")
+
+
+def foreign_in_use(path: Path) -> None:
+    """With a log beside it, as a program leaves it that was killed."""
+    foreign(path.with_name("other.db"))
+    with closing(sqlite3.connect(path.with_name("other.db"))) as connection:
+        connection.execute("INSERT INTO guests VALUES ('ada')")
+        connection.commit()
+        for ending in ("", "-wal", "-shm"):
+            shutil.copy(f"{path.with_name('other.db')}{ending}", f"{path}{ending}")
+    path.with_name("other.db").unlink()
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("make", [text, foreign, foreign_in_use])
+def test_nothing_is_made_beside_a_file_that_is_no_book(
+    tmp_path: Path, make: Callable[[Path], None], create: bool
+) -> None:
+    make(tmp_path / "notes.db")
+    before = listed(tmp_path)
+    with pytest.raises(NotABook):
+        commonplace.open(tmp_path / "notes.db", create=create)
+    assert set(listed(tmp_path)) <= set(
+        before
+    )  # what SQLite has put into the file itself is no concern of ours
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "ledger.jsonl").write_text("something\n")
+    before = listed(tmp_path)
+    with pytest.raises(commonplace.CommonplaceError):
+        commonplace.open(f"file:{tmp_path / 'folder'}", create=create)
+    assert listed(tmp_path) == before
+
+
+@pytest.mark.spec("1.4")
+@pytest.mark.parametrize("kind", ["memory:", "sqlite"])
+def test_a_backup_that_fails_leaves_no_part(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    with commonplace.open(kind if kind == "memory:" else tmp_path / "team.db", name=None) as book:
+        book.record("agent.spoke")
+
+        def failing(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("commonplace.transfer.copy_book", failing)
+        monkeypatch.setattr("commonplace.engines.sqlite.SqliteReads", failing)
+        with pytest.raises(KeyboardInterrupt):
+            book.backup(tmp_path / "out" / "backup.db")
+        monkeypatch.undo()
+        assert listed(tmp_path / "out") == {}
+        with pytest.raises(commonplace.StorageFailed):
+            book.backup(tmp_path / "missing" / "backup.db")
+
+
+@pytest.mark.spec("3.10")
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_a_dropped_book_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ("team.db" if kind == "sqlite" else "team")
+    url = str(path) if kind == "sqlite" else f"file:{path}"
+    with commonplace.open(url) as book:
+        book.remember("tea is at four")
+        book.search("tea")
+    engine, name = locate(url)
+    engine.drop(name)
+    assert list(listed(tmp_path)) == ([] if kind == "sqlite" else ["team"])
+
+
+@pytest.mark.spec("3.10")
+def test_a_dropped_book_on_a_server_leaves_no_gate(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with commonplace.open(postgres.url, name=f"gone-{tmp_path.name}") as book:
+        book.record("agent.spoke")
+    folder = tmp_path / f"commonplace-{os.getuid()}"
+    assert len(list(folder.iterdir())) == 2
+    engine, name = locate(postgres.url, f"gone-{tmp_path.name}")
+    engine.drop(name)
+    assert list(folder.iterdir()) == []
