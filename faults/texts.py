@@ -220,7 +220,8 @@ class _Examples:
         chars = self._reader.chars(item, self._flags)
         if chars is not None:
             plain = sorted(char for char in chars if " " <= char <= "~") or sorted(chars) or [""]
-            return self._rng.choice(plain if self._rng.random() < 0.9 else sorted(chars) or [""])
+            signs = [char for char in plain if not char.isalnum()] or plain  # where words begin and end
+            return self._rng.choice(self._rng.choice((plain, signs)))
         if op == "SUBPATTERN":
             return self.of(list(given[3]))
         if op == "ATOMIC_GROUP":
