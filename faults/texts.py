@@ -221,7 +221,8 @@ class _Examples:
         if op in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
             chars = self._chars(item)
             plain = [char for char in chars if " " <= char <= "~"] or chars
-            return self._rng.choice(plain if self._rng.random() < 0.9 else chars)
+            signs = [char for char in plain if not char.isalnum()] or plain  # where words begin and end
+            return self._rng.choice(self._rng.choice((plain, signs)))
         if op == "SUBPATTERN":
             return self.of(list(given[3]))
         if op == "ATOMIC_GROUP":

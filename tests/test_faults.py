@@ -402,7 +402,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         again = [("jwt", ("eyj",), re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"))]
         monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
-        smaller = {"SMALL": 4_000, "LARGE": 40_000, "TRIED": 2, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
+        smaller = {"SMALL": 4_000, "LARGE": 40_000, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
         for name, value in smaller.items():
             monkeypatch.setattr(texts, name, value)
         monkeypatch.setattr(texts, "UNITS", [f"eyJ{letter * 8}-" for letter in "abcd"])

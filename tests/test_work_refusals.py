@@ -31,7 +31,7 @@ def work(book: Book) -> Work:
 def test_an_export_to_nowhere_is_refused_and_names_the_file(work: Work, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no-such-folder"):
         work.export(tmp_path / "no-such-folder" / "work.json")
-    with pytest.raises(CommonplaceError, match="cannot be written"):
+    with pytest.raises(CommonplaceError, match="no plain file"):
         work.export(tmp_path)
 
 
