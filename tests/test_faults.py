@@ -409,6 +409,7 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(texts, "random_text", lambda _rng, size: "eyJaaaaaaaa-" * (size // 12))
         monkeypatch.setattr(texts, "looks", lambda: [texts.functions()["secrets"]])
         monkeypatch.setattr(texts, "taken_patterns", lambda _rng, _count: ["(a*)*b"])
+        monkeypatch.setattr(texts, "compiled", re.compile)
         problems = found("worst", 2, tmp_path)
         assert "'(a*)*b': of" in problems
         assert "search takes" in problems
@@ -435,7 +436,15 @@ class TestBrokenIndexes:
     def test_swapped_notices_pages_that_nobody_checks(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.index.store.checking_vfs", lambda: "unix")
+        from commonplace.index.store import File
+
+        prepare = File._prepare
+
+        def unchecked(file: File) -> None:
+            prepare(file)
+            file.connection.pragma("checksum_verification", 0)
+
+        monkeypatch.setattr(File, "_prepare", unchecked)
         monkeypatch.setattr("faults.derived.SHAPES", (derived.Case.flipped,))
         assert found("swapped", 20, tmp_path)
 
