@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ..ledger import Ledger
 
 
-class Eyes(NamedTuple):
-    """A reader's view of the book as of a moment: what it reads there must pass its rights, and the labels, of then and
-    of now. The first pair is of then, the last of now."""
+class Viewer(NamedTuple):
+    """An actor that reads the book as of a moment. What it reads must pass its rights and the labels of then and of
+    now: the first pair is of then, the last of now."""
 
     pairs: tuple[tuple[Lens, Rights], ...]
 
@@ -43,20 +43,20 @@ class Eyes(NamedTuple):
     def now(self) -> Lens:
         return self.pairs[-1][0]
 
-    def see_entry(self, entry: Entry) -> bool:
-        return self._see(entry.id, entry.agent, daily.LOGGED, entry.sensitivity)
+    def sees_entry(self, entry: Entry) -> bool:
+        return self._sees(entry.id, entry.agent, daily.LOGGED, entry.sensitivity)
 
-    def see_line(self, line: Line) -> bool:
-        return self._see(line.id, line.by, papers.NOTED, line.sensitivity)
+    def sees_line(self, line: Line) -> bool:
+        return self._sees(line.id, line.by, papers.NOTED, line.sensitivity)
 
-    def _see(self, id: str, author: str, kind: str, sensitivity: str) -> bool:
+    def _sees(self, id: str, author: str, kind: str, sensitivity: str) -> bool:
         labels = {"sensitivity": sensitivity, "audience": "team"}
         return all(
             may_see_of(rights, author, kind, {**labels, **(lens.get("labels", id) or {})})
             for lens, rights in self.pairs
         )
 
-    def see_core(self, id: str) -> bool:
+    def sees_core(self, id: str) -> bool:
         rows = [(lens.get("memory.cores", id), rights) for lens, rights in self.pairs]
         return all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows)
 
@@ -97,15 +97,15 @@ class Noting:
             raise Denied(f"{actor!r} may not read the {tier} tier of memory")
 
     @contextmanager
-    def _seeing(self, at: At) -> Iterator[Eyes]:
-        """The book as of `at`, through the eyes of whoever acts."""
+    def _seeing(self, at: At) -> Iterator[Viewer]:
+        """The actor as a reader of the book as of `at`."""
         actor = self._memory_actor
         with self._ledger.snapshot() as now:
             if at is None:
-                yield Eyes(((now, rights_of(now, actor)),))
+                yield Viewer(((now, rights_of(now, actor)),))
             else:
                 with self._ledger.snapshot(at) as then:
-                    yield Eyes(((then, rights_of(then, actor)), (now, rights_of(now, actor))))
+                    yield Viewer(((then, rights_of(then, actor)), (now, rights_of(now, actor))))
 
     # daily logs
 
@@ -128,16 +128,18 @@ class Noting:
     def days(self, at: At = None, *, archived: bool = False) -> list[str]:
         """The days that something was logged on; with `archived`, those that were put aside."""
         self._may_read_tier("working")
-        with self._seeing(at) as eyes:
-            days = [day for day in daily.days(eyes.lens) if upkeep.shelved(eyes.lens, "day", day) == archived]
-            return [day for day in days if any(map(eyes.see_entry, daily.entries(eyes.lens, day)))]
+        with self._seeing(at) as viewer:
+            days = [
+                day for day in daily.days(viewer.lens) if upkeep.shelved(viewer.lens, "day", day) == archived
+            ]
+            return [day for day in days if any(map(viewer.sees_entry, daily.entries(viewer.lens, day)))]
 
     def day(self, day: date | str, at: At = None) -> list[Entry]:
         """What was logged on a day, in order."""
         self._may_read_tier("working")
         named = daily.check_day("day", day)
-        with self._seeing(at) as eyes:
-            found = [_shown(entry) for entry in daily.entries(eyes.lens, named) if eyes.see_entry(entry)]
+        with self._seeing(at) as viewer:
+            found = [_shown(entry) for entry in daily.entries(viewer.lens, named) if viewer.sees_entry(entry)]
         self._was_shown([one.id for one in found])
         return found
 
@@ -207,22 +209,22 @@ class Noting:
     def papers(self, at: At = None) -> list[str]:
         """The paths of all papers that hold something which whoever asks may see."""
         self._may_read_tier("working")
-        with self._seeing(at) as eyes:
-            return [path for path in papers.papers(eyes.lens) if self._lines(eyes, path)]
+        with self._seeing(at) as viewer:
+            return [path for path in papers.papers(viewer.lens) if self._lines(viewer, path)]
 
     def paper(self, path: str, at: At = None) -> list[Line]:
         """The entries of a paper by its path."""
         self._may_read_tier("working")
         path = check_name("a paper", path)
-        with self._seeing(at) as eyes:
-            return [_shown(line) for line in self._lines(eyes, path)]
+        with self._seeing(at) as viewer:
+            return [_shown(line) for line in self._lines(viewer, path)]
 
-    def _lines(self, eyes: Eyes, path: str) -> list[Line]:
-        lines = [line for line in papers.lines(eyes.lens, path) if eyes.see_line(line)]
+    def _lines(self, viewer: Viewer, path: str) -> list[Line]:
+        lines = [line for line in papers.lines(viewer.lens, path) if viewer.sees_line(line)]
         if not path.startswith(papers.SESSIONS) or self._memory_actor == OWNER:
             return lines
         still = {
-            line.id for line in papers.lines(eyes.now, path)
+            line.id for line in papers.lines(viewer.now, path)
         }  # what was cleared since is not read as of before
         return [line for line in lines if line.id in still]
 

@@ -533,16 +533,16 @@ class Remembering(Noting):
             request = SetCore(self._memory_actor, id, mask(encode_payload(fields)[1]))
             core: Core = self._ask_memory("memory.core", request, "core")
             return core
-        with self._seeing(at) as eyes:
-            if not eyes.see_core(id):
+        with self._seeing(at) as viewer:
+            if not viewer.sees_core(id):
                 raise NotFound(no_core(id))
-            return core_of(eyes.lens, id)
+            return core_of(viewer.lens, id)
 
     def cores(self, at: At = None) -> list[Core]:
         """The cores that this actor may know of."""
-        with self._seeing(at) as eyes:
-            found = [convert(row, Core) for _, row in eyes.lens.scan("memory.cores")]
-            return [core for core in found if eyes.see_core(core.id)]
+        with self._seeing(at) as viewer:
+            found = [convert(row, Core) for _, row in viewer.lens.scan("memory.cores")]
+            return [core for core in found if viewer.sees_core(core.id)]
 
     def proposals(self, core: str | None = None) -> list[Item]:
         """What was proposed for cores and waits for a librarian or person: `resolve` with create or skip."""
