@@ -262,3 +262,17 @@ def test_claims_take_time_in_proportion_to_their_text(piece: str) -> None:
         return time.process_time() - began
 
     assert seconds(100_000) <= 40 * max(seconds(10_000), 0.002)
+
+
+@pytest.mark.spec("L9")
+def test_a_reader_that_never_writes_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was shown waits for the next write; of very much, the newest is noted."""
+    monkeypatch.setattr("commonplace.memory.showing.MOST_WAITING", 3)
+    with commonplace.open("memory:") as book:
+        ids = [book.remember(f"node{n} listens on port {n + 3000}").item_id or "" for n in range(6)]
+        ada = book.as_actor("ada")
+        for id in ids:
+            ada.item(id)
+        ada.remember("the harbour is closed on sundays")
+        noted = [event.payload["shown"] for event in book.events(kinds=["memory.recalled"])]
+        assert noted == [ids[-3:]]

@@ -19,6 +19,10 @@ MOST_NOTED = 1_000
 """Things that one event notes at the most."""
 
 
+MOST_WAITING = 10_000
+"""Things shown to one actor in one run that wait to be noted: of more, the oldest are forgotten."""
+
+
 class Showing:
     """The ids of what was shown to each actor in each run, or outside any, and is not noted yet."""
 
@@ -28,7 +32,10 @@ class Showing:
 
     def add(self, actor: str, run: str | None, ids: Iterable[str]) -> None:
         with self._lock:
-            self._waiting.setdefault((actor, run), {}).update(dict.fromkeys(ids))
+            waiting = self._waiting.setdefault((actor, run), {})
+            waiting.update(dict.fromkeys(ids))
+            while len(waiting) > MOST_WAITING:
+                del waiting[next(iter(waiting))]
 
     def note(self, ledger: Ledger) -> None:
         """Record what is not noted yet. What could not be recorded waits on."""
