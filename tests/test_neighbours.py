@@ -259,3 +259,19 @@ def test_a_dropped_book_on_a_server_leaves_no_gate(
     engine, name = locate(postgres.url, f"gone-{tmp_path.name}")
     engine.drop(name)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.spec("L10")
+def test_a_folder_in_the_place_of_an_index_outlives_the_book(tmp_path: Path) -> None:
+    """Dropping a book removes its own files, and nothing that somebody has put under their names."""
+    for url in (tmp_path / "team.db", f"file:{tmp_path / 'team'}"):
+        commonplace.open(url).close()
+        theirs = Path(f"{str(url).removeprefix('file:')}.index")
+        theirs.mkdir()
+        (theirs / "note.txt").write_text("mine")
+        engine, name = locate(url)
+        engine.drop(name)
+        engine.close()
+        assert (theirs / "note.txt").read_text() == "mine"
+        with pytest.raises(commonplace.BookNotFound):
+            commonplace.open(url, create=False)

@@ -92,9 +92,12 @@ def disk_notes(path: Path) -> tuple[str, ...]:
 
 
 def remove_beside(book: Path) -> None:
-    """Remove what was derived from a book and lies beside it: its index, and the list of its mirrors."""
-    for ending in (".index", ".index-wal", ".index-shm", ".index-lock", ".mirrors"):
-        book.with_name(book.name + ending).unlink(missing_ok=True)
+    """Remove what was derived from a book and lies beside it: its index, and the list of its mirrors. A folder under
+    such a name is somebody else's, and stays."""
+    for ending in (".index", ".index-wal", ".index-shm", ".index-journal", ".index-lock", ".mirrors"):
+        beside = book.with_name(book.name + ending)
+        if beside.is_symlink() or not beside.is_dir():
+            beside.unlink(missing_ok=True)
 
 
 class LocalStore(Store):
