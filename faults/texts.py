@@ -15,7 +15,7 @@ from typing import Any
 
 import commonplace
 from commonplace import Book, CommonplaceError
-from commonplace.access.patterns import bad_pattern, compiled
+from commonplace.access.patterns import bad_pattern, replaced
 from commonplace.access.redact import Redactor
 from commonplace.access.secrets import beginning, masked
 from commonplace.index.hints import asks_when, dates, flags
@@ -347,7 +347,7 @@ def looks() -> list[Look]:
 
 def user_look(pattern: str) -> Look:
     """A pattern as a user writes it, looked for as redaction does."""
-    written, run = re.compile(pattern), partial(compiled(pattern).sub, "")
+    written, run = re.compile(pattern), partial(replaced, pattern, "")
     return Look(repr(pattern), run, lambda rng: list(worst_texts(written, rng)))
 
 

@@ -409,7 +409,7 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(texts, "random_text", lambda _rng, size: "eyJaaaaaaaa-" * (size // 12))
         monkeypatch.setattr(texts, "looks", lambda: [texts.functions()["secrets"]])
         monkeypatch.setattr(texts, "taken_patterns", lambda _rng, _count: ["(a*)*b"])
-        monkeypatch.setattr(texts, "compiled", re.compile)
+        monkeypatch.setattr("commonplace.access.patterns.compiled", re.compile)
         problems = found("worst", 2, tmp_path)
         assert "'(a*)*b': of" in problems
         assert "search takes" in problems

@@ -1,7 +1,9 @@
 """Regular expressions that users write: in workflow files, in contracts.
 
-They run on RE2, whose time is linear in the length of the text, whatever the pattern. With Python's `re`, somebody who
-writes a text could stop everybody who reads it: `(a+)+b` takes twice as long for each further character.
+They run on RE2, which finds a match in time that is linear in the length of the text, whatever the pattern. With
+Python's `re`, somebody who writes a text could stop everybody who reads it: `(a+)+b` takes twice as long for each
+further character. A text can still have many matches, each looked for up to its end: `replaced` counts that, and gives
+up in time.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import Any
 
 LONGEST = 2_000
 """How many characters a pattern may have."""
+MOST_STEPS = 100_000_000
+"""How many characters may be read to replace all matches in one text: about a second, where matching is slow."""
 
 
 @lru_cache(256)
@@ -21,6 +25,21 @@ def compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
+
+
+def replaced(pattern: str, instead: str, text: str) -> str | None:
+    """A text with something else in the place of every match that is not empty; None if that takes more than
+    MOST_STEPS."""
+    parts, end, steps = list[str](), 0, 0
+    for match in compiled(pattern).finditer(text):
+        start = match.start()
+        steps += len(text) - start
+        if steps > MOST_STEPS:
+            return None
+        if match.end() > start:
+            parts += [text[end:start], instead]
+            end = match.end()
+    return "".join([*parts, text[end:]]) if parts else text
 
 
 def bad_pattern(pattern: object) -> str | None:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .patterns import bad_pattern, compiled
+from .patterns import bad_pattern, replaced
 
 TOKEN = "[REDACTED]"  # noqa: S105  what stands in a secret's place
 SHORTEST, SHORTEST_LINE, LONGEST = 4, 8, 4_000
@@ -41,7 +41,6 @@ class Redactor:
         self._known = sorted(forms, key=lambda form: (-len(form), form))
         # A book that somebody else made can hold patterns that no run is opened with here: then no text can be shown.
         self._usable = not any(map(bad_pattern, self._sources))
-        self._patterns = [compiled(pattern) for pattern in self._sources] if self._usable else []
 
     def __bool__(self) -> bool:
         return bool(self.fields or self._sources or self._known)
@@ -69,15 +68,18 @@ class Redactor:
         """A text without its secrets; TOKEN alone if it cannot be looked through, or not in time."""
         if not self._usable or len(text) * (len(self._known) // 100) > MOST_STEPS:
             return TOKEN
-        if self._patterns and not _is_unicode(text):
+        if self._sources and not _is_unicode(text):
             return TOKEN
         present = [form for form in self._known if form in text]
         if len(text) * STEPS_PRESENT * len(present) > MOST_STEPS:
             return TOKEN
         if present:
             text = re.sub("|".join(map(re.escape, present)), TOKEN, text)
-        for pattern in self._patterns:
-            text = pattern.sub(TOKEN, text)
+        for pattern in self._sources:
+            shown = replaced(pattern, TOKEN, text)
+            if shown is None:
+                return TOKEN
+            text = shown
         return text
 
     def under(self, name: str, value: Any) -> Any:
