@@ -10,7 +10,7 @@ import pytest
 
 import commonplace
 from commonplace import Actor, Book
-from commonplace.memory.claims import claim_of, corrects, covered, is_part, key_form, says_the_same
+from commonplace.memory.claims import claim_of, corrects, covered, is_part, key_form
 from commonplace.tools import Tools
 
 SAID = "The cache of Orion is flushed every night at three. It uses port 8080."
@@ -105,7 +105,7 @@ def test_only_a_new_origin_that_was_not_shown_it_corroborates(book: Book) -> Non
     )  # it says itself that it repeats something
     assert book.item(str(kept.item_id)).corroborated == ()
     assert (
-        cem.remember("it uses port 8080; every night at three the cache of Orion is flushed").outcome
+        cem.remember("it uses port 8080; every night at three, the cache of Orion is flushed").outcome
         == "merged"
     )
     assert [one.actor for one in book.item(str(kept.item_id)).corroborated] == ["cem"]
@@ -230,7 +230,7 @@ def test_values_are_compared_as_json_and_sentences_as_claims(one: Any, two: Any,
     ],
 )
 def test_other_claims_are_other_claims(one: str, two: str) -> None:
-    assert not says_the_same(one, two)
+    assert claim_of(one) != claim_of(two)
 
 
 def test_a_part_is_long_and_leaves_out_no_denial() -> None:
@@ -276,3 +276,45 @@ def test_a_reader_that_never_writes_does_not_fill_the_memory(monkeypatch: pytest
         ada.remember("the harbour is closed on sundays")
         noted = [event.payload["shown"] for event in book.events(kinds=["memory.recalled"])]
         assert noted == [ids[-3:]]
+
+
+@pytest.mark.spec("L9")
+@pytest.mark.parametrize(
+    ("known", "correction"),
+    [
+        ("Primary is db1, replica is db2.", "db1 is the replica, db2 is the primary."),
+        ("Tuesday: Anna, Thursday: Bob", "Anna: Thursday, Bob: Tuesday"),
+        ("Priority of the queues is A > B", "Priority of the queues is B > A"),
+        ("Keep the samples at –18 degrees", "Keep the samples at 18 degrees"),
+        ("The table has 10² rows of samples", "The table has 102 rows of samples"),
+        ("Buckets of the web team begin with app-", "Buckets of the web team begin with app"),
+        ("Deploy on Fridays. No, never deploy on Fridays.", "Deploy on Fridays."),
+        (
+            "Every engineer on the platform team may restart any service in the shared cluster after telling the "
+            "channel about it and writing down the reason, except on the sandbox cluster",
+            "Every engineer on the platform team may restart any service in the shared cluster after telling the "
+            "channel about it and writing down the reason",
+        ),
+    ],
+)
+def test_a_correction_after_a_search_is_never_an_echo(known: str, correction: str) -> None:
+    """Swapped roles, another sign, a power, an exception that is gone: each says something else."""
+    with commonplace.open("memory:") as book:
+        book.configure_memory(exclusions=False)
+        book.remember(known)
+        with book.run(run_id="r1") as run, run.agent("ada") as me:
+            assert me.search(known).results
+            kept = me.remember(correction)
+            assert kept.outcome in ("stored", "flagged"), kept.reason
+
+
+@pytest.mark.spec("L9", "L5")
+def test_what_was_relabelled_since_confirms_no_guess(book: Book) -> None:
+    """A right guess and a wrong one about an item that one may not see any more are answered alike."""
+    ada, bob = book.as_actor("ada"), book.as_actor("bob")
+    id = ada.remember("Zebraphone costs 900 dollars", shared=True).item_id or ""
+    assert bob.search("zebraphone").results
+    book.relabel(id, sensitivity="sensitive", reason="not announced")
+    for guess in ("Zebraphone costs 800 dollars", "Zebraphone costs 900 dollars"):
+        kept = bob.remember(guess)
+        assert (kept.outcome, kept.reason) == ("stored", ""), guess

@@ -5,9 +5,9 @@
 
 A claim is a set of sentences in a normal form: without frames ("I recall that …", "…, as noted earlier"), list marks,
 quotes, case, punctuation and articles. Every other word counts, so a changed number, name, identifier, path, value or
-"not" makes another claim: it is better to hold a reworded repetition for somebody's choice than to refuse a correction.
-The order of sentences does not count. Within a sentence the end may be moved to the front ("every night the cache is
-flushed"), but nothing else: "staging 1, production 2" is not "staging 2, production 1".
+"not" makes another claim, and so does another order of the words of a sentence: it is better to hold a reworded
+repetition for somebody's choice than to refuse a correction. The order of sentences does not count, nor whether a
+phrase such as "on port 8080" stands at the end of a sentence or, with a comma, at its beginning.
 
 Everything here is a pure function, and takes time in proportion to the length of its text.
 """
@@ -76,7 +76,10 @@ _DIGITS = (
 _NUMBERS = {word: str(number) for number, word in enumerate(_DIGITS)}
 _DENIALS = "not no never none nobody nothing nor neither without cannot except unless false wrong"
 _NEGATIONS = frozenset(_DENIALS.split())
-_BEFORE_A_PART = 3
+_LIMITS = frozenset(
+    ("but", "only", "if", "when", "until", "though", "although", "however", "instead", "otherwise", "longer")
+)
+"""Words that say when something does not hold."""
 _FEWEST_OF_A_PART = 20
 """Words that a part of a text has at least: fewer can say something else than the whole."""
 
@@ -94,6 +97,12 @@ _LINE_END = re.compile(r"[\r\n⏎]++")
 _WORD = re.compile(r"[^\W_]++(?:['’][^\W_]++)*+")
 _CLOSING = re.compile(r"[:,;–—\"“”«]|\s-\s|\s['‘]")
 _TAIL = re.compile(r"[,;(–—]|\s-\s")
+_MINUS = re.compile(r"(?<![^\s(\[=:])[–—−‒](?=\d)")
+_POWERS = {
+    ord(sign): f"^{digit}" for digits in ("⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉") for digit, sign in enumerate(digits)
+}
+"""10² is not 102."""
+_PHRASE = re.compile(r"(?:on|at|in|by|for|from|with|via|under|during|since|after|before|every|each)\b")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _BETWEEN_WORDS = re.compile(r"[\s,:=–—\"“”«»()\[\]{}|]++")
 
@@ -104,31 +113,34 @@ def claim_of(text: str, subject: str = "") -> Claim:
     sentences = _sentences(text) or (
         tuple(_plain(text).split()),
     )  # nothing but punctuation is compared as it is
-    return frozenset(_rotated((*about, *sentence)) for sentence in sentences)
+    return frozenset(" ".join((*about, *sentence)) for sentence in sentences)
 
 
-def says_the_same(text: str, other: str) -> bool:
-    return claim_of(text) == claim_of(other)
+def repeats(new: Claim, known: Claim) -> bool:
+    """Whether a claim repeats all or a part of a known one. A part repeats nothing if the rest takes something back:
+    "deploy on Fridays" is the contrary of "deploy on Fridays. No, never deploy on Fridays"."""
+    rest = " ".join(known - new).split()
+    return bool(new) and new <= known and not _limits(rest)
 
 
 def covered(new: Claim, known: Collection[Claim]) -> bool:
-    """Whether a claim says nothing beyond known ones: it repeats all or a part of one of them, or several in whole.
-    Parts of several are not enough: "it uses port 2" says something else after another sentence."""
+    """Whether a claim says nothing beyond known ones: it repeats one of them, or several in whole. Parts of several are
+    not enough: "it uses port 2" says something else after another sentence."""
     if not new:
         return False
-    if any(new <= claim for claim in known):
+    if any(repeats(new, claim) for claim in known):
         return True
     return new == frozenset().union(*(claim for claim in known if claim and claim <= new))
 
 
 def is_part(text: str, whole: str) -> bool:
-    """Whether a text is a long enough piece of another one, such as an excerpt that a search has shown, and does not
-    leave out a "not" before it."""
+    """Whether a text is a long enough piece of another one, such as an excerpt that a search has shown, and nothing of
+    the rest takes it back or limits it."""
     part, words = _flat(text), _flat(whole)
     if not _FEWEST_OF_A_PART <= len(part) <= len(words):
         return False
-    before, found, _ = f" {' '.join(words)} ".partition(f" {' '.join(part)} ")
-    return bool(found) and not _NEGATIONS.intersection(before.split()[-_BEFORE_A_PART:])
+    before, found, after = f" {' '.join(words)} ".partition(f" {' '.join(part)} ")
+    return bool(found) and not _limits([*before.split(), *after.split()])
 
 
 def corrects(text: str, known: Iterable[str]) -> bool:
@@ -175,6 +187,7 @@ def _numbers_plain(value: Any) -> Any:
 
 def _plain(text: str) -> str:
     """A text without its case and what cannot be seen. Markdown's emphasis goes; a single `*` may be a pattern's."""
+    text = _MINUS.sub("-", text.translate(_POWERS))
     shown = "".join(
         char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf"
     )
@@ -201,7 +214,15 @@ def _sentences(text: str) -> tuple[tuple[str, ...], ...]:
     """The words of each sentence, its frames left out. A text that is nothing but a frame keeps its words."""
     lines = _lines(text)
     told = [_unmarked(_without_head(line)) for line in lines]  # a list may begin right after a frame
-    return _worded(_unframed(part) for line in told for part in _SENTENCE_END.split(line)) or _worded(lines)
+    parts = (_unframed(part) for line in told for part in _SENTENCE_END.split(line))
+    return _worded(map(_phrase_last, parts)) or _worded(lines)
+
+
+def _phrase_last(sentence: str) -> str:
+    """The sentence with a phrase that stands before its only comma at the end."""
+    phrase, comma, rest = sentence.strip(" \"'“”«»‘’*").partition(", ")
+    leads = comma and "," not in rest and _PHRASE.match(phrase)
+    return f"{rest.rstrip(' .')} {phrase}" if leads else sentence
 
 
 def _worded(parts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
@@ -214,8 +235,8 @@ def _flat(text: str) -> list[str]:
 
 def _words(text: str) -> tuple[str, ...]:
     """What is between the punctuation. What is inside of a word (`api.limit`, `src/a.py`, `don't`) is part of it."""
-    words = (word.lstrip("'‘’").rstrip(".!?'’…-") for word in _BETWEEN_WORDS.split(text))
-    return tuple(_NUMBERS.get(word, word) for word in words if word and word not in _NOISE)
+    words = (word.lstrip("'‘’").rstrip(".!?'’…") for word in _BETWEEN_WORDS.split(text))
+    return tuple(_NUMBERS.get(word, word) for word in words if word.strip("-") and word not in _NOISE)
 
 
 def _unframed(sentence: str) -> str:
@@ -251,25 +272,12 @@ def _without_tail(sentence: str) -> str:
     return sentence[:closing] if is_frame else sentence
 
 
-def _rotated(words: tuple[str, ...]) -> str:
-    """The rotation of the words that sorts first, which is the same for all of them (Booth's algorithm)."""
-    count, first, other, same = len(words), 0, 1, 0
-    while first < count and other < count and same < count:
-        mine, theirs = words[(first + same) % count], words[(other + same) % count]
-        if mine == theirs:
-            same += 1
-            continue
-        if mine > theirs:
-            first = max(first + same + 1, other)
-            other = first + 1
-        else:
-            other += same + 1
-        same = 0
-    first = min(first, other)
-    return " ".join(words[first:] + words[:first])
-
-
 # what may not change
+
+
+def _limits(words: Iterable[str]) -> bool:
+    """Whether words take back or limit what stands beside them."""
+    return any(word in _NEGATIONS or word in _LIMITS or word.endswith("n't") for word in words)
 
 
 def _critical(text: str) -> frozenset[str]:

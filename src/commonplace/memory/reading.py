@@ -97,10 +97,10 @@ def tier_of(item: Item) -> str:
 def item_at(lens: Lens, id: str) -> Item | None:
     """An item with the labels that hold for it by now, and its secrets."""
     row = lens.get("memory.items", id)
-    return None if row is None else _labelled(lens, from_row(row))
+    return None if row is None else labelled(lens, from_row(row))
 
 
-def _labelled(lens: Lens, item: Item) -> Item:
+def labelled(lens: Lens, item: Item) -> Item:
     changed = lens.get("labels", item.id) or {}
     labels = {name: changed[name] for name in FLOWING if name in changed}
     return replace(item, **labels) if labels else item
@@ -108,7 +108,7 @@ def _labelled(lens: Lens, item: Item) -> Item:
 
 def all_items(lens: Lens) -> Iterator[Item]:
     """Every item with the labels that hold for it by now."""
-    return (_labelled(lens, from_row(row)) for _, row in lens.scan("memory.items"))
+    return (labelled(lens, from_row(row)) for _, row in lens.scan("memory.items"))
 
 
 def labels_of(item: Item) -> dict[str, str]:

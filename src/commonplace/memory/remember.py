@@ -20,7 +20,7 @@ from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
 from ..events import Draft, draft, from_us
 from ..labels import strictness
-from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, value_form
+from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, repeats, value_form
 from .cores import core_of, may_know, no_core
 from .items import (
     MAX_TEXT,
@@ -176,7 +176,7 @@ def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]
     for id, texts in shown:
         theirs = [claim_of(text) for text in texts if len(text) <= MAX_TEXT]
         claims += theirs
-        if any(mine <= claim for claim in theirs) or any(is_part(whole, text) for text in texts):
+        if any(repeats(mine, claim) for claim in theirs) or any(is_part(whole, text) for text in texts):
             return id
         if any(claim <= mine for claim in theirs) and covered(mine, claims):
             return id

@@ -23,10 +23,11 @@ from .facts import checked_fact
 from .items import SHAPES, Item, Status, check_tag, checked, from_row, mask, texts_in, value_text
 from .markdown import fitting
 from .noting import Noting
-from .reading import Judge, Settings, chosen, judging, of_memory, settings_of, tombstones
+from .reading import Judge, Settings, chosen, judging, labelled, of_memory, settings_of, tombstones
 from .remember import comparable, echo_among, texts_of
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
+from .visibility import may_see
 
 if TYPE_CHECKING:
     from ..book import At
@@ -209,9 +210,13 @@ class Remembering(Noting):
             for _, id in lens.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True)
         }
         rows = zip(ids, lens.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
-        items = {id: from_row(row) for id, row in rows if row is not None}
-        events = self._ledger.events_by_id([id for id in ids if id not in items and id not in parents])
-        shown = [(item.id, texts_of(item)) for item in comparable(rights_of(lens, actor), items.values())]
+        items = {id: labelled(lens, from_row(row)) for id, row in rows if row is not None}
+        rights = rights_of(lens, actor)
+        others = self._ledger.events_by_id([id for id in ids if id not in items and id not in parents])
+        events = [
+            event for event in others if may_see(lens, rights, event)
+        ]  # what it may not see repeats nothing
+        shown = [(item.id, texts_of(item)) for item in comparable(rights, items.values())]
         shown += [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
         return echo_among(content, shown)
 
