@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -127,7 +129,9 @@ def exported(write: Callable[[Path], Any], scratch: Path) -> str:
     write(to)
     text = to.read_text()
     to.unlink()
-    return text
+    return text + "".join(
+        b64decode(data).decode(errors="replace") for data in re.findall(r'"data": ?"([^"]+)"', text)
+    )
 
 
 def shown(read: Read) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import commonplace
-from commonplace import Book, Conflict, Denied, NotFound
+from commonplace import Blob, Book, Conflict, Denied, NotFound
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
 from commonplace.state.run import Run
@@ -285,3 +288,38 @@ class TestGuessingASecret:
         book.as_actor("ada").record("agent.spoke", payload={"text": "it is 4711-0815"}, run_id="r1")
         assert "4711-0815" not in said(book, "bob")
         assert "4711-0815" not in str(book.search("it is").results)
+
+
+@pytest.mark.spec("L10", "1.4", "L5")
+class TestBlobs:
+    def test_an_export_holds_no_trace_of_what_was_taken_away(self, book: Book, tmp_path: Path) -> None:
+        """What a digest showed lies in a blob: an actor's export leaves it out."""
+        ada, bob = book.as_actor("ada"), book.as_actor("bob")
+        id = ada.remember(f"the port is {WORD}", shared=True).item_id or ""
+        assert WORD in bob.digest("which port").text
+        ada.unshare(id)
+        bob.export(tmp_path / "bob.jsonl")
+        lines = [json.loads(line) for line in (tmp_path / "bob.jsonl").read_text().splitlines()]
+        blobs = [b64decode(line["data"]) for line in lines if "data" in line]
+        assert not any(WORD.encode() in blob for blob in blobs)
+
+    def test_nobody_refers_to_a_blob_that_they_may_not_see(self, book: Book) -> None:
+        ada, bob = book.as_actor("ada"), book.as_actor("bob")
+        data = f"the port is {WORD}".encode()
+        hidden = ada.record("agent.thought", payload={"file": Blob(data)}).payload["file"]
+        missing = {"$blob": "0" * 64, "size": 3}
+        for reference in (hidden, missing):
+            with pytest.raises(NotFound, match="there is no blob"):
+                bob.record("agent.spoke", payload={"file": reference})
+            with pytest.raises(commonplace.BadInput, match="holds no blob"):
+                bob.remember(key="file", value=reference)
+        assert ada.record("agent.spoke", payload={"file": hidden}).parents
+
+    def test_what_refers_to_a_blob_is_erased_with_it(self, book: Book) -> None:
+        ada, bob = book.as_actor("ada"), book.as_actor("bob")
+        said = ada.record("agent.spoke", payload={"file": Blob(WORD.encode())})
+        referring = bob.record("agent.spoke", payload={"see": said.payload["file"]})
+        book.erase(said.id, reason="a customer's")
+        assert book.event(referring.id).erased
+        with pytest.raises(NotFound):
+            book.blob(said.payload["file"]["$blob"])

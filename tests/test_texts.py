@@ -229,3 +229,22 @@ def test_every_kind_of_secret_has_one_of_the_words_that_are_looked_for_first() -
             example_of = texts._Examples(tree, random.Random(seed)).of(list(tree))
             if any(match.lastgroup != "no" for match in re.finditer(pattern, example_of)):
                 assert any(word in example_of.casefold() for word in words.split("|")), (kind, example_of)
+
+
+@pytest.mark.spec("2.7")
+@pytest.mark.parametrize(
+    ("pattern", "text", "shown"),
+    [
+        (r"\bAndré\b", "ask André today", "ask [REDACTED] today"),
+        (r"token: \w+", "token: pässwörd!", "token: pässwörd!".replace("token: pässwörd", "[REDACTED]")),
+        (r"pin \d{4}", "pin \u0664\u0667\u0661\u0661", "[REDACTED]"),
+        (r"key\s=\s[^\s;]+", "key\u00a0=\u00a0geheim; rest", "[REDACTED]; rest"),
+        (r"secret$", "the secret\n", "the [REDACTED]"),
+        (r"end\Z", "the end", "the [REDACTED]"),
+        (r"[]x]+", "a]x]b", "a[REDACTED]b"),
+        (r"[^\W\d]+-", "abc-1", "[REDACTED]1"),
+        (r"\$\d+", "costs $90", "costs [REDACTED]"),
+    ],
+)
+def test_patterns_mean_what_they_mean_in_python(pattern: str, text: str, shown: str) -> None:
+    assert Redactor(patterns=[pattern]).text(text) == shown

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .access.commands import Denial, Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .errors import BadInput, Denied, NotFound, shown
-from .events import Event, check_call, check_name, check_path, check_text
+from .events import Event, blobs_of, check_call, check_name, check_path, check_text
+from .recall.receipts import TRACED
 from .state.diff import Difference
 from .state.sight import Sight
 from .work.opening import Working
@@ -113,7 +114,26 @@ class Actor(Working):
         for parent in parents if isinstance(parents, list | tuple) else ():
             if isinstance(parent, str) and parent not in batch and not self._sees(parent):
                 raise NotFound(f"there is no event {shown(parent)} to derive from: leave it out of parents")
+        payload = fields.get("payload")
+        sources = self._holding(blobs_of(payload)) if isinstance(payload, dict) else []
+        if sources and (parents is None or isinstance(parents, list | tuple)):
+            fields = {**fields, "parents": list(dict.fromkeys((*(parents or ()), *sources)))}
         return {**fields, "actor": self.name}
+
+    def _holding(self, digests: Iterable[str]) -> list[str]:
+        """An event that this actor may see for each blob that is referred to and not given: what refers to a blob is
+        derived from what holds it, so it is erased with it. Raises NotFound."""
+        sources = []
+        for digest in digests:
+            with self._book.snapshot() as now:
+                positions = [int(key[1]) for key, _ in now.scan("blobs", digest)]
+            holding = (next(self._book.events(at - 1, at=at), None) for at in positions)
+            seen = (event for event in holding if event is not None and self._shown(event))
+            source = next((event for event in seen if not event.erased and event.kind != TRACED), None)
+            if source is None:
+                raise NotFound(f"there is no blob {shown(digest)} to refer to: give its bytes, as Blob(data)")
+            sources.append(source.id)
+        return sources
 
     def _sees(self, id: str) -> bool:
         event = self._book._ledger.event(id)

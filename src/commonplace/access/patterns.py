@@ -24,7 +24,52 @@ def compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    return re2.compile(pattern, options)
+    return re2.compile(_as_python_means_it(pattern), options)
+
+
+_CLASSES = {
+    "w": r"\p{L}\p{M}\p{N}_",
+    "d": r"\p{Nd}",
+    "s": r"\t-\r\x{1c}-\x{20}\x{85}\p{Z}",
+}
+"""Characters of Python's classes, which are Unicode's; those of RE2 are ASCII's."""
+
+
+def _as_python_means_it(pattern: str) -> str:
+    """A pattern as RE2 writes what it means in Python, as far as both can say it. A `\\b` in a pattern with letters
+    beyond ASCII is left out: what is looked for is found, and sometimes more."""
+    ascii_only, parts, within, at = pattern.isascii(), list[str](), False, 0
+    while at < len(pattern):
+        char, following = pattern[at], pattern[at + 1 : at + 2]
+        at += 1
+        if char == "\\":
+            at += 1
+            parts.append(_escaped(following, within, ascii_only))
+        elif char == "$" and not within and "(?m" not in pattern:
+            parts.append(r"(?:\n?\z)")
+        else:
+            if char == "[" and not within:
+                within = True
+                if following == "^":
+                    parts.append(char)
+                    char, at = "^", at + 1
+                if pattern[at : at + 1] == "]":  # the first one does not close the set
+                    char, at = char + r"\]", at + 1
+            elif char == "]":
+                within = False
+            parts.append(char)
+    return "".join(parts)
+
+
+def _escaped(letter: str, within: bool, ascii_only: bool) -> str:
+    chars = _CLASSES.get(letter.lower(), "")
+    if chars and within and letter.islower():
+        return chars
+    if chars and not within:
+        return f"[{'^' if letter.isupper() else ''}{chars}]"
+    if letter == "b" and not within and not ascii_only:
+        return ""
+    return r"\z" if letter == "Z" and not within else f"\\{letter}"
 
 
 def replaced(pattern: str, instead: str, text: str) -> str | None:

@@ -13,7 +13,17 @@ from msgspec import convert, json
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..events import check_call, check_name, check_path, check_seen, check_text, decode, encode_payload, to_us
+from ..events import (
+    blobs_of,
+    check_call,
+    check_name,
+    check_path,
+    check_seen,
+    check_text,
+    decode,
+    encode_payload,
+    to_us,
+)
 from ..labels import SENSITIVITY, TRUST, strictness
 from ..private import new_file
 from . import daily, papers
@@ -125,6 +135,7 @@ class Remembering(Noting):
                 str(key), value_text(given.get("value", "")), list(citations), reason or "", category
             )[0]
         content = encode_payload(checked(kind, given))[1]
+        _check_no_blob(content)
         run = self._memory_run if run_id is None else check_name("run_id", run_id)
         self._ledger.showing.note(self._ledger)
         with self._ledger.snapshot() as now:
@@ -251,6 +262,7 @@ class Remembering(Noting):
         said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
         content = encode_payload(checked(item.kind, encode_payload(said)[1]))[1]
         content = {name: content.get(name, _EMPTY.get(name)) for name in given}
+        _check_no_blob(content)
         settings = self.memory_settings()
         found, secrets, _ = _without_risk(settings, content, None)
         if secrets and settings.secrets == "reject":
@@ -605,6 +617,11 @@ def _without_risk(
     if found and settings.secrets == "mask":
         return {name: mask(value) for name, value in content.items()}, found, sensitivity
     return content, found, "sensitive" if found else sensitivity
+
+
+def _check_no_blob(content: dict[str, Any]) -> None:
+    if blobs_of(content):
+        raise BadInput("an item holds no blob: keep what it says as text, or make an artifact of the file")
 
 
 def _excluded(content: dict[str, Any], kind: str) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..access.commands import Denial
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
-from ..events import Event, check_name, check_text, check_whole, encode_payload, new_id
+from ..events import Event, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
 from ..folders import Folder
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
 from ..recall.prompting import RECENT, Room
@@ -410,6 +410,9 @@ class Turn(Recalling):
         seen = more.get("seen")
         if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool)):
             raise BadInput(f"seen={shown(seen)} is not a position: give the as_of of the state you have read")
+        referred = set(blobs_of(copy)) - set(blobs)
+        if referred and self.run.viewer != OWNER and referred - set(blobs_of(dict(self.state))):
+            raise BadInput("a blob that is not in this run's state is given as Blob(data), not by its digest")
         kind = check_name("the type of a change", type)
         change = Change(self.run.id, self.agent, self.run.viewer, kind, copy, blobs=blobs, **more)
         written: Written = self.run._submit("state.change", change)
