@@ -539,3 +539,23 @@ def test_the_state_is_not_saved_through_a_link(tmp_path: Path) -> None:
         with pytest.raises(commonplace.StorageFailed, match="symbolic link"):
             run.save()
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.spec("L10")
+def test_a_purge_does_not_claim_what_it_could_not_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container that is started anew the record of what is trusted may be gone: the markdown is not touched then,
+    and the report says so."""
+    with commonplace.open(tmp_path / "team.db", mirror=tmp_path / "notes") as book:
+        kept = book.remember("Kim lives at Quartz Lane 7")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.forget(kept.item_id, erase=True, confirm="FORGET")
+        report = book.purge()
+        assert not report.purged
+        assert any("notes" in line and "--trust" in line for line in report.remaining)
+        assert book.look_for(["Quartz Lane"])
+        book.mirror(tmp_path / "notes", trust=True).sync()
+        assert book.purge().purged
+        assert book.look_for(["Quartz Lane"]) == []

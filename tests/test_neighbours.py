@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -275,3 +276,88 @@ def test_a_folder_in_the_place_of_an_index_outlives_the_book(tmp_path: Path) -> 
         assert (theirs / "note.txt").read_text() == "mine"
         with pytest.raises(commonplace.BookNotFound):
             commonplace.open(url, create=False)
+
+
+@pytest.mark.spec("L5")
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes files of others")
+def test_an_empty_file_that_somebody_else_has_made_becomes_no_book(tmp_path: Path) -> None:
+    """Its maker could read all that is written to it."""
+    planted = tmp_path / "team.db"
+    planted.touch(0o666)
+    os.chown(planted, 65534, 65534)
+    with pytest.raises(EngineUnavailable, match="another user"):
+        commonplace.open(planted)
+    assert list(tmp_path.iterdir()) == [planted]
+
+
+def test_an_empty_file_of_ones_own_becomes_a_book_for_oneself(tmp_path: Path) -> None:
+    empty = tmp_path / "team.db"
+    empty.touch(0o666)
+    with pytest.raises(commonplace.BookNotFound, match="empty"):
+        commonplace.open(empty, create=False)
+    commonplace.open(empty).close()
+    assert stat.S_IMODE(empty.stat().st_mode) == 0o600
+
+
+@pytest.mark.spec("L5")
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes files of others")
+def test_members_of_a_books_group_do_not_lock_each_other_out(tmp_path: Path) -> None:
+    """Files beside the book that a member has made are used by the others; those of strangers are not."""
+    path = tmp_path / "team.db"
+    commonplace.open(path).close()
+    os.chown(path, 1234, 4321)
+    path.chmod(0o660)
+    gate = tmp_path / "team.db-gate"
+    os.chown(gate, 5678, 4321)
+    with commonplace.open(path) as book:
+        book.remember("The harbour is closed on Sundays")
+        assert book.search("harbour").results
+    made = [file for file in tmp_path.iterdir() if file.name.startswith("team.db.index")]
+    assert {file.stat().st_uid for file in made} == {1234}  # root acts for the owner
+    os.chown(gate, 5678, 5678)
+    with pytest.raises(EngineUnavailable, match="another user"):
+        commonplace.open(path)
+
+
+@pytest.mark.spec("3.9")
+def test_the_markdown_of_a_book_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
+    """It shows what agents keep to themselves."""
+    with commonplace.open(tmp_path / "team.db", mirror=tmp_path / "notes") as book:
+        book.as_actor("ada").remember("The harbour is closed on Sundays")
+    pages = list((tmp_path / "notes").rglob("*.md"))
+    assert pages
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in pages} == {0}
+
+
+@pytest.mark.spec("1.4")
+def test_backups_to_one_place_at_once_are_one_whole_backup(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.record_all([{"kind": "agent.spoke", "actor": "ada", "payload": {"n": n}} for n in range(200)])
+
+        def back_up(_: int) -> str:
+            try:
+                return f"done at {book.backup(tmp_path / 'copy.db')}"
+            except commonplace.BadInput as error:
+                return str(error)
+
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(back_up, range(4)))
+        assert sum(answer.startswith("done") for answer in answers) == 1
+        assert all("exists" in answer for answer in answers if not answer.startswith("done"))
+    with commonplace.open(tmp_path / "copy.db", create=False) as copy:
+        assert copy.verify().ok
+        assert copy.head == 200
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+
+
+def test_a_user_without_a_home_searches_in_memory(monkeypatch: pytest.MonkeyPatch, valkey: Server) -> None:
+    """As in a container that runs under a number that nobody has."""
+
+    def nowhere(_self: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", nowhere)
+    with commonplace.open(f"{valkey.url}?book=homeless-{os.getpid()}-{os.urandom(4).hex()}") as book:
+        book.remember("The harbour is closed on Sundays")
+        assert book.search("harbour").results

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,24 @@ def test_threads_that_queue_behind_a_silent_commit_wait_no_longer_than_they_woul
 def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
     with pytest.raises(commonplace.BadInput, match="timeout"):
         commonplace.open("memory:", timeout=timeout)
+
+
+@pytest.mark.spec("5.8", "L2")
+def test_a_server_that_drips_gets_no_more_time_than_a_silent_one() -> None:
+    """Every byte that comes in begins a wait of its own, and all of them together end in time."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        stop = threading.Event()
+
+        def drip() -> None:
+            peer, _ = listening.accept()
+            with peer, suppress(OSError):
+                while not stop.wait(0.05):
+                    peer.send(b"+")
+
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}?book=drip"
+        error = ended(lambda: commonplace.open(url, timeout=TIMEOUT))
+        stop.set()
+        dripping.join()
+    assert isinstance(error, EngineUnavailable)

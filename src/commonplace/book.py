@@ -294,9 +294,19 @@ class Book(Working):
         file, and says what it may still hold, and why."""
         report = self._ledger.store.purge()
         why = "; ".join(report.remaining)
+        for mirror in self._all_mirrors():
+            if mirror.trusted:
+                mirror.erase(())  # what was swapped out of its files may hold what is gone
         files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
         files += self._ledger.indexing.purge()
-        files += [FilePurged(str(path)) for path in self._mirror_files() if path.exists()]
+        files += [
+            FilePurged(
+                str(path), "" if mirror.trusted else "not trusted, so not reached: sync it with --trust"
+            )
+            for mirror in self._all_mirrors()
+            for path in mirror.files()
+            if path.exists()
+        ]
         files += [
             FilePurged(
                 str(folder), "it has shown this book and does not any more: look at what it still holds"

@@ -927,7 +927,7 @@ class Committer:
                 left = own.deadline - time.monotonic()
                 if left <= 0:
                     raise self._too_busy()
-                if not attempt and left > self._timeout - 1:
+                if not attempt and left > self._timeout * 0.9:
                     left = self._timeout  # as good as at once; what is usual has nothing to set up
                 attempt += 1
                 begin = self._store.attempt if attempt == 1 else self._store.begin

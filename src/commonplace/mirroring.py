@@ -32,7 +32,7 @@ from .mirror import (
     Taken,
 )
 from .mirror.folder import OWN
-from .private import Access, make_folder
+from .private import Access, access_of, make_folder
 from .trust import is_trusted, trust
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ class BookMirror:
         self._at = 0
         self._heads: dict[str, str] = {}
         self._places: dict[str, str] = {}
-        self._mirror = Mirror(folder, self._pages, self._take, clash=self._told, of=book.id, raw=self._raw)
+        self._mirror = Mirror(
+            folder, self._pages, self._take, clash=self._told, of=book.id, raw=self._raw,
+            mode=access_of(book._engine.beside).mode,
+        )  # fmt: skip
 
     @property
     def person(self) -> str:
@@ -79,6 +82,11 @@ class BookMirror:
                 if attempt == TRIES - 1:
                     raise
         raise AssertionError  # not reached
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it is synced, and reached by erasing: this user has made it, or trusts it."""
+        return self._trusted or is_trusted(self._book.id, self.folder)
 
     def check_trust(self) -> None:
         """Raises NotTrusted unless this user has made the folder or says to trust it; then that is remembered. A folder

@@ -100,9 +100,11 @@ def _settle(fd: int, name: str, access: Access, mode: int) -> None:
     _check(found, name, access)
     if not hasattr(os, "getuid") or found.st_uid != os.getuid():
         return  # the owner of the book has made it as it should be
-    if access.gid not in (-1, found.st_gid):
+    if access.gid not in (-1, found.st_gid) or (found.st_uid == 0 and access.uid > 0):
         try:
-            os.fchown(fd, -1, access.gid)
+            os.fchown(
+                fd, access.uid if found.st_uid == 0 else -1, access.gid
+            )  # root acts for the book's owner
         except PermissionError:
             mode &= 0o707  # a group of our own is not the one that the book is for
     if stat.S_IMODE(found.st_mode) != mode:
@@ -118,11 +120,18 @@ def check_private(path: Path, access: Access) -> None:
 def _check(found: os.stat_result, name: str, access: Access) -> None:
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise EngineUnavailable(f"{name} is a link, or no ordinary file: remove it")
-    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), access.uid):
+    if not may_have_made(found, access):
         raise EngineUnavailable(
             f"{name} belongs to another user of this host (number {found.st_uid}), who could hold up or deceive "
             "whoever uses it: remove it, or keep the book in a folder that others cannot write to"
         )
+
+
+def may_have_made(found: os.stat_result, access: Access) -> bool:
+    """Whether a file was made by us, by the book's owner, by root, or by somebody who may write the book anyway."""
+    if not hasattr(os, "getuid") or found.st_uid in (os.getuid(), access.uid, 0):
+        return True
+    return bool(access.mode & 0o002 or (access.mode & 0o020 and found.st_gid == access.gid))
 
 
 def create_private(path: Path, access: Access) -> None:

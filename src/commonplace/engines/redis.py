@@ -157,7 +157,8 @@ class _Wire(Protocol):
     def disconnect(self) -> None: ...
 
     socket_timeout: float
-    _sock: socket.socket | None
+    deadline: float
+    _sock: _Timed | None
 
 
 def _pack(commands: Iterable[Command]) -> bytes:
@@ -170,9 +171,49 @@ def _pack(commands: Iterable[Command]) -> bytes:
     return b"".join(parts)
 
 
+class _Timed:
+    """A socket of which every wait ends at one deadline: a server that sends a byte now and then gets no more time."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock, self.deadline = sock, deadline
+
+    def _hurry(self) -> None:
+        left, usual = max(0.001, self.deadline - time.monotonic()), self._sock.gettimeout()
+        if usual is None or usual > left:
+            self._sock.settimeout(left)
+
+    def recv(self, *args: Any) -> bytes:
+        self._hurry()
+        return self._sock.recv(*args)
+
+    def recv_into(self, *args: Any) -> int:
+        self._hurry()
+        return self._sock.recv_into(*args)
+
+    def sendall(self, *args: Any) -> None:
+        self._hurry()
+        self._sock.sendall(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+def _timed(connection: type[Any]) -> Callable[..., _Wire]:
+    """A class of redis-py's connections whose sockets have a deadline, also while they introduce themselves."""
+
+    class Timed(connection):  # type: ignore[misc]
+        deadline = float("inf")
+
+        def _connect(self) -> _Timed:
+            return _Timed(super()._connect(), self.deadline)
+
+    return Timed
+
+
 def _within(wire: _Wire, deadline: float) -> None:
     """Let whatever comes next on this connection fail when the time is up."""
     if wire._sock is not None:
+        wire._sock.deadline = deadline
         wire._sock.settimeout(max(0.001, deadline - time.monotonic()))
 
 
@@ -193,7 +234,8 @@ class _Server:
             options.setdefault("socket_connect_timeout", min(CONNECT_SECONDS, timeout))
             for pooling in ("max_connections", "timeout"):
                 options.pop(pooling, None)
-            self._make: Callable[[], _Wire] = partial(options.pop("connection_class", Connection), **options)
+            made = _timed(options.pop("connection_class", Connection))
+            self._make: Callable[[], _Wire] = partial(made, **options)
             self._make()  # refuses unknown options now, not at first use
         except (ValueError, TypeError, redis.RedisError):
             # Neither the URL nor the cause is repeated: a badly quoted password shows in both.
@@ -240,6 +282,7 @@ class _Server:
             wire.disconnect()
         wire = self._make()
         wire.socket_timeout = min(limit, CONNECT_SECONDS)  # of each answer while it introduces itself
+        wire.deadline = time.monotonic() + limit
         wire.connect()
         return wire
 

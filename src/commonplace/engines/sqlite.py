@@ -543,33 +543,50 @@ class SqliteStore(LocalStore):
     def backup(self, to: Path) -> Head | None:
         self._check()
         if os.path.lexists(to):
-            raise BadInput(f"{to} exists: choose a file that does not, so that nothing is overwritten")
-        source = self._open_connection()
+            raise _exists(to)
+        source, unfinished = self._open_connection(), _unfinished(to)
         try:
-            create_private(to, access_of(self.path))
-            # A link that takes its place now is not followed; those above it are the caller's word.
+            create_private(unfinished, access_of(self.path))
+            # SQLite refuses a link anywhere in the path, so the folder, which may be behind one, is named without.
             flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
-            target = apsw.Connection(str(to.parent.resolve() / to.name), flags)
+            target = apsw.Connection(str(unfinished.parent.resolve() / unfinished.name), flags)
             try:
                 with target.backup("main", source, "main") as copy:
                     copy.step(-1)
-                return SqliteReads(target, to).head
+                head = SqliteReads(target, to).head
             finally:
                 target.close(True)
+            os.link(unfinished, to)  # only a whole copy has its name, and nothing is overwritten
+            return head
         except BaseException as error:
-            remove_database(to)
+            if isinstance(error, FileExistsError):
+                raise _exists(to) from error
             if isinstance(error, apsw.Error):
                 raise translate(error, to) from error
             if isinstance(error, OSError) and not isinstance(error, CommonplaceError):
                 raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
             raise
         finally:
+            remove_database(unfinished)
             source.close(True)
 
     def _let_go(self) -> None:
         while self._idle:
             self._idle.pop().close(True)
         self.poison()
+
+
+def _exists(to: Path) -> BadInput:
+    return BadInput(f"{to} exists: choose a file that does not, so that nothing is overwritten")
+
+
+def _unfinished(to: Path) -> Path:
+    """Where a copy is written until it is whole. What processes have left there that died is removed."""
+    for left in to.parent.glob(f".{to.name}.*.part"):
+        process = left.name.removesuffix(".part").split(".")[-2]
+        if process.isdecimal() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
+            remove_database(left)
+    return to.with_name(f".{to.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
 
 
 def remove_database(path: Path) -> None:
@@ -640,6 +657,8 @@ class SqliteEngine(Engine):
             create_private(self.path, Access())
         elif self.path.stat().st_size:
             self._check_whose()
+        else:
+            self._take_over_empty(create)
         self._check_beside()
         gated = self.path.with_name(self.path.name + "-gate").exists()
         store = SqliteStore(self.path, self._facts(), self._synchronous)
@@ -652,6 +671,18 @@ class SqliteEngine(Engine):
                 Gate.remove(self.path.with_name(self.path.name + "-gate"))
             raise
         return store
+
+    def _take_over_empty(self, create: bool) -> None:
+        """Make a book of an empty file, if it is ours: whoever made it could otherwise read what is written to it."""
+        if not create:
+            raise BookNotFound(
+                f"{self.path} is empty, so there is no book: create it with `commonplace init`"
+            )
+        if hasattr(os, "geteuid") and self.path.lstat().st_uid != os.geteuid():
+            raise EngineUnavailable(
+                f"{self.path} is empty and belongs to another user of this host: choose another path for the book"
+            )
+        self.path.chmod(Access().mode)
 
     def _check_beside(self) -> None:
         """SQLite uses a log that lies there, whoever made it."""

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
-from ..private import Access, access_of, create_private, make_folder, open_private
+from ..private import Access, access_of, create_private, make_folder, may_have_made, open_private
 from .hints import flags, spoken
 from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
@@ -774,7 +774,7 @@ def not_ours(path: Path) -> str:
         return "is a link, and an index is not kept behind one: remove the link"
     if not stat.S_ISREG(there.st_mode):
         return "is not a file: move it away, so that the index can lie there"
-    if there.st_uid not in (os.geteuid(), _access(path).uid):
+    if not may_have_made(there, _access(path)):
         return "belongs to another user, so it is not trusted: remove it"
     return ""
 

@@ -120,7 +120,7 @@ class Mirror:
     `pages` gives all pages as they are now. `take` gets the hand edits of one file and answers each of them; after
     that `pages` shows the outcome. The same edit may come twice if a process died in between: its id tells.
     `clash` is told of each clash once it is found. `grace` is how many seconds a swapped-out file is kept to be
-    looked at again.
+    looked at again. New files have `mode`, less the umask.
     """
 
     def __init__(
@@ -133,7 +133,9 @@ class Mirror:
         grace: float = 2.0,
         of: str = "pages",
         raw: Callable[[], Mapping[str, bytes]] = dict,
+        mode: int = SHARED,
     ) -> None:
+        self._mode = mode
         self.folder = Path(folder).absolute()
         self._files = Folder(self.folder)
         self._of, self._raw_pages = of, raw
@@ -258,7 +260,7 @@ class Mirror:
     def _put(self, path: str, raw: bytes, like: os.stat_result | None = None) -> None:
         """Write a file for people or programs. It is made where left-overs of a crash are found and removed."""
         fresh = f"{SWAP}/{TEMPORARY}{os.urandom(8).hex()}"
-        self._files.write(fresh, raw, SHARED, like)
+        self._files.write(fresh, raw, self._mode, like)
         self._files.replace(fresh, path)
 
     def _forget_lines(self, path: str, lost: set[str]) -> None:
@@ -318,7 +320,7 @@ class Mirror:
             if rest == raw:
                 return
             spare = self._spare(path, rest, raw)
-            self._files.write(spare, rest, SHARED, self._files.stat(path))
+            self._files.write(spare, rest, self._mode, self._files.stat(path))
             landed = self._files.exchange(spare, path)
             if landed and self._files.read(spare) == raw:
                 return
@@ -424,7 +426,7 @@ class Mirror:
             raw = raw.replace(b"\n", b"\r\n")
         spare = self._spare(path, raw, seen.raw)
         try:
-            self._files.write(spare, raw, SHARED, None if seen.raw is None else self._files.stat(path))
+            self._files.write(spare, raw, self._mode, None if seen.raw is None else self._files.stat(path))
             if seen.raw is not None:
                 landed = self._files.exchange(spare, path)
                 return not self._look_again(path, report) and landed
@@ -471,7 +473,7 @@ class Mirror:
         because it may have a second name elsewhere."""
         known = self._files.stat(spare)
         if known is not None and known.st_mode & 0o7777 & ~SHARED:
-            self._files.write(spare, self._files.read(spare) or b"", SHARED, known)
+            self._files.write(spare, self._files.read(spare) or b"", self._mode, known)
 
     def _changed_at(self, path: str) -> int:
         """When a file or its names were last changed, in nanoseconds; 0 if it is gone."""

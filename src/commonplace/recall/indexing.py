@@ -369,5 +369,9 @@ def place_for(beside: Path | None, engine: str, book: str) -> Path | None:
         return beside.with_name(f"{beside.name}.index")
     if engine == "memory":
         return None
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(cache) / "commonplace" / f"{book}.index"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        home = Path(cache) if os.path.isabs(cache) else Path("~/.cache").expanduser()  # noqa: PTH117
+    except RuntimeError:  # a user without a home, as in many containers: the index is kept in memory
+        return None
+    return home / "commonplace" / f"{book}.index"
