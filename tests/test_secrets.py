@@ -40,6 +40,15 @@ def test_a_secret_is_told_with_its_place_and_kind() -> None:
 
 
 @pytest.mark.spec("2.7")
+@pytest.mark.parametrize(
+    ("value", "secret"), [("x7!q", True), ("Tree", True), ("window", True), ("tree", False), ("x7", False)]
+)
+def test_what_is_quoted_is_a_password_if_it_is_long_or_mixed(value: str, secret: bool) -> None:
+    text = f'password = "{value}"'
+    assert masked(text) == ('password = "[REDACTED]"' if secret else text)
+
+
+@pytest.mark.spec("2.7")
 def test_a_secret_that_can_be_recognised_is_in_no_error_whether_it_was_declared_or_not() -> None:
     key = "ghp_" + "a1B2" * 9
     with commonplace.open("memory:") as book:
