@@ -709,6 +709,26 @@ def test_what_is_taken_away_from_an_item_is_gone(team: dict[str, Any]) -> None:
     assert (item.tags, item.citations, item.reason, item.title) == ((), (), "", None)
 
 
+@pytest.mark.spec("1.1", "1.5", "L5")
+def test_an_event_that_only_looks_like_memory_s_changes_nothing_of_memory(book: Book) -> None:
+    book.configure_memory(max_size_kb=1)
+    ada = book.as_actor("ada")
+    before = book.item(str(book.remember("the mast is painted", shared=True).item_id))
+    change = {"links": [["related", before.id]], "status": "forgotten"}
+    for weight in (10**6, "much", [1]):
+        ada.record(
+            "sail.weighed",
+            payload={
+                "weight": weight, "changes": {before.id: change}, "placed": [[before.id, "ada", True, {"tags": ["x"]}]],
+                "act": "restored", "key": "k", "shown": [before.id], "items": [{"id": before.id, "agent": "ada"}],
+            },
+        )  # fmt: skip
+    kept = book.remember("The sails are of linen.", shared=True)
+    assert (kept.outcome, kept.overflow) == ("stored", "")
+    assert book.item(before.id) == before
+    assert (book.items(tag="x"), book.tombstones()) == ([], [])
+
+
 @pytest.mark.spec("L5")
 def test_a_tool_answers_whatever_it_is_called_with(book: Book) -> None:
     deep: Any = []

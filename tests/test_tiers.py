@@ -256,6 +256,8 @@ def test_an_item_reads_the_same_from_its_markdown() -> None:
             assert kind == item.kind
             assert {name: getattr(item, name) for name in said} == said
     assert fields("- **db.port**: 5433") == ("fact", {"key": "db.port", "value": 5433})
+    assert fields("- **db.share**: 0.25") == ("fact", {"key": "db.share", "value": 0.25})
+    assert fields("- **db.most**: 1e999") == ("fact", {"key": "db.most", "value": "1e999"})  # no JSON has it
     assert fields("* just words") == ("note", {"body": "just words"})
     with pytest.raises(BadInput, match="empty"):
         fields("- ")
