@@ -263,6 +263,30 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
         book.as_actor("cem").prompt("x", parts=["poem"])
 
 
+@pytest.mark.spec("4.5", "4.6", "L8")
+def test_the_long_term_block_keeps_to_the_labels_that_a_digest_may_show(book: Book) -> None:
+    book.remember("The gate is open on Mondays.", shared=True, sensitivity="public")
+    book.remember("The vault is below the mill.", shared=True, sensitivity="private")
+    book.remember("The key of the vault hangs in the attic.", shared=True, sensitivity="sensitive")
+    book.grant("ada", ceiling="sensitive")
+    ada = book.as_actor("ada")
+    shown = ada.prompt("go on", parts=["long_term"])
+    assert ("gate" in shown, "below the mill" in shown, "attic" in shown) == (True, True, False)
+    book.configure_memory(v1={"allow_sensitivities": ["public"]})
+    shown = ada.prompt("go on", parts=["long_term"])
+    assert ("gate" in shown, "below the mill" in shown, "attic" in shown) == (True, False, False)
+
+
+@pytest.mark.spec("4.6", "L5")
+def test_a_long_text_in_a_short_prompt_shows_how_it_begins(book: Book) -> None:
+    long = "The harbour has a mill, a gate and a crane. " * 5
+    assert book.remember(long, shared=True, override="it is about a place").outcome == "stored"
+    small = book.as_actor("ada").prompt("go on", parts=["long_term"], max_chars=60)
+    assert len(small) <= 60
+    assert "\n- The harbour has a mill" in small
+    assert [what for what, _ in small.left_out] == ["long-term memory"]
+
+
 @pytest.mark.spec("4.8")
 def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
     ids = team(book)
@@ -283,6 +307,7 @@ def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
         prompt = me.prompt("go on", parts=["task", "digest", "changed"])
         assert f"- {ids['port']} was superseded by {new.item_id}, line 1 of digest" in prompt
         assert "now: db.port: 5434" in prompt
+        assert me.receipt(prompt.receipt_id or "").told == (premise.id,)
         assert "superseded" not in me.prompt("go on", parts=["task", "changed", "digest"])
         me.digest("moving the database")
         ada.forget(ids["howto"], confirm="FORGET")
