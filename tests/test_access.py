@@ -169,6 +169,27 @@ def test_the_same_role_again_is_no_event(book: Book) -> None:
         book.as_actor("ada", role="developer")
     assert book.head == 1
     assert {*ROLES} == {"orchestrator", "developer", "qa", "researcher", "librarian", "analyst", "person"}
+    rule: dict[str, Any] = {
+        "sees": ["tool.*"],
+        "may_emit": ["agent.*"],
+        "acts": ["nudge"],
+        "ceiling": "public",
+    }
+    book.grant("ben", **rule)
+    before = book.head
+    for anew in (False, True):
+        book.grant("ben", **rule, anew=anew)
+    assert book.head == before
+
+
+@pytest.mark.spec("1.5", "3.9")
+def test_a_rule_that_says_something_new_holds_whatever_else_it_repeats(book: Book) -> None:
+    book.grant("ada", role="qa", sees=["tool.*"], ceiling="private")
+    book.record("tool.ran", actor="ben", labels={"sensitivity": "sensitive"}, id="hidden")
+    book.grant("ada", role="qa", sees=["tool.*"], ceiling="sensitive")
+    assert book.as_actor("ada").event("hidden").kind == "tool.ran"
+    book.grant("ada", role="qa", sees=["tool.*"], ceiling="public")
+    assert list(book.as_actor("ada").events()) == []
 
 
 @pytest.mark.spec("L8")
