@@ -316,6 +316,45 @@ def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
     assert told.count(ids["port"]) == 1
 
 
+@pytest.mark.spec("4.5", "L8")
+def test_a_digest_carries_the_strictest_labels_of_what_it_shows(book: Book) -> None:
+    book.remember("The gate is open on Mondays.", shared=True, sensitivity="public")
+    assert book.digest("gate").sensitivity == "public"
+    ids = [str(book.remember("A gate is guarded by dogs.", shared=True, sensitivity="private").item_id)]
+    ids.append(str(book.remember("The gate was built by monks.", shared=True, sensitivity="public").item_id))
+    book.relabel(ids[1], trust="low", reason="hearsay")
+    digest = book.digest("gate")
+    assert set(digest.item_ids) >= set(ids)
+    assert (digest.sensitivity, digest.trust) == ("private", "low")
+
+
+@pytest.mark.spec("4.8")
+def test_who_relied_on_something_in_one_run_is_told_in_that_run(book: Book) -> None:
+    id = str(book.remember("the mast is painted", shared=True).item_id)
+    with book.run(run_id="r1") as run, run.agent("dev") as me, book.run(run_id="r2") as other:
+        me.digest("mast")
+        book.forget(id, confirm="FORGET")
+        assert other.agent("dev").premises() == []
+        assert [one.payload["item"] for one in me.premises()] == [id]
+
+
+@pytest.mark.spec("4.8", "L5")
+def test_changes_that_find_no_room_are_told_by_the_next_prompt(book: Book) -> None:
+    ids = [str(book.remember(f"the {n}th mast is painted", shared=True).item_id) for n in range(3)]
+    ada = book.as_actor("ada")
+    assert len(ada.digest("mast").item_ids) == 3
+    for id in ids:
+        book.forget(id, confirm="FORGET")
+    told: list[str] = []
+    for left in (2, 1, 0):
+        prompt = ada.prompt("go on", parts=["changed", "digest"], max_chars=240)
+        told += [id for id in ids if id in prompt]
+        assert [what for what, _ in prompt.left_out if "changes" in what] == (
+            [f"{left} changes"] if left else []
+        )
+    assert told == ids
+
+
 @pytest.mark.spec("4.8")
 def test_what_is_forgotten_erased_disputed_or_revised_is_told_and_only_to_whom_it_was_shown(
     book: Book,

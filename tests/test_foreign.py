@@ -395,6 +395,7 @@ def test_what_is_taken_in_is_linked_as_it_was_and_taking_it_in_again_changes_not
         assert by_title["Bo"].links == (("knows", by_title["Ada"].id),)
         assert (adopted.done, adopted.links) == (True, 3)
         before = book.items()
+        assert {book.event(item.id).occurred_us for item in before} == {None}  # no time is made up
         assert book.adopt(source).links == 0
         assert book.items() == before
 

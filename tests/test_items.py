@@ -346,6 +346,13 @@ def test_what_is_not_known_of_an_origin_is_no_part_of_it(ada: Actor) -> None:
     assert ada.item(str(kept.item_id)).provenance == {"source_kind": "tool", "channel": "chat"}
 
 
+@pytest.mark.spec("1.1", "3.3")
+def test_an_item_keeps_its_session_and_tags_that_say_something(book: Book, ada: Actor) -> None:
+    kept = ada.remember("The bell is broken.", session_id="monday", tags=["bell", " ", ""])
+    assert book.event(str(kept.item_id)).session_id == "monday"
+    assert ada.item(str(kept.item_id)).tags == ("bell",)
+
+
 @pytest.mark.spec("3.6", "L5")
 def test_only_what_matches_everything_that_is_said_is_forgotten(ada: Actor) -> None:
     chat = {"source_kind": "tool", "channel": "chat"}

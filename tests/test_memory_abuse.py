@@ -513,6 +513,20 @@ def test_settling_makes_no_silent_contradiction(book: Book, team: dict[str, Any]
     assert ada.restore(kept).status == "live"
 
 
+@pytest.mark.spec("3.3", "L5")
+def test_settling_one_dispute_says_nothing_against_what_another_one_has_let_stand(
+    team: dict[str, Any],
+) -> None:
+    ada, bob, lee = team["ada"], team["bob"], team["lee"]
+    ada.remember(key="limit", value=60, shared=True)
+    other = bob.remember(key="limit", value=90, shared=True)
+    beside = ada.remember(key="limit", value=130, shared=True)
+    lee.resolve(beside, "both", rationale="one each for the two regions")
+    with pytest.raises(Conflict, match="130"):
+        lee.resolve(other, "new", rationale="measured")
+    assert [one.value for one in lee.items(key="limit")] == [60, 130]
+
+
 @pytest.mark.spec("3.3")
 def test_a_contradiction_within_an_earlier_time_is_seen(team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]

@@ -157,6 +157,19 @@ def test_the_index_can_be_deleted_at_any_time(tmp_path: Path) -> None:
         assert book.search("buoy colour 21", max_results=50).results == before.results
 
 
+@pytest.mark.spec("3.10")
+def test_what_is_in_memory_only_leaves_no_index_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with commonplace.open("memory:") as book:
+        book.remember("The buoy is painted in red")
+        assert book.search("buoy").total == 1
+    with commonplace.open("memory:") as book:
+        assert book.search("buoy").total == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.spec("L1")
 def test_the_index_says_how_much_room_it_takes(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db") as book:
