@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Book
-from commonplace.access.audit import FIRST, first_bad
+from commonplace.access.audit import FIRST, Entry, first_bad
 from commonplace.access.redact import TOKEN, Redactor
 from commonplace.access.rights import PUBLIC_KINDS, ROLES, TIERS
 from commonplace.labels import FLOWING, flow, strictness
@@ -169,6 +169,27 @@ def test_the_same_role_again_is_no_event(book: Book) -> None:
         book.as_actor("ada", role="developer")
     assert book.head == 1
     assert {*ROLES} == {"orchestrator", "developer", "qa", "researcher", "librarian", "analyst", "person"}
+    rule: dict[str, Any] = {
+        "sees": ["tool.*"],
+        "may_emit": ["agent.*"],
+        "acts": ["nudge"],
+        "ceiling": "public",
+    }
+    book.grant("ben", **rule)
+    before = book.head
+    for anew in (False, True):
+        book.grant("ben", **rule, anew=anew)
+    assert book.head == before
+
+
+@pytest.mark.spec("1.5", "3.9")
+def test_a_rule_that_says_something_new_holds_whatever_else_it_repeats(book: Book) -> None:
+    book.grant("ada", role="qa", sees=["tool.*"], ceiling="private")
+    book.record("tool.ran", actor="ben", labels={"sensitivity": "sensitive"}, id="hidden")
+    book.grant("ada", role="qa", sees=["tool.*"], ceiling="sensitive")
+    assert book.as_actor("ada").event("hidden").kind == "tool.ran"
+    book.grant("ada", role="qa", sees=["tool.*"], ceiling="public")
+    assert list(book.as_actor("ada").events()) == []
 
 
 @pytest.mark.spec("L8")
@@ -205,6 +226,30 @@ def test_what_is_derived_is_as_sensitive_as_its_sources_and_only_a_person_lowers
     assert [event.id for event in ben.events(kinds=["agent.spoke"], at=summary.position)] == [other.id]
     with pytest.raises(commonplace.NotFound):
         ben.relabel(summary.id, sensitivity="sensitive", reason="he cannot see it")
+
+
+@pytest.mark.spec("L8", "L10")
+def test_a_label_outlives_the_event_that_set_it(book: Book) -> None:
+    ada, ben = book.as_actor("ada"), book.as_actor("ben")
+    said = ada.record("agent.spoke", payload={"text": "the vault moves on Monday"})
+    assert [event.id for event in ben.events()] == [said.id]
+    relabelled = book.relabel(said.id, sensitivity="sensitive", reason="the vault is a secret")
+    book.erase(relabelled.id)
+    assert list(ben.events()) == []
+    book.rebuild()
+    assert list(ben.events()) == []
+    assert "the vault is a secret" not in str([event.payload for event in book.events()])
+
+
+@pytest.mark.spec("L10", "L7")
+def test_what_was_erased_still_shows_that_it_was_there_and_nothing_more(book: Book) -> None:
+    ada, ben = book.as_actor("ada"), book.as_actor("ben")
+    kept = str(ada.remember("the vault moves on Monday", shared=True).item_id)
+    before = book.head
+    ada.forget(kept, erase=True, confirm="FORGET")
+    for reader in (ada, ben):
+        assert (reader.event(kept).erased, reader.event(kept).payload) == (True, {})
+        assert [event.erased for event in reader.events(at=before)] == [True]
 
 
 @pytest.mark.spec("L8")
@@ -269,6 +314,8 @@ def test_the_audit_is_a_chain_without_content(book: Book) -> None:
     forged = [*chain[:2], msgspec.structs.replace(change, agent_id="ben"), *chain[3:]]
     assert first_bad(forged) == 3
     assert first_bad(chain[1:]) == 1
+    stored = [json.loads(json.dumps(msgspec.to_builtins(entry), sort_keys=True)) for entry in chain]
+    assert first_bad(msgspec.convert(stored, list[Entry])) is None  # the order of its fields is no part of it
     assert "CONTENT" not in json.dumps([msgspec.to_builtins(entry) for entry in chain])
 
 
@@ -315,6 +362,8 @@ def test_redaction_keeps_the_shape_and_masks_the_longest_secret_first() -> None:
         "number": TOKEN,
         "ok": True,
     }
+    lines = Redactor(["key"]).knowing({"key": "the first line of it\nline\n"})
+    assert lines("no line, or the first line of it") == f"no line, or {TOKEN}"
 
 
 def test_the_public_kinds_are_those_of_the_seed() -> None:

@@ -71,6 +71,14 @@ def test_a_book_in_a_repository_checks_what_is_cited(book: Book, repository: Pat
 
 
 @pytest.mark.spec("4.10")
+@pytest.mark.parametrize("lines", ["3-9999", "9998-9999", "5-3"])
+def test_lines_that_a_file_does_not_have_are_told(repository: Path, lines: str) -> None:
+    refs = ({"file": "src/server.py", "lines": lines},)
+    item = Item(id="x", kind="note", agent="a", body="see", code_refs=refs)
+    assert check(repository, item, None).stale == f"src/server.py has no lines {lines}"
+
+
+@pytest.mark.spec("4.10")
 def test_symbols_are_looked_up_by_parsing_and_in_other_languages_by_text(
     book: Book, repository: Path
 ) -> None:

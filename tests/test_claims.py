@@ -25,6 +25,7 @@ DRESSED = (
     f"“{SAID}”",
     f"> {SAID}",
     f"**{SAID}**",
+    SAID.replace("cache", "ca\u200bche").replace("port", "po\u00adrt"),  # what cannot be seen
     f"{SAID[:-1]}, as noted earlier.",
     f"{SAID[:-1]} (from memory).",
     "- The cache of Orion is flushed every night at three\n- It uses port 8080",
@@ -132,6 +133,20 @@ def test_reading_writes_nothing_and_the_next_write_notes_what_was_shown(tmp_path
         assert book.as_actor("dan").remember(SAID).reason.endswith("this corroborates it")
         again = book.as_actor("ada").remember(f"I recall: {SAID}")
         assert (again.outcome, again.item_id) == ("merged", kept.item_id)
+
+
+@pytest.mark.spec("L9", "L10")
+def test_what_was_erased_since_it_was_shown_is_noted_nowhere(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as here, commonplace.open(tmp_path / "team.db") as there:
+        kept = str(there.as_actor("ada").remember(SAID, shared=True).item_id)
+        stays = str(there.as_actor("ada").remember("Orion has three disks.", shared=True).item_id)
+        assert {item.id for item in here.as_actor("ben").items()} == {kept, stays}
+        there.forget(kept, erase=True, confirm="FORGET")
+        erased = there.head
+        here.as_actor("ben").remember("Vega has two.")
+        (noted,) = there.events(erased, kinds=("memory.recalled",))
+        assert (noted.payload, noted.parents) == ({"shown": [stays]}, (stays,))
+        assert there.verify().ok
 
 
 @pytest.mark.spec("L9", "3.5")

@@ -83,6 +83,18 @@ def test_entries_are_linked_by_hand_or_by_their_tags_and_links_can_be_followed(b
             lee.traverse(first, depth=wrong)
     with pytest.raises(NotFound):
         lee.link(first, "related", "no-such-item")
+    relations = [
+        ("cites", third),
+        ("explains", second),
+        ("follows", apart),
+        ("blocks", second),
+        ("adds", third),
+    ]
+    for relation, to in relations:
+        lee.link(newer, relation, to)
+    assert lee.item(newer).links == tuple(sorted(relations))  # the same order, whatever came first
+    steps = [(step.relation, step.item.id) for step in lee.traverse(newer, depth=1)]
+    assert steps == sorted(steps)
 
 
 @pytest.mark.spec("3.4", "3.5")

@@ -263,6 +263,30 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
         book.as_actor("cem").prompt("x", parts=["poem"])
 
 
+@pytest.mark.spec("4.5", "4.6", "L8")
+def test_the_long_term_block_keeps_to_the_labels_that_a_digest_may_show(book: Book) -> None:
+    book.remember("The gate is open on Mondays.", shared=True, sensitivity="public")
+    book.remember("The vault is below the mill.", shared=True, sensitivity="private")
+    book.remember("The key of the vault hangs in the attic.", shared=True, sensitivity="sensitive")
+    book.grant("ada", ceiling="sensitive")
+    ada = book.as_actor("ada")
+    shown = ada.prompt("go on", parts=["long_term"])
+    assert ("gate" in shown, "below the mill" in shown, "attic" in shown) == (True, True, False)
+    book.configure_memory(v1={"allow_sensitivities": ["public"]})
+    shown = ada.prompt("go on", parts=["long_term"])
+    assert ("gate" in shown, "below the mill" in shown, "attic" in shown) == (True, False, False)
+
+
+@pytest.mark.spec("4.6", "L5")
+def test_a_long_text_in_a_short_prompt_shows_how_it_begins(book: Book) -> None:
+    long = "The harbour has a mill, a gate and a crane. " * 5
+    assert book.remember(long, shared=True, override="it is about a place").outcome == "stored"
+    small = book.as_actor("ada").prompt("go on", parts=["long_term"], max_chars=60)
+    assert len(small) <= 60
+    assert "\n- The harbour has a mill" in small
+    assert [what for what, _ in small.left_out] == ["long-term memory"]
+
+
 @pytest.mark.spec("4.8")
 def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
     ids = team(book)
@@ -283,12 +307,52 @@ def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
         prompt = me.prompt("go on", parts=["task", "digest", "changed"])
         assert f"- {ids['port']} was superseded by {new.item_id}, line 1 of digest" in prompt
         assert "now: db.port: 5434" in prompt
+        assert me.receipt(prompt.receipt_id or "").told == (premise.id,)
         assert "superseded" not in me.prompt("go on", parts=["task", "changed", "digest"])
         me.digest("moving the database")
         ada.forget(ids["howto"], confirm="FORGET")
     assert not book.as_actor("cem").premises()
     told = [one.payload["item"] for one in book.events(kinds=["premise.changed"])]
     assert told.count(ids["port"]) == 1
+
+
+@pytest.mark.spec("4.5", "L8")
+def test_a_digest_carries_the_strictest_labels_of_what_it_shows(book: Book) -> None:
+    book.remember("The gate is open on Mondays.", shared=True, sensitivity="public")
+    assert book.digest("gate").sensitivity == "public"
+    ids = [str(book.remember("A gate is guarded by dogs.", shared=True, sensitivity="private").item_id)]
+    ids.append(str(book.remember("The gate was built by monks.", shared=True, sensitivity="public").item_id))
+    book.relabel(ids[1], trust="low", reason="hearsay")
+    digest = book.digest("gate")
+    assert set(digest.item_ids) >= set(ids)
+    assert (digest.sensitivity, digest.trust) == ("private", "low")
+
+
+@pytest.mark.spec("4.8")
+def test_who_relied_on_something_in_one_run_is_told_in_that_run(book: Book) -> None:
+    id = str(book.remember("the mast is painted", shared=True).item_id)
+    with book.run(run_id="r1") as run, run.agent("dev") as me, book.run(run_id="r2") as other:
+        me.digest("mast")
+        book.forget(id, confirm="FORGET")
+        assert other.agent("dev").premises() == []
+        assert [one.payload["item"] for one in me.premises()] == [id]
+
+
+@pytest.mark.spec("4.8", "L5")
+def test_changes_that_find_no_room_are_told_by_the_next_prompt(book: Book) -> None:
+    ids = [str(book.remember(f"the {n}th mast is painted", shared=True).item_id) for n in range(3)]
+    ada = book.as_actor("ada")
+    assert len(ada.digest("mast").item_ids) == 3
+    for id in ids:
+        book.forget(id, confirm="FORGET")
+    told: list[str] = []
+    for left in (2, 1, 0):
+        prompt = ada.prompt("go on", parts=["changed", "digest"], max_chars=240)
+        told += [id for id in ids if id in prompt]
+        assert [what for what, _ in prompt.left_out if "changes" in what] == (
+            [f"{left} changes"] if left else []
+        )
+    assert told == ids
 
 
 @pytest.mark.spec("4.8")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import commonplace
 from commonplace.errors import BadInput
 from commonplace.memory import foreign
 from commonplace.memory.foreign import FORMATS, Incoming, Read, Skipped, read_foreign
@@ -370,6 +371,33 @@ def test_the_memory_server_s_entities_become_notes_and_its_relations_links(
     ]
     assert read.found[0].source == {"file": "memory.json:1", "answer": "memory.json#entities[0]"}[shape]
     assert not read.skipped
+
+
+@pytest.mark.spec("3.3", "L4", "L5")
+def test_what_is_taken_in_is_linked_as_it_was_and_taking_it_in_again_changes_nothing(tmp_path: Path) -> None:
+    relations = [
+        *RELATIONS,
+        {"from": "Ada", "to": "Ada", "relationType": "is"},
+        {"from": "Bo", "to": "Nobody", "relationType": "seeks"},
+    ]
+    large = {"name": "Log", "entityType": "file", "observations": ["x" * 200_000]}
+    text = json.dumps({"entities": [large, *ENTITIES], "relations": relations})
+    source = write(tmp_path, {"memory.json": text}) / "memory.json"
+    seen: list[tuple[int, int]] = []
+    with commonplace.open("memory:") as book:
+        looked = book.adopt(source, dry_run=True)
+        assert (looked.done, looked.links, book.items()) == (False, 0, [])
+        adopted = book.adopt(source, progress=lambda done, of: seen.append((done, of)))
+        assert seen == [(n, len(adopted.became)) for n in range(1, len(adopted.became) + 1)]
+        assert [one.outcome for one in adopted.became] == ["rejected", *["stored"] * 4]
+        by_title = {item.title: item for item in reversed(book.items())}
+        assert by_title["Ada"].links == (("knows", by_title["Bo"].id), ("programs", by_title["Engine"].id))
+        assert by_title["Bo"].links == (("knows", by_title["Ada"].id),)
+        assert (adopted.done, adopted.links) == (True, 3)
+        before = book.items()
+        assert {book.event(item.id).occurred_us for item in before} == {None}  # no time is made up
+        assert book.adopt(source).links == 0
+        assert book.items() == before
 
 
 @pytest.mark.spec("3.3", "L5")

@@ -333,6 +333,52 @@ def test_forgetting_takes_confirmation_leaves_a_tombstone_and_can_be_undone_unti
     assert book.verify().ok
 
 
+@pytest.mark.spec("3.3")
+def test_what_is_not_known_of_an_origin_is_no_part_of_it(ada: Actor) -> None:
+    origin: dict[str, Any] = {
+        "source_kind": "tool",
+        "channel": "chat",
+        "thread": None,
+        "refs": [],
+        "metadata": {},
+    }
+    kept = ada.remember("The bell is broken.", provenance=origin)
+    assert ada.item(str(kept.item_id)).provenance == {"source_kind": "tool", "channel": "chat"}
+
+
+@pytest.mark.spec("1.1", "3.3")
+def test_an_item_keeps_its_session_and_tags_that_say_something(book: Book, ada: Actor) -> None:
+    kept = ada.remember("The bell is broken.", session_id="monday", tags=["bell", " ", ""])
+    assert book.event(str(kept.item_id)).session_id == "monday"
+    assert ada.item(str(kept.item_id)).tags == ("bell",)
+
+
+@pytest.mark.spec("3.6", "L5")
+def test_only_what_matches_everything_that_is_said_is_forgotten(ada: Actor) -> None:
+    chat = {"source_kind": "tool", "channel": "chat"}
+    ada.remember(key="door.code", value="four", tags=["doors"], provenance=chat)
+    ada.remember(key="door.colour", value="blue", tags=["doors"])
+    ada.remember("The bell is broken.", tags=["bell"], provenance=chat)
+    assert ada.forget(key="door.code", tag="bell", confirm="FORGET").items == ()
+    assert ada.forget(tag="doors", provenance={"channel": "mail"}, confirm="FORGET").items == ()
+    assert len(ada.items()) == 3
+    ada.forget(key="door.code", confirm="FORGET")
+    assert texts(ada) == ["door.colour: blue", "The bell is broken."]
+    ada.forget(tag="bell", provenance={"channel": "chat"}, confirm="FORGET")
+    assert texts(ada) == ["door.colour: blue"]
+
+
+@pytest.mark.spec("3.3", "3.6", "L5")
+def test_a_contradiction_that_is_forgotten_leaves_nothing_in_doubt(book: Book, ada: Actor) -> None:
+    old = str(ada.remember(key="db.port", value=5432, shared=True).item_id)
+    ben = book.as_actor("ben")
+    new = str(ben.remember(key="db.port", value=5433, shared=True).item_id)
+    assert ada.item(old).disputed == (new,)
+    ben.forget(new, confirm="FORGET", reason="I misread it")
+    assert (ada.item(old).disputed, book.item(old).disputed) == ((), ())
+    assert book.disputes() == []
+
+
 @pytest.mark.spec("L10", "3.6")
 def test_erasing_reaches_what_was_derived_and_leaves_what_was_superseded_as_it_was(
     book: Book, ada: Actor

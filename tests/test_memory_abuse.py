@@ -513,6 +513,20 @@ def test_settling_makes_no_silent_contradiction(book: Book, team: dict[str, Any]
     assert ada.restore(kept).status == "live"
 
 
+@pytest.mark.spec("3.3", "L5")
+def test_settling_one_dispute_says_nothing_against_what_another_one_has_let_stand(
+    team: dict[str, Any],
+) -> None:
+    ada, bob, lee = team["ada"], team["bob"], team["lee"]
+    ada.remember(key="limit", value=60, shared=True)
+    other = bob.remember(key="limit", value=90, shared=True)
+    beside = ada.remember(key="limit", value=130, shared=True)
+    lee.resolve(beside, "both", rationale="one each for the two regions")
+    with pytest.raises(Conflict, match="130"):
+        lee.resolve(other, "new", rationale="measured")
+    assert [one.value for one in lee.items(key="limit")] == [60, 130]
+
+
 @pytest.mark.spec("3.3")
 def test_a_contradiction_within_an_earlier_time_is_seen(team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
@@ -707,6 +721,26 @@ def test_what_is_taken_away_from_an_item_is_gone(team: dict[str, Any]) -> None:
     ada.revise(kept.item_id, tags=None, citations=[], reason=None, title=None)
     item = ada.item(kept.item_id)
     assert (item.tags, item.citations, item.reason, item.title) == ((), (), "", None)
+
+
+@pytest.mark.spec("1.1", "1.5", "L5")
+def test_an_event_that_only_looks_like_memory_s_changes_nothing_of_memory(book: Book) -> None:
+    book.configure_memory(max_size_kb=1)
+    ada = book.as_actor("ada")
+    before = book.item(str(book.remember("the mast is painted", shared=True).item_id))
+    change = {"links": [["related", before.id]], "status": "forgotten"}
+    for weight in (10**6, "much", [1]):
+        ada.record(
+            "sail.weighed",
+            payload={
+                "weight": weight, "changes": {before.id: change}, "placed": [[before.id, "ada", True, {"tags": ["x"]}]],
+                "act": "restored", "key": "k", "shown": [before.id], "items": [{"id": before.id, "agent": "ada"}],
+            },
+        )  # fmt: skip
+    kept = book.remember("The sails are of linen.", shared=True)
+    assert (kept.outcome, kept.overflow) == ("stored", "")
+    assert book.item(before.id) == before
+    assert (book.items(tag="x"), book.tombstones()) == ([], [])
 
 
 @pytest.mark.spec("L5")

@@ -249,6 +249,9 @@ def test_what_does_not_fit_into_memory_md_goes_to_its_archive_and_is_said(book: 
     assert sum(text.count("of many lines") for text in (memory, archive)) == 30
     assert len(book.long_term()) == memory.count("of many lines")
     assert [one.content for one in book.search('"number 0 of"').results]
+    book.configure_memory(max_size_kb=3)
+    book.mirror().sync()
+    assert 2 * 1024 < (tmp_path / "MEMORY.md").stat().st_size <= 3 * 1024
 
 
 @pytest.mark.spec("3.7")

@@ -120,6 +120,20 @@ def test_any_text_becomes_one_line(text: str) -> None:
     assert len(as_name(text).split()) == 1
 
 
+@pytest.mark.spec("4.5", "L5")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("the mast\x07is\x00painted", "the mast is painted"),
+        ("the\tmast \x1b[31mis", "the mast [31mis"),
+        ("ma\u202est, po\ue000le and sa\ud800il", "mast, pole and sail"),
+        ("नमस्\u200dते", "नमस्\u200dते"),
+    ],
+)
+def test_what_cannot_be_seen_goes_and_every_word_stays(text: str, shown: str) -> None:
+    assert as_data(text) == shown
+
+
 @given(
     st.lists(
         st.sampled_from([*ORDERS, "<", "|", "#", "`", "system", ":", "memory", "/", "\n", " "]), max_size=8
@@ -233,8 +247,9 @@ def test_many_look_at_once_and_each_change_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("4.8")
+@pytest.mark.parametrize("looks", ["one that has looked before", "a new one"])
 def test_what_changed_between_the_reading_and_the_receipt_is_told_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: str
 ) -> None:
     """Somebody supersedes a fact, and everybody looks, just before the receipt of a digest that held it lands."""
     with commonplace.open(tmp_path / "b.db") as book, commonplace.open(tmp_path / "b.db") as other:
@@ -252,8 +267,9 @@ def test_what_changed_between_the_reading_and_the_receipt_is_told_too(
 
         monkeypatch.setattr(book._ledger, "submit", late)
         assert book.as_actor("ada").digest("", rules=rules).item_ids == (old.item_id,)
-        with commonplace.open(tmp_path / "b.db") as third:
-            assert [one.payload["item"] for one in third.as_actor("ada").premises()] == [old.item_id]
+        if looks == "a new one":
+            with commonplace.open(tmp_path / "b.db") as third:
+                assert [one.payload["item"] for one in third.as_actor("ada").premises()] == [old.item_id]
         assert len(other.as_actor("ada").premises()) == 1
         assert len(list(book.events(kinds=["premise.changed"]))) == 2
 
@@ -452,6 +468,25 @@ def test_a_prompt_keeps_its_budget_whatever_it_is_made_of() -> None:
         assert len(both.item_ids) == 1
         more = ada.digest("harbour", rules={"keyword": {"limit": 5}})
         assert any(one.what.endswith("more by keyword") for one in more.left_out)
+
+
+@pytest.mark.spec("4.5")
+def test_a_digest_takes_what_is_left_of_a_prompt_and_not_one_character_more() -> None:
+    with commonplace.open("memory:") as book:
+        ada = book.as_actor("ada")
+        for crane in (
+            "The first crane lifts stones.",
+            "The second crane lifts ropes.",
+            "A crane is painted.",
+        ):
+            ada.remember(f"{crane} It stands in the harbour, beside the mill.")
+        sizes = range(400, 480)
+        prompts = [ada.prompt("crane", parts=["digest"], max_chars=size) for size in sizes]
+        assert all(len(prompt) <= size for prompt, size in zip(prompts, sizes, strict=True))
+        assert any(len(prompt) == size for prompt, size in zip(prompts, sizes, strict=True))
+        for prompt, size in zip(prompts, sizes, strict=True):
+            counted = ada.prompt("crane", parts=["digest"], max_tokens=size + 1, count_tokens=len)
+            assert counted == prompt  # when every character is a token
 
 
 @pytest.mark.spec("4.5", "4.9")

@@ -76,6 +76,15 @@ def test_each_mode_serves_its_tiers_and_says_what_it_leaves_out(team: dict[str, 
     assert found(march) == {"The harbour master was replaced"}
 
 
+@pytest.mark.spec("3.9", "4.1", "L5")
+def test_who_may_not_read_the_semantic_tier_finds_nothing_in_it(book: Book, team: dict[str, Actor]) -> None:
+    assert team["ben"].search("harbour", mode="semantic").results
+    book.grant("ben", tiers={"semantic": "none"})
+    answer = team["ben"].search("harbour", mode="semantic")
+    assert (answer.results, answer.total) == ((), 0)
+    assert [(one.what, one.why) for one in answer.left_out] == [("semantic", "you may not read it")]
+
+
 @pytest.mark.spec("4.2", "4.11")
 def test_words_phrases_prefixes_and_typing_errors(team: dict[str, Actor]) -> None:
     ada = team["ada"]
@@ -146,6 +155,30 @@ def test_the_index_can_be_deleted_at_any_time(tmp_path: Path) -> None:
     index.write_bytes(b"rubbish" * 1000)
     with commonplace.open(tmp_path / "team.db") as book:
         assert book.search("buoy colour 21", max_results=50).results == before.results
+
+
+@pytest.mark.spec("3.10")
+def test_what_is_in_memory_only_leaves_no_index_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with commonplace.open("memory:") as book:
+        book.remember("The buoy is painted in red")
+        assert book.search("buoy").total == 1
+    with commonplace.open("memory:") as book:
+        assert book.search("buoy").total == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spec("L1")
+def test_the_index_says_how_much_room_it_takes(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.remember("The buoy is painted in red")
+        assert book.index_size() == (0, 0)  # nobody has looked for anything yet
+        book.search("buoy")
+        on_disk, in_memory = book.index_size()
+        assert on_disk == sum(path.stat().st_size for path in tmp_path.glob("team.db.index*"))
+        assert in_memory > 0
 
 
 @pytest.mark.spec("L9")

@@ -39,6 +39,43 @@ def test_a_secret_is_told_with_its_place_and_kind() -> None:
     assert find_secrets("") == []
 
 
+KEY = """\
+-----BEGIN RSA PRIVATE KEY-----
+Proc-Type: 4,ENCRYPTED
+DEK-Info: AES-128-CBC,0A1B2C3D
+
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
+MzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu
+q9Nb=
+-----END RSA PRIVATE KEY-----"""
+
+
+@pytest.mark.spec("2.7")
+def test_a_private_key_is_taken_out_whole() -> None:
+    assert masked(f"it is:\n{KEY}\nkeep it") == "it is:\n[REDACTED]\nkeep it"
+    assert masked(json.dumps({"key": KEY})) == '{"key": "[REDACTED]"}'
+    cut = KEY.replace("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B2C3D\n\n", "")[:150]
+    assert masked(f"{cut}\n… and so on") == "[REDACTED]\n… and so on"
+    assert (
+        masked("it begins with -----BEGIN PRIVATE KEY----- and a line")
+        == "it begins with [REDACTED] and a line"
+    )
+    assert masked(f"{KEY}ghp_{'a1B2' * 9}") == "[REDACTED][REDACTED]"
+    with commonplace.open("memory:") as book:
+        kept = book.remember(f"the key of the gateway is {KEY}", override="it shall be tried")
+        assert "MIIEvQIB" not in str(book.as_actor("ada").items()) + str(book.items())
+        assert kept.redacted
+
+
+@pytest.mark.spec("2.7")
+@pytest.mark.parametrize(
+    ("value", "secret"), [("x7!q", True), ("Tree", True), ("window", True), ("tree", False), ("x7", False)]
+)
+def test_what_is_quoted_is_a_password_if_it_is_long_or_mixed(value: str, secret: bool) -> None:
+    text = f'password = "{value}"'
+    assert masked(text) == ('password = "[REDACTED]"' if secret else text)
+
+
 @pytest.mark.spec("2.7")
 def test_a_secret_that_can_be_recognised_is_in_no_error_whether_it_was_declared_or_not() -> None:
     key = "ghp_" + "a1B2" * 9

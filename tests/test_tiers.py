@@ -114,6 +114,26 @@ def test_anybody_with_the_right_to_may_write_to_the_days_log(book: Book, ada: Ac
             ada.day(day)  # type: ignore[arg-type]
 
 
+@pytest.mark.spec("3.9", "L5")
+def test_who_may_not_read_the_working_tier_is_refused_every_day_of_it(ada: Actor, book: Book) -> None:
+    ada.log("a day like any other")
+    (day,) = ada.days()
+    book.grant("ada", tiers={"working": "none"})
+    for read in (ada.days, lambda: ada.day(day)):
+        with pytest.raises(Denied, match="working"):
+            read()
+
+
+@pytest.mark.spec("L4")
+def test_what_is_written_again_under_its_id_is_written_once(ada: Actor, book: Book) -> None:
+    notes = "# Active objective\n\nMend the boat.\n"
+    first = ada.write_notes(notes, id="notes-1")
+    assert ada.write_notes(notes, id="notes-1").position == first.position == book.head
+    assert book.event("notes-1").payload["text"] == notes
+    with pytest.raises(Conflict):
+        ada.write_notes("# Active objective\n\nSail.\n", id="notes-1")
+
+
 @pytest.mark.spec("3.2")
 def test_session_notes_have_five_sections_and_are_cleared_at_the_end(book: Book, ada: Actor) -> None:
     ada.session_note("Add JWT auth", "reading the router", "Current State")
@@ -256,6 +276,8 @@ def test_an_item_reads_the_same_from_its_markdown() -> None:
             assert kind == item.kind
             assert {name: getattr(item, name) for name in said} == said
     assert fields("- **db.port**: 5433") == ("fact", {"key": "db.port", "value": 5433})
+    assert fields("- **db.share**: 0.25") == ("fact", {"key": "db.share", "value": 0.25})
+    assert fields("- **db.most**: 1e999") == ("fact", {"key": "db.most", "value": "1e999"})  # no JSON has it
     assert fields("* just words") == ("note", {"body": "just words"})
     with pytest.raises(BadInput, match="empty"):
         fields("- ")

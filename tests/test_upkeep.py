@@ -91,6 +91,16 @@ def test_a_budget_is_kept_in_the_fixed_order_and_no_further_than_needed(book: Bo
     assert book.restore(done.chores[1].names[0]).summary == "the 0. thing that came to pass"
 
 
+@pytest.mark.spec("3.4", "3.8", "L5")
+def test_a_key_of_one_core_does_not_give_way_to_the_same_key_of_another(book: Book) -> None:
+    for number, core in enumerate(("tools", "house")):
+        book.core(core, name=core)
+        assert book.remember(key="port", value=number, core=core).outcome == "stored"
+    assert book.remember(key="port", value=2, shared=True).outcome == "stored"
+    book.configure_memory(budget={"max_items": 2})
+    assert "consolidate facts" not in acts(book.gc(dry_run=True))
+
+
 @pytest.mark.spec("L8", "L10")
 def test_erasing_an_episode_tells_its_summary_again_without_it(book: Book) -> None:
     ada = book.as_actor("ada")

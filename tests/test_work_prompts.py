@@ -33,6 +33,15 @@ def work(book: Book) -> Work:
     return work
 
 
+@pytest.mark.spec("5.6", "L9")
+def test_what_a_nudge_has_said_is_no_new_evidence(book: Book, work: Work) -> None:
+    work.nudge("The gateway drops idle connections after a minute.", target="dev-1", by="eve")
+    dev = book.as_actor("dev-1")
+    assert "drops idle" in dev.prompt("go on", work=work, parts=["nudges"])
+    kept = dev.remember("The gateway drops idle connections after a minute.", override="it matters")
+    assert (kept.outcome, kept.reason[:7]) == ("rejected", "an echo")
+
+
 @pytest.mark.spec("4.5")
 def test_a_prompt_begins_with_the_focus_of_the_work_and_memory_comes_after(book: Book, work: Work) -> None:
     book.remember("Tokens are rotated every hour", shared=True)
@@ -47,6 +56,7 @@ def test_a_prompt_begins_with_the_focus_of_the_work_and_memory_comes_after(book:
         "- Decided: Which library? jose, because types (dev-2)",
         "- Decided: Which colour? green (dev-2)",
     ]
+    assert not [what for what, _ in prompt.left_out if "work" in what]
     places = [prompt.index(text) for text in ("## Task", "## Work Focus", "Memory digest:")]
     assert places == sorted(places)
     assert prompt.receipt_id is not None

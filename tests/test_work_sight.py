@@ -121,6 +121,17 @@ def test_a_nudge_is_seen_by_its_sender_its_target_whoever_leads_and_the_owner(bo
 # what is hidden is not counted, and was not seen before either
 
 
+@pytest.mark.spec("4.3", "L5")
+def test_who_reads_what_was_said_of_a_task_is_not_told_whether_its_agent_is_new(
+    book: Book, work: Work
+) -> None:
+    work.add_task("Paint the mast", assigned_to="zoe")
+    (event,) = [one for one in book.events(kinds=["task.added"]) if one.payload.get("joins") == "zoe"]
+    shown = book.as_actor("ada").event(event.id)
+    assert shown.payload["work"] == work.id
+    assert "joins" not in shown.payload
+
+
 @pytest.mark.spec("5.3")
 def test_contributions_leave_out_what_the_reader_may_not_see(book: Book, work: Work) -> None:
     open_ = work.discover("the vault is cold", by="d1")

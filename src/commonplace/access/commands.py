@@ -69,7 +69,9 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
     refused = need(overlay, request.by, "grant", request.subject)
     if refused:
         return refused
-    rule = msgspec.to_builtins(checked_rule(request.rule))
+    fields = msgspec.to_builtins(checked_rule(request.rule))
+    # Stored rules hold lists, so a tuple would never equal what is known.
+    rule = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     known = overlay.get("rights", request.subject) or {}
     if rule == known if request.anew else all(known.get(name) == value for name, value in rule.items()):
         return None

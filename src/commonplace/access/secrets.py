@@ -72,7 +72,12 @@ MAKERS: dict[str, Looks] = {
         r"[A-Za-z0-9+/_-]{16,}",
     ),
     "jwt": ("eyj", r"\beyJ[\w-]{8,}(?:\.eyJ[\w-]{8,}\.[\w-]{8,}|(?P<no>))"),
-    "private key": ("private key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    "private key": (  # up to its end, or as much of it as there is
+        "private key",
+        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:[^-]++|-(?!----))*+-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+)",
+    ),
     "url": ("://", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"<>]*:[^\s/@'\"<>${}]{3,}@[\w.-]+"),
     "authorization": (
         "authorization|bearer",
