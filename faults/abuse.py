@@ -65,7 +65,7 @@ def fault_16(count: int, seed: int, tmp: Path) -> Result:
         home, victim_home = place(kind, tmp), place(kind, tmp)
         with home.open() as book, victim_home.open() as victim:
             victim.record("agent.spoke", id="treasure", actor="victim", run_id="vault", payload={"x": "gold"})
-            book.configure_memory(exclusions=False)
+            book.configure_memory(exclusions="off")
             book.as_actor("victim").remember(HIDDEN, tags=["hidden"])
             for n in range(3):
                 book.record("agent.spoke", id=f"own-{n}", actor="victim", run_id="vault", payload={"n": n})

@@ -115,7 +115,7 @@ def fault_33(count: int, seed: int, tmp: Path) -> Result:
     result = Result()
     rng = random.Random(seed)
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions=False)
+        book.configure_memory(exclusions="off")
         things = THINGS.split()
         texts = [sentences(rng, number, thing) for number, thing in enumerate(things)]
         for parts in texts:

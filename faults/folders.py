@@ -533,7 +533,7 @@ def make_template(folder: Path) -> None:
     (folder / ".git" / "hooks").mkdir(parents=True)
     (folder / ".git" / "config").write_text("[core]\n")
     with commonplace.open(folder / ".commonplace" / "book.db", mirror=True) as book:
-        book.configure_memory(exclusions=False)
+        book.configure_memory(exclusions="off")
         book.remember("Tea is served at four.", title="tea")
         book.as_actor("ada").log("The build was red.")
         book.work(name="w", goal="ship it")

@@ -40,7 +40,7 @@ def fault_13(count: int, seed: int, tmp: Path) -> Result:
         rng, home = random.Random(seed), place(kind, tmp)
         texts = [f"fact {n} of the matter is {rng.randbytes(6).hex()}" for n in range(count)]
         with home.open() as book:
-            book.configure_memory(exclusions=False)
+            book.configure_memory(exclusions="off")
             workers = [Worker(remember, home, me, texts) for me in range(PROCESSES)]
             said = [worker.rest()[-1:] for worker in workers]
             wrong = [f"a writer said {one}" for one in said if not one or set(one[0]) - {"stored", "merged"}]
@@ -112,7 +112,7 @@ def fault_27(count: int, seed: int, tmp: Path) -> Result:
     home = place("sqlite", tmp)
     assert home.files is not None
     with home.open(mirror=False) as book:
-        book.configure_memory(exclusions=False, max_size_kb=10_000)
+        book.configure_memory(exclusions="off", max_size_kb=10_000)
         for n in range(10):
             book.remember(f"subject {n} is mine-{n:012x}", title=f"subject {n}")
         mirror = book.mirror(home.files, person="kim")
@@ -179,7 +179,7 @@ def fault_22(count: int, seed: int, tmp: Path) -> Result:
         marker, control = f"heron{rng.randbytes(6).hex()}", f"stork{rng.randbytes(6).hex()}"
         folder = Path(mkdtemp(prefix=f"mirror-{kind}-", dir=tmp))
         with home.open(mirror=folder) as book:
-            book.configure_memory(exclusions=False)
+            book.configure_memory(exclusions="off")
             ids = [_hide(book, n, f"{marker} {rng.randbytes(8).hex()}") for n in range(count)]
             kept = [book.remember(f"{control} number {n} is harmless {rng.random()}") for n in range(10)]
             book.search(marker)

@@ -31,7 +31,7 @@ def sentence(rng: random.Random, least: int = 3, most: int = 40) -> str:
 
 def shelf(book: Book, rng: random.Random, size: int) -> None:
     """A book full of items of all kinds, long and short, with strange characters in them."""
-    book.configure_memory(exclusions=False)
+    book.configure_memory(exclusions="off")
     ada = book.as_actor("ada")
     for n in range(size):
         kind = rng.choice(KINDS)
@@ -200,7 +200,7 @@ class World:
         self.book, self.rng = book, rng
         self.past: list[tuple[int, Model]] = [(0, Model())]
         self.receipts: list[str] = []
-        book.configure_memory(exclusions=False)
+        book.configure_memory(exclusions="off")
         with book.run(run_id="r1"):
             pass
         for _ in range(45):

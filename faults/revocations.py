@@ -197,7 +197,7 @@ def prepared(book: Book, word: str, thing: Callable[[Scene], None]) -> tuple[Sce
     """A book in which bob was shown something of ada's, in a prompt, a digest, a search and a task's context. Answers
     with the moments at which it was there."""
     scene = Scene(book, word)
-    book.configure_memory(exclusions=False)
+    book.configure_memory(exclusions="off")
     with book.run(run_id="r1", initial={"topic": "ports"}):
         pass
     with book.run(run_id="r2", initial={"topic": "ports"}):

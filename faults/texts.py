@@ -159,13 +159,14 @@ def _patterns_in(value: object) -> Iterator[re.Pattern[str]]:
 
 BOUNDED = {
     "workflow.expressions:_WRITTEN_OTHERWISE": 1_000,
-    "memory.exclusions:_token": 480,
+    "memory.exclusions:_lines": 240,
+    "memory.exclusions:_sentences": 240,
 }
 """Patterns that only see texts of so many characters."""
 
 
 def _look(name: str, pattern: re.Pattern[str], once: bool) -> Look:
-    most = BOUNDED.get(name)
+    most = BOUNDED.get(name.partition("[")[0])
 
     def run(text: str) -> None:
         text = text[:most]

@@ -144,7 +144,7 @@ def hidden(world: World, rng: random.Random) -> None:
 def built(world: World, seed: int) -> None:
     """The same story in both worlds; in one of them hidden things happen in between."""
     book = world.book
-    book.configure_memory(exclusions=False)
+    book.configure_memory(exclusions="off")
     book.run(run_id="r1", initial={"topic": "ports"}).close()
     book.run(run_id="r2", initial={"topic": "ports"}).close()
     world.ada.work("w1", name="ports", goal="open the port").add_task("Open the harbour port", id="t1")

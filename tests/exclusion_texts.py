@@ -1,9 +1,4 @@
-"""Texts that somebody might save, each with what should become of it: kept, or refused under a class.
-
-The weights of `commonplace.memory.exclusions` are fitted to `LEARNED`. `HELD_OUT` was written by somebody who knew
-the three classes and nothing else, and is never fitted to. Of four sets of traits the one that did best on it was
-taken, so on texts of others expect a little less.
-"""
+"""Texts that somebody might save, each with what it is: to be kept, or told elsewhere, by class."""
 
 from __future__ import annotations
 

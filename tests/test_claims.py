@@ -315,7 +315,7 @@ def test_a_reader_that_never_writes_does_not_fill_the_memory(monkeypatch: pytest
 def test_a_correction_after_a_search_is_never_an_echo(known: str, correction: str) -> None:
     """Swapped roles, another sign, a power, an exception that is gone: each says something else."""
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions=False)
+        book.configure_memory(exclusions="off")
         book.remember(known)
         with book.run(run_id="r1") as run, run.agent("ada") as me:
             assert me.search(known).results

@@ -261,13 +261,38 @@ def test_a_secret_is_kept_out_of_sight_or_out_of_the_book_as_the_settings_say(bo
 
 
 @pytest.mark.spec("3.5")
-def test_what_does_not_belong_is_refused_by_class_unless_somebody_says_why(ada: Actor) -> None:
+def test_what_is_told_elsewhere_is_kept_with_an_advice_and_refused_where_somebody_says_so(
+    book: Book, ada: Actor
+) -> None:
     told = "commit 4f2a9c1 merged branch feature/login into main yesterday"
-    refused = ada.remember(told)
-    assert refused.outcome == "rejected"
-    assert refused.reason.startswith("git_history")
-    assert ada.items() == []
-    assert ada.remember(told, override="the audit asks for it").outcome == "stored"
+    kept = ada.remember(told)
+    assert kept.outcome == "stored"
+    assert "git_history" in kept.advice
+    assert ada.remember("Postgres listens on 5433").advice == ""
+    book.configure_memory(exclusions="refuse")
+    other = "commit 5a6b7c8 merged branch feature/export into main on Monday"
+    refused = ada.remember(other)
+    assert (refused.outcome, refused.advice) == ("rejected", "")
+    assert "git_history" in refused.reason
+    assert "override" in refused.reason
+    assert ada.remember(other, override="the audit asks for it").outcome == "stored"
+    lib = book.as_actor("lib", role="librarian")
+    lib.core("history", config={"exclusions": "off"})
+    assert lib.remember("commit 9d8e7f6 merged branch fix/tax into main", core="history").outcome == "stored"
+
+
+@pytest.mark.spec("3.5")
+def test_the_memory_of_the_repository_takes_nothing_that_the_repository_tells(book: Book) -> None:
+    def remembered(fact: str) -> str:
+        return book.repository_fact(
+            "login", fact, citations=["src/login.py:3"], reason="so", category="project"
+        ).outcome
+
+    assert remembered("commit 4f2a9c1 merged branch feature/login into main.") == "rejected"
+    assert (
+        remembered("The login service must never log the whole request, because it holds passwords.")
+        == "stored"
+    )
 
 
 @pytest.mark.spec("L9")

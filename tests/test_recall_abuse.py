@@ -79,7 +79,7 @@ def test_five_hundred_poisoned_items_render_as_data() -> None:
     cases = list(itertools.product(ORDERS, WRAPPED, PLACES))
     assert len(cases) == 500
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions=False, v1={"structured": {"tags": ["poison"]}})
+        book.configure_memory(exclusions="off", v1={"structured": {"tags": ["poison"]}})
         eve = book.as_actor("eve")
         for number, (order, wrap, where) in enumerate(cases):
             text = wrap.replace("{}", order)
@@ -344,7 +344,7 @@ def test_what_cannot_be_checked_hurts_nobody(tmp_path: Path) -> None:
         {"file": "app.py", "lines": "1-4000"},
     ]  # fmt: skip
     with commonplace.open("memory:", repository=tmp_path) as book:
-        book.configure_memory(exclusions=False)
+        book.configure_memory(exclusions="off")
         eve = book.as_actor("eve")
         for number, ref in enumerate(refs):
             kept = eve.remember(f"the database is fine, says number {number}", shared=True, code_refs=[ref])
@@ -437,7 +437,7 @@ def test_a_claim_that_nobody_settled_is_not_what_holds_now() -> None:
 @pytest.mark.spec("4.5", "4.6")
 def test_a_prompt_keeps_its_budget_whatever_it_is_made_of() -> None:
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions=False)
+        book.configure_memory(exclusions="off")
         ada = book.as_actor("ada")
         by_words: Any = lambda text: len(text.split()) * 1.3  # noqa: E731
         ids = [

@@ -24,6 +24,8 @@ class CoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     require_verification: bool = False
     archive_after_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] | None = None
+    exclusions: Literal["advise", "refuse", "off"] | None = None
+    """As the book's setting of this name, which holds where this says nothing."""
 
 
 class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,47 +1,116 @@
-"""What durable memory does not take in: what the repository, its history or the running task already tell.
+"""What the repository, its history or the running task already tell: advice against keeping it for long.
 
-Which texts these are was learned from labelled ones: `scripts/fit_exclusions` gives every trait of a text a weight
-for each class, and the weights are shipped beside this module. A text that is judged wrongly is best added to the
-labelled ones. Traits are words, pairs and parts of words, and the bare shape of a sentence, in which a content word
-is only an ending and a file or a time only its kind: `never commit to main` and `grace committed it on Monday` share
-words and differ in shape. Long texts are judged in pieces of a few sentences and refused only when most of them are:
-one line of a log does not spoil a procedure.
+Few rules, each of which means what it says: a listing of code, a line out of git, a log line or a list of ticks, or a
+sentence about what somebody is doing at this moment. In doubt a text is none of them. In the memory of the repository,
+or where a book or core says so, such a text is refused; everywhere else it is kept, and the answer says what it looks
+like.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, pairwise
-from pathlib import Path
-from zlib import crc32
 
-CODE, GIT, TASK = CLASSES = "derivable_code_state", "git_history", "ephemeral_task_state"
+CODE, GIT, TASK = "derivable_code_state", "git_history", "ephemeral_task_state"
 
-PIECE = 240
-"""From this length on a piece of text is closed at the next end of a sentence or line."""
-
-PLACES = 1 << 15
-"""How many weights a class has. Traits find theirs by checksum; the few that share one learned to live with it."""
-
-DOUBT = 16
-"""How much a class has to outweigh keeping, a quarter of what makes it e times as likely: in doubt a text is kept."""
-
-WEIGHTS = Path(__file__).with_name("exclusions.bin")
+MOST_READ = 4_000
+"""How many characters of a text are looked at."""
 
 _REASONS = {
-    CODE: "This describes code or files, which can be read again in the repository itself",
-    GIT: "This is history that the version control keeps",
-    TASK: "This is the state of a task under way, which belongs in the session's or the task's own notes",
+    CODE: "it lists code or files, which can be read again in the repository itself",
+    GIT: "it is history that the version control keeps",
+    TASK: "it is the state of a task under way, which belongs in the session's or the task's own notes",
 }
+
+_FILE = r"[\w./-]{1,80}\.(?:py|pyi|js|jsx|ts|tsx|go|rs|java|kt|rb|php|c|h|cc|cpp|cs|swift|scala|sql|sh|vue|css|html)\b"
+_NAME = (
+    r"(?-i:[`'\"]?(?:\w{1,40}_\w{1,40}|[a-z]{1,40}[A-Z]\w{0,40}|[A-Z]\w{0,20}[a-z][A-Z]\w{0,40}|\w{1,40}\(\))"
+    r"[`'\"]?)"
+)
+_LEVEL = r"\[?(?:INFO|DEBUG|WARN(?:ING)?|ERROR|TRACE|FATAL)\b.*"
+_HASH = r"\b(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40}\b"
+_DOING = (
+    r"working on|debugging|fixing|editing|refactoring|rebasing|waiting (?:for|on)|looking into|"
+    r"running (?:the|all|npm|pytest|make)|investigating|reviewing|implementing|rewriting|deploying|rolling (?:out|back)"
+)
+
+_LINES = {
+    CODE: (
+        r"(?:async )?def \w+\(.*:$",
+        r"class \w+(?:\(.*\))?:$",
+        r"(?:from [\w.]+ )?import [\w.*, {}]+(?: from .+)?;?$",
+        r"(?:export )?(?:default )?(?:async )?function\s*\*?\s*\w*\(.*\{?$",
+        r"(?:export )?(?:const|let|var) \w+(?::[^=]+)? = .+[;{(\[]$",
+        r"#include [<\"].+[>\"]$",
+        r"(?:public|private|protected) (?:static )?[\w<>\[\]]+ \w+\(.*\{?$",
+        r"func (?:\(\w+ \*?\w+\) )?\w+\(.*\{$",
+        r"(?:pub )?fn \w+.*\{$",
+        r"return\b.*;$",
+        r"[{}\])]+[;,]?$",
+        r"@@ -\d+,\d+ \+\d+,\d+ @@.*",
+    ),
+    GIT: (
+        r"commit " + _HASH + r".*",
+        _HASH + r"\)? (?:\([^)]*\) )?[A-Z\w].*",
+        r"(?:Author|Date|Merge):\s+\S.*",
+        r"\* " + _HASH + r".*",
+    ),
+    TASK: (
+        r"\[[ xX]\] .*",
+        r"\[?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\]? " + _LEVEL,
+        r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?Z?\]? " + _LEVEL,
+    ),
+}
+"""What lines look like of which a text of each class consists: at least half of its lines."""
+
+_SENTENCES = {
+    CODE: (
+        r"\b(?:is|are|was) (?:defined|declared|implemented) (?:in|at) [`'\"]?" + _FILE,
+        r"[`'\"]?" + _FILE + r"[`'\"]?,? (?:has|contains|is) \d+ (?:lines|functions|classes|tests|imports)\b",
+        r"\b" + _FILE + r":\d+ (?:defines|declares|imports|calls|returns)\b",
+        r"^[`'\"]?" + _FILE + r"[`'\"]? (?:exports|imports|defines|declares|calls)\b",
+        r"\b(?:function|method|class|struct|enum|interface|component) "
+        + _NAME
+        + r" (?:takes|returns|extends|inherits|overrides|implements|contains|has)\b",
+        r"^" + _NAME + r" (?:in " + _FILE + r" )?(?:takes|returns|extends|inherits from|overrides|calls)\b",
+        r"^" + _NAME + r" is called (?:from|by|in)\b",
+        r"\b(?:is|are) (?:located|called|registered|exported) (?:in|from) [`'\"]?" + _FILE,
+    ),
+    GIT: (
+        r"\bcommit " + _HASH,
+        r"\b(?:committed|pushed|merged|reverted|cherry-picked|rebased|tagged)\b[^.\n]{0,60}" + _HASH,
+        r"\bmerged (?:branch|pull request|PR|MR)\b[^.\n]{0,60}(?:\binto\b|[#!]\d+)",
+        r"\b(?:PR|MR|pull request|merge request) [#!]?\d+ (?:was|got|has been) (?:merged|opened|closed|rebased)\b",
+        r"^Merge branch '",
+        r"^(?:feat|fix|chore|refactor|perf|ci|build)(?:\([\w./-]{1,40}\))?!?: [a-z]",
+        r"\b(?:opened|merged|closed|reviewed|approved|rebased) (?:PR|MR|pull request|merge request) ?[#!]?\d+",
+        r"\b(?:the )?(?:last|latest|most recent) (?:commit|merge)(?: \w+){0,4} (?:is|was|by)\b",
+        r"\b(?:has|had|have|are) \d+ (?:new |open |unmerged )?commits\b",
+        r"\bHEAD (?:is|points|moved)\b[^.\n]{0,40}\b(?:at|to)\b",
+    ),
+    TASK: (
+        r"\b(?:I am|I'm|I’m|we are|we're|we’re) (?:now |still |just |currently )*(?:" + _DOING + r")\b",
+        r"\b(?:currently|right now|at the moment) (?:I am |I'm |we are |we're )?(?:" + _DOING + r")\b",
+        r"\b(?:the )?(?:tests?|builds?|pipeline|CI|deploy(?:ment)?)(?: \w+){0,3} (?:is|are) (?:now |still |currently )"
+        r"(?:passing|failing|running|green|red|pending)\b",
+        r"\b(?:step|phase|task) \d+ of \d+\b",
+        r"^(?:next|next up|next step|todo|wip)\s*:",
+        r"^(?:still )?(?:waiting for|working on|debugging|investigating|rewriting|refactoring)\b",
+        r"\b\d+ (?:of|out of) \d+ (?:tests|files|records|rows|items|steps|tasks|chunks)\b",
+        r"\b(?:just|temporarily) (?:fixed|pushed|committed|deployed|commented out|disabled|reverted|rebased)\b",
+        r"\b(?:tests?|builds?|checks?) (?:is|are|fail|fails|pass|passes)\b[^.\n]{0,20}\b(?:at the moment|right now)\b",
+    ),
+}
+"""What a sentence says of which one makes a short text belong to a class."""
+
+SHORT = 240
+"""Up to so many characters a single sentence tells what a text is; a longer one has to consist of such lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Why a text is not kept: its class in `rule`, a sentence in `reason`, in `evidence` the words that tell."""
+    """What a text looks like: its class in `rule`, a sentence in `reason`, in `evidence` the words that tell."""
 
     rule: str
     reason: str
@@ -49,144 +118,34 @@ class Exclusion:
 
 
 def excluded(text: str) -> Exclusion | None:
-    """The class of things not worth keeping that a text belongs to, or None: keep it.
-
-    The same text always gets the same answer; an empty one is kept. The time taken is linear in the length.
-    """
-    pieces = [(piece, _judged(piece)) for piece in _pieces(text)]
-    refused = [(piece, rule) for piece, rule in pieces if rule]
-    if not refused or len(refused) * 2 < len(pieces):
-        return None
-    rule = Counter(rule for _, rule in refused).most_common(1)[0][0]
-    reason = f"{_REASONS[rule]}; if it is worth keeping all the same, say why in `override`."
-    return Exclusion(rule, reason, _evidence(next(piece for piece, one in refused if one == rule), rule))
-
-
-def traits(piece: str) -> set[str]:
-    """What a piece of text is judged by."""
-    found, words, shape = set(), ["^"], ["^"]
-    for token in _token().finditer(piece):
-        kind, word = token.lastgroup or "", token[0].lower()
-        if kind in {"word", "name"}:
-            marked = f"<{word}>"
-            found.add(marked)
-            found.update(f"~{marked[start : start + 4]}" for start in range(len(marked) - 3))
-            words.append(word)
-            shape.append(word if word in _SMALL_WORDS else _ending(word) or kind)
-        else:
-            name = word if kind == "mark" else f"#{kind}"
-            found.add(name)
-            words.append(name)
-            shape.append(name)
-    words.append("$")
-    shape.append("$")
-    found.update(map(" ".join, pairwise(words)))
-    found.update(map("&".join, pairwise(shape)))
-    found.update(map("&".join, zip(shape, shape[1:], shape[2:], strict=False)))
-    return found
-
-
-def place(trait: str) -> int:
-    """Where the weights of a trait stand."""
-    return crc32(trait.encode("utf-8", "surrogatepass")) % PLACES
-
-
-def _judged(piece: str) -> str:
-    """The class that a piece belongs to, or the empty string: keep it, as what is too short to tell is kept."""
-    if len(piece.split()) < 3:
-        return ""
-    places = {place(trait) for trait in traits(piece)}
-    weight, rule = max((sum(map(weights.__getitem__, places)), rule) for rule, weights in _weights().items())
-    return rule if weight > DOUBT else ""
-
-
-def _evidence(piece: str, rule: str) -> str:
-    """The few words of a piece that speak most for a class, as they stand there; its beginning if no word does."""
-    weights = _weights()[rule]
-    spoken = {
-        word: weights[
-            place(f"<{word.lower()}>" if token.lastgroup in {"word", "name"} else f"#{token.lastgroup}")
-        ]
-        for token in _token().finditer(piece)
-        if token.lastgroup != "mark" and (word := " ".join(token[0].split()))
-    }
-    telling = sorted((word for word in spoken if spoken[word] > 0), key=lambda word: -spoken[word])
-    return ", ".join(islice(telling, 5)) or piece.strip()[:40]
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces of a few sentences or lines, none longer than twice PIECE however the text is built."""
-    held = ""
-    for sentence in re.split(r"(?<=[.!?;]\s)|(?<=\n)", text):
-        for start in range(0, len(sentence), PIECE):
-            held += sentence[start : start + PIECE]
-            if len(held) >= PIECE:
-                yield held
-                held = ""
-    if held.strip():
-        yield held
-
-
-def _ending(word: str) -> str:
-    return next(
-        (f"-{end}" for end in ("ing", "ed", "ly", "s") if word.endswith(end) and len(word) > len(end) + 2), ""
-    )
+    """The class of things that are told elsewhere which a text belongs to, or None. The same text always gets the same
+    answer, in time that is linear in its length."""
+    text = text[:MOST_READ]
+    lines = [line.strip(" \t-*>`") for line in text.splitlines()]
+    lines = [line for line in lines if line]
+    for rule, pattern in _lines().items():
+        telling = [line for line in lines if len(line) <= SHORT and pattern.fullmatch(line)]
+        if telling and len(telling) * 2 >= len(lines):
+            return Exclusion(rule, _REASONS[rule], telling[0][:80])
+    if len(text.strip()) <= SHORT:
+        for rule, pattern in _sentences().items():
+            match = pattern.search(text)
+            if match:
+                return Exclusion(rule, _REASONS[rule], match[0].strip()[:80])
+    return None
 
 
 @cache
-def _token() -> re.Pattern[str]:
+def _lines() -> dict[str, re.Pattern[str]]:
     """Compiled when the first text comes, not when this is imported."""
-    return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()), re.MULTILINE)
+    return {rule: re.compile(_any(patterns)) for rule, patterns in _LINES.items()}
 
 
 @cache
-def _weights() -> dict[str, memoryview]:
-    table = memoryview(WEIGHTS.read_bytes()).cast("b")
-    return {rule: table[at * PLACES : (at + 1) * PLACES] for at, rule in enumerate(CLASSES)}
+def _sentences() -> dict[str, re.Pattern[str]]:
+    flags = re.IGNORECASE | re.MULTILINE
+    return {rule: re.compile(_any(patterns), flags) for rule, patterns in _SENTENCES.items()}
 
 
-_SMALL_WORDS = frozenset(
-    """
-    a an the this that these those is are was were be been has have had do does did will would can could should must
-    may might not no never always to of in on at for from with by as into onto after before until since while when
-    if then so because but and or than it its i we you he she they user our my your his her their there here now
-    still yet just only also again already all any each every some more most
-    """.split()  # noqa: SIM905  a page of quotes reads worse
-)
-
-_EXTENSIONS = (
-    "py pyi ipynb js jsx cjs mjs ts tsx json yml yaml toml md rst txt sql lock css scss html vue svelte rb go rs "
-    "java kt kts php sh proto prisma xml ini cfg conf env c h cc cpp hpp cs swift scala ex exs tf gradle mod sum "
-    "csproj lua dart"
-)
-
-_KINDS = {
-    "box": r"^\W{0,4}\[[ xX]\]",
-    "address": (
-        r"https?://\S*|\blocalhost(?::\d+)?|\b[\w.-]{1,80}@[\w.-]+|"
-        r"\b[\w-]{1,40}(?:\.[\w-]{1,40}){0,4}\.(?:com|org|io|internal|eu|net)\b[\w/:.-]*"
-    ),
-    "hash": r"\b(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\b",
-    "ticket": r"(?<!\w)[#!]\d+",
-    "version": r"\bv\d+(?:\.\d+)+[\w.-]*|\b\d+\.\d+\.\d+[\w-]*",
-    "file": (
-        rf"(?<![\w/~.])[\w()./*-]{{0,80}}[\w*]\.(?:{'|'.join(_EXTENSIONS.split())})\b(?![\w/])|(?<!\S)\.\w+\b"
-    ),
-    "path": r"(?<![\w~.:])[\w.*-]{0,80}/[\w.*/{}:<>-]*",
-    "call": r"\b\w{1,80}(?:\.\w{1,80}){0,4}\([^()\n]{0,120}\)",
-    "symbol": (
-        r"\b(?:[^\W_]{0,80}_\w+|[a-z]{1,80}[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z]{2,80}\.[a-z_]{2,})\b"
-    ),
-    "acronym": r"\b[A-Z][A-Z0-9]+s?\b",
-    "clock": r"\b\d{1,2}:\d\d(?::\d\d)?\b",
-    "date": r"\b\d{4}-\d\d-\d\d\b",
-    "fraction": r"\b\d+/\d+\b",
-    "percent": r"\b\d[\d.]* ?%",
-    "unit": r"\b\d[\d.]* ?(?:ms|s|min|[GMk]B|h)\b",
-    "year": r"\b(?:19|20)\d\d\b",
-    "number": r"\b\d[\d,.]*\w*\b",
-    "name": r"(?<=[a-z,;] )[A-Z][a-z]+\b",
-    "word": r"[^\W\d_]+(?:['’-][^\W\d_]+)*",
-    "mark": r"[-+=><→]+|[^\w\s]",
-}
-"""What the tokens of a text look like, the first that fits counts."""
+def _any(patterns: tuple[str, ...]) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns)

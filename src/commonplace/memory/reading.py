@@ -50,8 +50,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long finished work stays before it is archived."""
     secrets: Literal["label", "mask", "reject"] = "label"
     """What happens to a secret in what is remembered: it is kept and not shown, taken out, or refused."""
-    exclusions: bool = True
-    """Whether what can be read elsewhere (code, git) or will not last is refused."""
+    exclusions: Literal["advise", "refuse", "off"] = "advise"
+    """What becomes of what can be read elsewhere (code, git) or will not last: it is kept with an advice, refused, or
+    not looked at. In memory of the repository it is refused, unless this is off."""
     budget: Budget = Budget()
     v1: DigestRules = DigestRules()
     """What a prompt is given of it, and how much: see `DigestRules`."""

@@ -93,7 +93,11 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
             return again
     _check_links(case)
     if request.excluded and not request.override:
-        return Kept(None, "rejected", request.excluded)
+        return Kept(
+            None,
+            "rejected",
+            f"{request.excluded}. If it is worth keeping all the same, say why in `override`",
+        )
     echo, twin = _echo(case), _twin(case)
     if echo and (twin is None or twin.agent != request.by):  # one's own is known already, and nothing more
         return _is_echo(echo)

@@ -58,6 +58,8 @@ class Kept(msgspec.Struct, frozen=True):
     overflow: str = ""
     """What this write pushed out of MEMORY.md into its archive, if it is full."""
     position: int | None = None
+    advice: str = ""
+    """What to think about: it was kept, and looks like something that is told elsewhere or will not last."""
 
 
 class Patch(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import convert, json
+from msgspec.structs import replace
 
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
@@ -150,6 +151,8 @@ class Remembering(Noting):
                 )
             labels = self._labels(now, content, sensitivity, trust, shared)
             echo = self._echo(now, content, run, parents)
+            rule = _exclusions(now, settings, content)
+        told_elsewhere = _excluded(content, kind) if rule != "off" else ""
         replaced = () if isinstance(supersedes, bool) else supersedes
         request = Remember(
             by=self._memory_actor,
@@ -162,7 +165,7 @@ class Remembering(Noting):
             replaces=supersedes is True,
             follows=shared is None and core is None,
             secrets=secrets,
-            excluded=_excluded(content, kind) if settings.exclusions else "",
+            excluded=told_elsewhere if rule == "refuse" else "",
             override=masked(check_text("override", override)),
             echo_of=echo,
             id=None if id is None else check_name("id", id),
@@ -175,6 +178,8 @@ class Remembering(Noting):
             theirs = [one for one in others if one is not None and one.agent != self._memory_actor]
             self._was_shown([one.id for one in theirs])
         self._was_kept(kept)
+        if told_elsewhere and not override and kept.outcome in ("stored", "flagged"):
+            return replace(kept, advice=f"it was kept, though {told_elsewhere}")
         return kept
 
     def _was_kept(self, kept: Kept) -> None:
@@ -631,7 +636,15 @@ def _excluded(content: dict[str, Any], kind: str) -> str:
     subject = f"{content['title']}: " if content.get("title") else ""
     text = content.get("body") or (content["value"] if isinstance(content.get("value"), str) else "")
     why = excluded(subject + text) if text else None
-    return "" if why is None else f"{why.rule}: {why.reason}"
+    return "" if why is None else f"{why.reason} ({why.rule}: {why.evidence})"
+
+
+def _exclusions(lens: Lens, settings: Settings, content: Mapping[str, Any]) -> str:
+    """What becomes of what is told elsewhere: as the core says, else the book. The repository's memory takes none."""
+    core = content.get("core")
+    rule = None if core is None else core_of(lens, core).config.exclusions
+    rule = rule or settings.exclusions
+    return "refuse" if rule == "advise" and content.get("scope") == "repository" else rule
 
 
 SAID = ("text", "summary", "goal")

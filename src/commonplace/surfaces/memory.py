@@ -115,6 +115,7 @@ def remember(
 
     def human() -> Human:
         yield from lines(f"{kept.outcome} {kept.item_id or ''}".rstrip())
+        yield from lines(f"advice: {kept.advice}") if kept.advice else ()
         for one in (kept.reason, kept.overflow, *([kept.held.comparison] if kept.held else [])):
             yield from lines(*one.splitlines()) if one else ()
         if kept.redacted:
