@@ -37,10 +37,6 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     fact = ask("remember", "--key", "db.port", "--value", "5433", "--confidence", "0.9")
     assert ask("items", fact["item_id"])["value"] == 5433
     assert [one["text"] for one in ask("items")] == ["db port: Postgres listens on 5433", "db.port: 5433"]
-    assert (
-        ask("remember", "commit 4f2a9c1 merged branch feature/login into main", code=1)["outcome"]
-        == "rejected"
-    )
     other = ask("remember", "--key", "db.port", "--value", "6000")
     assert [one["id"] for one in ask("disputes")] == [other["item_id"]]
     assert ask("resolve", other["item_id"], "new", "--rationale", "it moved")["value"] == 6000
@@ -144,3 +140,12 @@ def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
     assert cli("daily", "log", "Tea was late.", *book).code == 0  # one that writes takes hand edits in first
     assert "Tea is served at five." in cli("items", *book).out
     assert json.loads(cli("items", "--json", *book).out)[0]["text"] == "Tea is served at five."
+
+
+@pytest.mark.spec("3.5", "7.2")
+def test_what_is_told_elsewhere_comes_with_an_advice(cli: Cli) -> None:
+    cli("init")
+    shown = cli("remember", "commit 4f2a9c1 merged branch feature/login into main")
+    assert shown.code == 0
+    assert "advice: it was kept, though" in shown.out
+    assert "advice" not in cli("remember", "Postgres listens on 5433").out

@@ -325,7 +325,7 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_dropped(book: Book, team
         lambda: ada.items(provenance="x"),
         lambda: ada.revise(id, text="other", seen="x"),
         lambda: ada.export_items("/nonexistent/folder/x"),
-        lambda: ada.resolve(ada.remember("commit 4f2a9c1 merged branch feature/login into main"), "skip"),
+        lambda: ada.resolve(id, "skip"),
         lambda: ada.gate("T", "PLAN", "GO", trace_id="no"),
         lambda: ada.gate("T", "PLAN", "GO", iteration_index=3, max_iterations=2),
         lambda: book.configure_memory(retention_days=-1),

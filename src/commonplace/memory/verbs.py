@@ -38,7 +38,7 @@ from .reading import Judge, Settings, chosen, judging, labelled, of_memory, sett
 from .remember import comparable, echo_among, texts_of
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
-from .visibility import may_see
+from .visibility import may_be_told
 
 if TYPE_CHECKING:
     from ..book import At
@@ -229,9 +229,7 @@ class Remembering(Noting):
         items = {id: labelled(lens, from_row(row)) for id, row in rows if row is not None}
         rights = rights_of(lens, actor)
         others = self._ledger.events_by_id([id for id in ids if id not in items and id not in parents])
-        events = [
-            event for event in others if may_see(lens, rights, event)
-        ]  # what it may not see repeats nothing
+        events = [event for event in others if may_be_told(lens, rights, event)]
         shown = [(item.id, texts_of(item)) for item in comparable(rights, items.values())]
         shown += [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
         return echo_among(content, shown)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import WORKING, Rights
+from ..access.rights import WORKING, Rights, may_see_of
 from ..access.rights import may_see as labels_allow
 from ..commit import Lens
 from ..events import Event
@@ -44,6 +44,14 @@ def may_see(lens: Lens, rights: Rights, event: Event) -> bool:
         entry, entries = event.payload.get("entry") or event.id, papers.lines(lens, event.payload["path"])
         return event.payload["act"] == "clear" or any(line.id == entry for line in entries)
     return True
+
+
+def may_be_told(lens: Lens, rights: Rights, event: Event) -> bool:
+    """Whether an actor that was once shown an event may see it still. A work shows its members what it records about
+    itself up to their ceiling, also what is meant for one of them."""
+    labels = {**event.labels, **(lens.get("labels", event.id) or {}), "audience": "team"}
+    told_by_a_work = event.kind.startswith(WORKING) and may_see_of(rights, event.actor, event.kind, labels)
+    return told_by_a_work or may_see(lens, rights, event)
 
 
 def may_read_id(lens: Lens, rights: Rights, id: str) -> bool:
