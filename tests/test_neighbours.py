@@ -361,3 +361,27 @@ def test_a_user_without_a_home_searches_in_memory(monkeypatch: pytest.MonkeyPatc
     with commonplace.open(f"{valkey.url}?book=homeless-{os.getpid()}-{os.urandom(4).hex()}") as book:
         book.remember("The harbour is closed on Sundays")
         assert book.search("harbour").results
+
+
+@pytest.mark.spec("L10")
+def test_the_index_of_a_book_that_was_dropped_on_its_server_does_not_stay(
+    valkey: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host is not told. What nobody has opened for a month is removed when another index is opened."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache, url = tmp_path / "commonplace", f"{valkey.url}?book=unused-{os.urandom(6).hex()}"
+    with commonplace.open(url) as book:
+        book.remember("The harbour is closed on Sundays")
+        assert book.search("harbour").results
+        mine = cache / f"{book.id}.index"
+    dropped, recent = cache / "dropped.index", cache / "recent.index"
+    for path in (dropped, cache / "dropped.index-wal", recent):
+        path.write_text("something")
+    for path in (dropped, mine):
+        os.utime(path, (0, 0))
+    with commonplace.open(url) as book:
+        assert book.search("harbour").results
+    left = {path.name for path in cache.iterdir()}
+    assert {mine.name, recent.name} <= left
+    assert not [name for name in left if name.startswith("dropped")]
+    assert mine.stat().st_mtime > 0

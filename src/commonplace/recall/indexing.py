@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -33,6 +34,9 @@ TRIES = 3
 ENDINGS = ("", "-wal", "-shm", "-journal")
 BESIDE = ".next"
 """What the name of an index ends with that is built beside the one in use."""
+
+UNUSED = 30 * 86_400
+"""Seconds after which the index of a server's book is removed from the cache if nobody has opened it."""
 
 INSTALLED = ("static", "minilm")
 """Embedders that come with the package, and send nothing anywhere."""
@@ -85,6 +89,8 @@ class Indexing:
                 place = None if embedder is None else self.place
                 try:
                     self._index = Index.open(place, embedder, words, self._ledger.meta.book)
+                    if place is not None and self._ledger.beside is None:
+                        remove_unused(place)
                 except (CommonplaceError, OSError) as error:
                     self._index = self._in_memory(error)
             return self._index
@@ -361,6 +367,16 @@ def _removed(path: Path) -> str:
     except OSError as error:
         return f"it could not be removed ({error.strerror}): remove it yourself"
     return ""
+
+
+def remove_unused(used: Path) -> None:
+    """Remove what lies beside an index in the cache and was not used for long: nobody tells this host that a book was
+    dropped on its server. An index that is missed is built again."""
+    os.utime(used)
+    for index in used.parent.glob("*.index"):
+        if index != used and index.lstat().st_mtime < time.time() - UNUSED:
+            for path in index.parent.glob(f"{index.name}*"):
+                path.unlink(missing_ok=True)
 
 
 def place_for(beside: Path | None, engine: str, book: str) -> Path | None:
