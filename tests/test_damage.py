@@ -135,3 +135,23 @@ def test_backups_and_purged_books_have_checksums_too(tmp_path: Path) -> None:
         with closing(apsw.Connection(":memory:")) as connection:
             pages = [content[at : at + size] for at in range(0, len(content), size)]
             assert all(connection.execute("SELECT verify_checksum(?)", (page,)).get for page in pages)
+
+
+@pytest.mark.spec("1.4", "L10")
+def test_a_book_larger_than_a_cache_is_backed_up_purged_and_read_whole(tmp_path: Path) -> None:
+    """SQLite writes pages before it is done once they do not fit into its cache: each of them has its checksum."""
+    with commonplace.open(tmp_path / "team.db") as book:
+        for _ in range(20):
+            batch = [
+                {"kind": "agent.spoke", "actor": "ada", "payload": {"text": "x" * 2_000}} for _ in range(200)
+            ]
+            last = book.record_all(batch)[-1]
+        assert book.backup(tmp_path / "copy.db") == 4_000
+        book.erase(last.id, reason="a customer's")
+        assert book.purge().purged
+    for name in ("team.db", "copy.db"):
+        with commonplace.open(tmp_path / name, create=False) as book:
+            assert book.verify().ok
+            assert book.head >= 4_000
+        with closing(apsw.Connection(str(tmp_path / name))) as file:
+            assert file.execute("PRAGMA integrity_check").get == "ok"

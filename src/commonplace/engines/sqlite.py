@@ -551,6 +551,9 @@ class SqliteStore(LocalStore):
             flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
             target = apsw.Connection(str(unfinished.parent.resolve() / unfinished.name), flags)
             try:
+                # The first page says that the others carry checksums: it has to be there before they are written.
+                target.reserve_bytes("main", source.reserve_bytes())
+                target.pragma("application_id", APPLICATION_ID)
                 with target.backup("main", source, "main") as copy:
                     copy.step(-1)
                 head = SqliteReads(target, to).head
