@@ -374,9 +374,10 @@ def remove_unused(used: Path) -> None:
     dropped on its server. An index that is missed is built again."""
     os.utime(used)
     for index in used.parent.glob("*.index"):
-        if index != used and index.lstat().st_mtime < time.time() - UNUSED:
-            for path in index.parent.glob(f"{index.name}*"):
-                path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process removes it, too
+            if index != used and index.is_file() and index.stat().st_mtime < time.time() - UNUSED:
+                for path in filter(Path.is_file, index.parent.glob(f"{index.name}*")):
+                    path.unlink()
 
 
 def place_for(beside: Path | None, engine: str, book: str) -> Path | None:
