@@ -29,7 +29,6 @@ from rich.table import Table
 
 import commonplace
 from commonplace import Book
-from commonplace.index.hints import spoken
 
 from .peers import PEERS, installed
 
@@ -47,6 +46,11 @@ def day(text: str) -> datetime:
     hour, minute, half, number, month, year = found.groups()
     plain = f"{hour}:{minute} {half} {number} {month} {year}"
     return datetime.strptime(plain, "%I:%M %p %d %B %Y").replace(tzinfo=UTC)
+
+
+def spoken(text: str, speaker: str, when: datetime) -> str:
+    """A turn with its day and its speaker, for memories that know of neither."""
+    return f"[{when:%-d %B %Y}] {speaker}: {text}"
 
 
 class Turn(NamedTuple):
@@ -85,10 +89,7 @@ def asking(
     told(book, conversation)
     book.reindex()
     ours = {mode: partial(found, book, mode=mode) for mode in MODES}
-    said = {
-        turn.id: spoken(turn.text, turn.speaker, int(turn.when.timestamp()) * 1_000_000)
-        for turn in turns(conversation)
-    }
+    said = {turn.id: spoken(turn.text, turn.speaker, turn.when) for turn in turns(conversation)}
     return ours | {name: PEERS[name](said, open_until) for name in peers}
 
 

@@ -11,12 +11,15 @@ s + n, so a case that failed is run again alone with `--seed {s + n} --count 1`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+
+os.environ.setdefault("COMMONPLACE_EMBEDDER", "static")  # what is provoked here has nothing to do with models
 
 KEPT = 2
 """How many problems of one shape are told in words; the others are only counted."""

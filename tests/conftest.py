@@ -34,6 +34,9 @@ os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="commonplace-run-")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Tests run side by side already; threads of one that wait for those of another only slow both down."""
 
+os.environ["COMMONPLACE_EMBEDDER"] = "static"
+"""A model that is installed would take its time in every test."""
+
 ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
 
 

@@ -19,6 +19,7 @@ SOURCE = Path(commonplace.__file__).parent
 # What each module of the core may import from the package: the way of the data, upwards only.
 MAY_IMPORT = {
     "errors": set(),
+    "embedders": {"errors"},
     "folders": {"errors"},
     "forks": {"errors"},
     "private": {"errors", "folders"},
@@ -43,9 +44,9 @@ CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contra
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,
-    "index": {"errors", "events", "keys", "labels", "private", "checksums"},
+    "index": {"errors", "events", "keys", "labels", "private", "checksums", "embedders"},
     "mirror": {"errors", "events", "folders"},
-    "memory": {*CORE, "folders", "private", "access", "erase"},
+    "memory": {*CORE, "folders", "private", "access", "erase", "embedders"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
     "state": {*CORE, "folders", "access", "memory", "recall"},
     "work": {*CORE, "folders", "access", "erase", "index", "memory", "recall"},
@@ -121,6 +122,7 @@ def test_surfaces_only_translate() -> None:
         "actor",
         "book",
         "demo",
+        "embedders",
         "engines",
         "engines.contract",
         "erase",

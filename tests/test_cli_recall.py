@@ -49,7 +49,7 @@ def test_the_same_for_people(cli: Cli) -> None:
     id = cli("remember", "Postgres listens on 5433", "--json").json["item_id"]
     digest = cli("digest", "postgres", "--explain", "--stable", "t")
     assert f"- [note] {id} (private) — Postgres listens on 5433 (prov=owner)" in digest.out
-    assert f"{id}: keyword" in digest.out
+    assert f"{id}: hybrid" in digest.out
     assert "0 characters are as they were" in digest.out
     receipt = digest.out.partition("receipt ")[2].partition(",")[0]
     assert "asked: postgres" in cli("receipt", receipt).out

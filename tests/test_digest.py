@@ -47,7 +47,8 @@ def test_a_digest_holds_what_is_remembered_about_a_task_each_line_attributed(boo
     assert lines[1].startswith("<memory ")
     assert lines[-1] == f"</memory {lines[1].split()[1].rstrip('>')}>"
     body = dict(zip(digest.item_ids, lines[2:-1], strict=True))
-    assert set(body) == {ids["note"], ids["howto"], ids["episode"]}
+    assert set(digest.item_ids[:3]) == {ids["note"], ids["howto"], ids["episode"]}
+    assert set(digest.item_ids[3:]) == {ids["host"], ids["port"]}, "what is only near comes last"
     assert body[ids["note"]] == (
         f"- [note] {ids['note']} (private) title=moving the database — The database is moved at night, when nobody "
         "uses it (prov=user channel=chat thread=t-1 refs=2)"
@@ -71,21 +72,24 @@ def test_pinned_facts_come_first_then_tags_then_what_was_found(book: Book) -> No
     assert digest.item_ids[:2] == (ids["host"], ids["port"])
     assert f"- [fact] {ids['port']} (private) key=db.port value=5433 conf=0.90 (prov=ada)" in digest.text
     assert digest.why[ids["port"]] == "pinned"
-    assert digest.why[ids["howto"]].startswith("keyword (")
+    assert digest.why[ids["howto"]].startswith("hybrid (")
     newer = ada.remember(key="db.port", value=5434, supersedes=ids["port"], shared=True)
     assert ada.digest("").item_ids == (ids["host"], newer.item_id)
 
 
 @pytest.mark.spec("4.5")
-def test_semantic_candidates_come_when_they_are_enabled(book: Book) -> None:
+def test_a_digest_finds_by_meaning_unless_that_is_switched_off(book: Book) -> None:
     ada = book.as_actor("ada")
     kept = ada.remember("Cats like to sleep on warm keyboards")
     asked = "kitten naps on a laptop"
-    assert ada.digest(asked).item_ids == ()
-    assert ada.digest(asked).text == "Memory digest: nothing that is remembered matches."
-    digest = ada.digest(asked, rules={"semantic": {"enabled": True}})
+    digest = ada.digest(asked)
     assert digest.item_ids == (kept.item_id,)
-    assert digest.why[kept.item_id or ""].startswith("semantic")
+    assert digest.why[kept.item_id or ""].startswith("hybrid")
+    by_words = ada.digest(asked, rules={"semantic": {"enabled": False}})
+    assert by_words.item_ids == ()
+    assert by_words.text == "Memory digest: nothing that is remembered matches."
+    by_meaning = ada.digest(asked, rules={"keyword": {"enabled": False}})
+    assert by_meaning.why[kept.item_id or ""].startswith("semantic")
 
 
 @pytest.mark.spec("4.5")
@@ -172,7 +176,7 @@ def test_erasing_an_item_takes_the_trace_and_the_receipt_names_it(book: Book) ->
     ada.forget(ids["howto"], erase=True, confirm="FORGET")
     receipt = ada.receipt(digest.receipt_id or "")
     assert receipt.trace is None
-    assert len(receipt.included) == 3
+    assert len(receipt.included) == 5
     with pytest.raises(Erased, match=ids["howto"]):
         receipt.replay()
     kept = "create the roles first"

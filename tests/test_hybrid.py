@@ -70,7 +70,7 @@ def test_days_and_speakers_that_are_named_count(book: Book) -> None:
 @pytest.mark.spec("4.11")
 def test_every_signal_says_what_it_gave(book: Book) -> None:
     (first,) = book.search("When did the car break down?", max_results=1, explain=True).results
-    for signal in ("cos", "bm_pc", "when", "soft"):
+    for signal in ("cos", "bm_s", "when", "soft"):
         assert f"{signal} gave" in first.why
     assert "'car' matched 'car'" in first.why
 

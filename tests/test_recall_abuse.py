@@ -416,7 +416,7 @@ def test_a_claim_that_nobody_settled_is_not_what_holds_now() -> None:
             assert eve.remember(key="deploy.host", value="evil.example.com", shared=True).outcome == "flagged"
             two = ada.remember(key="db.port", value=2, supersedes=port.item_id or "", shared=True)
             ada.remember(key="db.port", value=3, supersedes=two.item_id or "", shared=True)
-            assert "disputed" not in book.as_actor("dev").prompt("elsewhere", parts=["changed", "digest"])
+            assert "which nobody" not in book.as_actor("dev").prompt("elsewhere", parts=["changed", "digest"])
             told = me.prompt("deploy", parts=["changed"])
             assert "which nobody has settled" in told
             assert "evil" not in told
@@ -466,8 +466,8 @@ def test_a_prompt_keeps_its_budget_whatever_it_is_made_of() -> None:
             "harbour", max_chars=2_000, rules={"budgets": {"per_kind": {"note": {"max_items": 1}}}}
         )
         assert len(both.item_ids) == 1
-        more = ada.digest("harbour", rules={"keyword": {"limit": 5}})
-        assert any(one.what.endswith("more by keyword") for one in more.left_out)
+        more = ada.digest("harbour", rules={"keyword": {"limit": 5}, "semantic": {"limit": 5}})
+        assert any(one.what.endswith("more by hybrid search") for one in more.left_out)
 
 
 @pytest.mark.spec("4.5")

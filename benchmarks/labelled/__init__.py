@@ -16,6 +16,22 @@ from commonplace import Actor, Book
 
 HERE = Path(__file__).parent
 FIT, HELD_OUT = "fit", "held out"
+GROUPS = {
+    "notes": (
+        "paraphrase", "superseded", "near duplicate", "several", "languages", "languages, other words", "notes: plain",
+        "notes: day", "notes: quoted", "notes: meaning",
+    ),
+    "identifiers and facts": ("identifier", "path", "typing error", "quoted", "fact", "when", "who"),
+    "talk": (
+        "in conversation", "talk: answer", "talk: who", "talk: when", "talk: about", "work talk: answer",
+        "work talk: who or when",
+    ),
+    "meetings and sessions": (
+        "meeting: answer", "meeting: when", "meeting: who", "meeting: detail", "session: answer", "session: when",
+        "session: who", "session: thread",
+    ),
+}  # fmt: skip
+"""The categories by what kind of text their questions are about."""
 
 _HEADING = re.compile(r"== (\S+) (\w+)")
 _KEPT = re.compile(r"(\S+) (note|procedure|episode): (.+)")

@@ -1,6 +1,7 @@
 """How well search finds notes, facts, code and short talks: `python -m benchmarks.labelled [--locomo FILE]`.
 
-First R@5, R@10 and nDCG@10 of the labelled set by mode, category and half. Then what each signal of a hybrid search
+First R@5, R@10 and nDCG@10 of the labelled set by mode, category and half, and by group what hybrid finds more than the
+better of words and vectors. Then what each signal of a hybrid search
 gives: what is lost when it is switched off, with the range that 95 of 100 samples of the same questions lie in (a
 paired bootstrap) and how many questions it makes better and worse. A range around zero is noise. With `--locomo` the
 same for conversations in LoCoMo's format.
@@ -23,11 +24,10 @@ from rich.table import Table
 import commonplace
 from commonplace import Book
 from commonplace.index import fusion
-from commonplace.index.hints import spoken
 
 from .. import recall
 from ..peers import PEERS, installed
-from . import FIT, HELD_OUT, fill, questions
+from . import FIT, GROUPS, HELD_OUT, fill, questions
 
 SAMPLES = 2_000
 WEIGHTS = (fusion.FIRST, fusion.SECOND, fusion.BY_PARTS)
@@ -97,7 +97,9 @@ def beside(asked: list[Asked], open_until: ExitStack) -> dict[str, Marks]:
     book = asked[0].book
     texts = {item.id: item.text for item in book.items()}
     for event in book.events(kinds=["agent.spoke"]):
-        texts[event.id] = spoken(event.payload["text"], event.actor, event.occurred_us or 0)
+        texts[event.id] = recall.spoken(
+            event.payload["text"], event.actor, event.occurred_at or event.created_at
+        )
     finding = {name: PEERS[name](texts, open_until) for name in installed()}
     return {name: graded([(find(one.text), one.answers) for one in asked]) for name, find in finding.items()}
 
@@ -113,6 +115,19 @@ def show_modes(asked: list[Asked], peers: dict[str, Marks]) -> None:
     for name, which in {**rows, "all": [True] * len(asked)}.items():
         cells = [" / ".join(f"{mark:.1f}" for mark in of[which].mean(axis=0)) for of in marks.values()]
         table.add_row(name, str(sum(which)), *cells)
+    screen.print(table)
+
+
+def show_groups(asked: list[Asked]) -> None:
+    """By group of categories, how much more hybrid finds than the better of its parts."""
+    marks = {mode: marked(asked, mode) for mode in recall.MODES}
+    table = Table("group", "questions", *marks, "hybrid less the better part", caption="R@10")
+    for group, categories in GROUPS.items():
+        which = [one.category in categories for one in asked]
+        means = {mode: float(of[which][:, 1].mean()) for mode, of in marks.items()}
+        better = max((mode for mode in marks if mode != "hybrid"), key=lambda mode: means[mode])
+        difference = marks["hybrid"][which][:, 1] - marks[better][which][:, 1]
+        table.add_row(group, str(sum(which)), *(f"{means[mode]:.1f}" for mode in marks), spread(difference))
     screen.print(table)
 
 
@@ -151,6 +166,7 @@ def main() -> int:
     with ExitStack() as open_until:
         ours = labelled(wanted.embedder, open_until)
         show_modes(ours, beside(ours, open_until) if wanted.peers else {})
+        show_groups(ours)
         if wanted.no_signals:
             return 0
         sets = {"set": [one for one in ours if one.half == FIT or not wanted.fit]}

@@ -20,6 +20,7 @@ from .access.redact import Redactor
 from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
 from .commit import Snapshot
+from .embedders import best_embedder, named_embedder
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
@@ -56,7 +57,6 @@ from .events import (
 from .events import new_id as new_event_id
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification
 from .memory.capability import MEMORY
-from .memory.reading import check_embedder
 from .memory.showing import Showing
 from .private import access_of, create_private
 from .recall.capability import RECALL
@@ -176,7 +176,7 @@ def open(
     store = engine.open(book, create)
     try:
         store.timeout = timeout  # before anybody waits for it
-        ledger = Ledger(store, registry, book)
+        ledger = Ledger(store, registry, book, best_embedder())
         if name is not None and ledger.meta.name != name:
             raise Conflict(f"{url} holds the book {ledger.meta.name!r}, not {name!r}: leave the name out")
     except BaseException:
@@ -329,7 +329,7 @@ class Book(Working):
         then takes the other's place, for every process at once; without, it is removed again."""
         from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
 
-        check_embedder(check_text("embedder", embedder))
+        embedder = named_embedder(check_text("embedder", embedder))
         indexing: Indexing = self._ledger.indexing
         asked = recorded_queries(self._ledger, self.head) if queries is None else given_queries(list(queries))
         old, beside = indexing.catch_up(), built_beside(indexing, embedder, progress)

@@ -124,7 +124,8 @@ class Rebuilt(msgspec.Struct, frozen=True):
 class Ledger:
     """Reads, writes and upkeep of one book. `Book` gives it the verbs that people use."""
 
-    def __init__(self, store: Store, registry: Registry, name: str) -> None:
+    def __init__(self, store: Store, registry: Registry, name: str, embedder: str = "static") -> None:
+        """`embedder` is noted in a book that is made now."""
         self.store = store
         self.registry = registry
         self.indexing: Any = None
@@ -147,13 +148,13 @@ class Ledger:
         """Whether this very opening made the book, which holds nothing that somebody else has written."""
         self._known = (b"", Meta(book="", name=name, created_at=0))
         self._committer = Committer(store, registry, self.meta_of)
-        self._open(name)
+        self._open(name, embedder)
 
-    def _open(self, name: str) -> None:
+    def _open(self, name: str, embedder: str) -> None:
         with self.store.read() as reads:
             raw, empty = reads.head.meta, reads.head.position == 0
         if not raw:
-            self.created = self.run(_create, name) and empty
+            self.created = self.run(_create, (name, embedder)) and empty
             return
         outdated = self.meta_of(Head(meta=raw)).outdated(self.registry)
         if outdated:
@@ -479,11 +480,12 @@ def _set_meta(overlay: Overlay, meta: Meta) -> None:
     overlay.write.meta = write_meta(meta)
 
 
-def _create(overlay: Overlay, name: str) -> bool:
+def _create(overlay: Overlay, made_as: tuple[str, str]) -> bool:
     """Make the book's own record. False: another process was quicker."""
     if overlay.tx.head.meta:
         return False
-    meta = Meta(book=new_id(), name=name, created_at=overlay.now)
+    name, embedder = made_as
+    meta = Meta(book=new_id(), name=name, created_at=overlay.now, embedder=embedder)
     _set_meta(overlay, meta.with_generations(overlay.registry.views.values()))
     return True
 

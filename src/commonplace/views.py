@@ -200,6 +200,8 @@ class Meta(msgspec.Struct, frozen=True):
     layout: int = LAYOUT
     horizon: int = 0
     views: dict[str, tuple[int, int]] = {}
+    embedder: str = "static"
+    """What was the best to make vectors with where the book was made. Its settings may name another."""
 
     def space(self, view: View) -> str:
         return space(view.name, self.views[view.name][1])

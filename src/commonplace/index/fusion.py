@@ -1,14 +1,21 @@
 """Hybrid search: several signals of how well a document answers, weighed and added up.
 
-    bm_pc    its words with what was said before it, rare ones weighing more
-    bm_s     the same of the whole conversation          soft     how near its words are to those of the query
-    cos      what it is about                            talk     how much nearer the nearest of its conversation is
-    around   what its neighbours up to two steps away are about
-    pq_bm    it follows a question that has the words    date     it is from about the days that the query names
-    when     the query asks for a time, and it tells one spk      it is said by the only speaker that is named
-    isq      it is a question itself                     phrase   it has what the query puts in quotes
-    parts    how well its parts match those of the query kept     it was kept, not only said in a conversation
-    parts_pc how much better with the two before it      parts_pq the question that it follows
+Of any document:
+    bm_s     its words (of a turn: those of the whole conversation), rare ones weighing more
+    soft     how near its words are to those of the query
+    cos      what it is about                            parts    how well its parts match those of the query
+    date     it is from about the days that are named    when     the query asks for a time, and it tells one
+    phrase   it has what the query puts in quotes
+
+Of notes and facts, which stand alone:
+    nearest  its place among them by what they are about, as far as it lacks the words
+    kept     it was kept, not only said (where there are no vectors)
+
+Of turns in a conversation:
+    around   what its neighbours are about               talk     how much nearer the nearest of its conversation is
+    bm_pc    its words with those of the turn before     soft_pc  how much nearer with the words of the two turns before
+    pq_bm    it follows a question that has the words    parts_pc, parts_pq  the same of its parts
+    spk      it is said by the only speaker named        isq      it is a question itself
 
 All documents are weighed by what needs no vectors, the best of these and the nearest by vector again by all. Signals
 are computed in single steps on 64 bits, and what each gives is rounded to whole numbers before anything is summed up.
@@ -16,8 +23,8 @@ are computed in single steps on 64 bits, and what each gives is rounded to whole
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,27 +44,30 @@ FIRST = {
 }  # fmt: skip
 """What each signal weighs where there are no vectors, and when candidates are chosen."""
 SECOND = {
-    "cos": 6.95, "around": 1.7, "talk": 6.21, "bm_pc": 1.62, "bm_s": 7.1, "soft": 4.66, "date": 3.85, "spk": 1.31,
-    "when": 2.33, "isq": -0.93, "pq_bm": 2.36, "phrase": 4.0, "kept": 1.0,
+    "cos": 6.23, "nearest": 2.85, "around": 1.2, "talk": 4.23, "bm_s": 5.71, "soft": 6.81, "soft_pc": 4.48,
+    "date": 4.74, "spk": 1.48, "when": 2.4, "isq": -1.15, "pq_bm": 1.59, "phrase": 3.6,
 }  # fmt: skip
 """What each weighs among the candidates."""
 BY_PARTS = {
-    "parts": 15.0, "parts_pc": 10.0, "parts_pq": 3.25, "cos": 3.85, "talk": 4.03, "bm_s": 4.7,
-    "date": 3.66, "spk": 1.26, "when": 2.68, "isq": -0.73, "phrase": 4.0,
+    "parts": 9.68, "parts_pc": 6.53, "parts_pq": 2.26, "cos": 6.25, "nearest": 2.33, "around": 0.76, "talk": 5.69,
+    "bm_s": 4.63, "soft": 1.03, "date": 4.84, "spk": 1.46, "when": 2.32, "isq": -1.03, "phrase": 3.66,
 }  # fmt: skip
 """What each weighs among them where texts have vectors of their parts."""
-LEAST_ABOUT = 0.25
-"""How alike a document must be that has none of the words, unless it is part of a conversation: of a hundred pairs of
-notes on different things one is."""
+HALF_AT = 10.0
+"""The place at which a note counts half as much for being near as at the first."""
+NOD = 2
+"""How many words a turn has at most that only nods: it answers nothing, whatever it replies to."""
 BY_WORDS, BY_VECTOR = 100, 100
 """How many candidates there are."""
 BY_SIGNS = 2_000
 """Among how many documents the nearest are sought, where signs are compared first; at least one in 256 of all."""
 SAMPLE = 4_096
 """How many of very many documents stand for all."""
-FULL, FULL_BY_PARTS = 20.0, 30.0
+FULL, FULL_BY_PARTS = 19.0, 25.0
 """The sum that is shown as a score of 1; more is no higher a score, but still comes first."""
 K1_SESSION, B_SESSION = 1.2, 0.75
+
+N = TypeVar("N", np.int64, np.float64)
 
 
 class Word(NamedTuple):
@@ -107,7 +117,8 @@ class Signals:
             in_talk = np.bincount(session[docs], often[docs], len(talks.lengths)).astype(np.float64)
             in_talk[0] = 0
             has = np.flatnonzero(in_talk)
-            rare = rarity(there, len(has) + int(np.count_nonzero(session[docs] == 0)))
+            # A word tells no more of a conversation than of a turn, however often the same one repeats it.
+            rare = min(word.rarity, rarity(there, len(has) + int(np.count_nonzero(session[docs] == 0))))
             self._of_talk[has] += _gain(
                 rare, in_talk[has], talks.lengths[has], talks.usual, K1_SESSION, B_SESSION
             )
@@ -135,11 +146,7 @@ class Signals:
         columns, most = self._columns, self._most
         flags = columns.flags[docs]
         own = self._own[docs] / most
-        told = {
-            "bm_pc": own,
-            "bm_s": own,
-            "isq": (flags & ASKS > 0).astype(np.float64),
-        }
+        told = {"bm_pc": own, "bm_s": own}
         if len(self._quoted):
             told["phrase"] = self._quoted[docs]
         if self._dates:
@@ -151,12 +158,13 @@ class Signals:
     def _around(self, docs: Ints, own: Floats, talks: Talks) -> dict[str, Floats]:
         """The signals that conversations have. A document that is part of none is its own."""
         session, before = self._columns.session[docs], talks.before[docs]
-        alone = session == 0
+        alone = (session == 0) | self._nods(docs, talks)
         asked = self._columns.flags[before] & ASKS > 0
         told = {
-            "kept": alone.astype(np.float64),
+            "kept": (session == 0).astype(np.float64),
             "bm_pc": np.where(alone, own, self._joined[docs] / self._most),
             "bm_s": np.where(alone, own, self._of_talk[session] / self._most),
+            "isq": ((session > 0) & (self._columns.flags[docs] & ASKS > 0)).astype(np.float64),
             "pq_bm": np.where((before >= 0) & asked, self._own[before], 0.0) / self._most,
         }
         named = [one for one in self._view.speakers if names(one) and names(one) <= names(self._query)]
@@ -164,11 +172,40 @@ class Signals:
             theirs = among(
                 (who.author == named[0] for who, _ in self._columns.classes), self._columns.kind[docs]
             )
-            told["spk"] = np.where(alone, 0.0, np.where(theirs, 1.0, -1.0))
+            told["spk"] = np.where(session == 0, 0.0, np.where(theirs, 1.0, -1.0))
         return told
 
-    def soft(self, nearest: Floats) -> Floats:
-        """How near the words of documents are to each word of the query, as one number a document."""
+    def soft(self, near: Callable[[Ints], Floats], docs: Ints) -> dict[str, Floats]:
+        """How near the words of documents are to those of the query: of each document alone, and how much more
+        together with the two turns before it. `near` tells it for each word and document."""
+        talks = self._view.talks
+        if talks is None or not len(docs):
+            return {"soft": self._by_rarity(near(docs))}
+        before, earlier = self._said_before(docs, talks)
+        every = _there(docs, before, earlier)
+        found = near(every)
+        own, said_before, said_earlier = (
+            _columns_of(found, every, which) for which in (docs, before, earlier)
+        )
+        alone = self._by_rarity(own)
+        joined = self._by_rarity(np.maximum(np.maximum(own, said_before), said_earlier))
+        return {"soft": alone, "soft_pc": joined - alone}
+
+    def _said_before(self, docs: Ints, talks: Talks) -> tuple[Ints, Ints]:
+        """The turn before each document and the one before that; −1 where there is none, or where the document only
+        nods: then it says nothing about what was said before it."""
+        before = np.where(self._nods(docs, talks), -1, _step(talks.before, docs))
+        return before, _step(talks.before, before)
+
+    def _nods(self, docs: Ints, talks: Talks) -> Mask:
+        """Turns such as "Noted!": a word or two in reply to what was no question."""
+        before = talks.before[docs]
+        answers = (before >= 0) & (self._columns.flags[before] & ASKS > 0)
+        short = self._columns.length[docs] <= NOD
+        return (self._columns.session[docs] > 0) & short & ~answers
+
+    def _by_rarity(self, nearest: Floats) -> Floats:
+        """One number a document of what there is for each word, rare words weighing more."""
         weight = np.array([[one.rarity] for one in self._words], np.float64)
         gained: Floats = np.rint(weight * nearest).sum(axis=0) if self._words else np.zeros(nearest.shape[1])
         return gained / self._most
@@ -179,31 +216,27 @@ class Signals:
         talks = self._view.talks
         if talks is None or not len(docs):
             return {"parts": matching.weighed(matching.of(docs))}
-        before = _step(talks.before, docs)
-        earlier = _step(talks.before, before)
-        every = np.unique(np.concatenate([docs, before, earlier]))
-        every = every[every >= 0]
+        before, earlier = self._said_before(docs, talks)
+        every = _there(docs, before, earlier)
         matches = matching.of(every)
         usual = matching.weighed(matches.sum(axis=1, keepdims=True) // len(every))
-
-        def of(which: Ints) -> Ints:
-            found: Ints = matches[:, np.searchsorted(every, np.maximum(which, every[0]))]
-            return found * (which >= 0)
-
-        own, said_before = of(docs), of(before)
+        own, said_before, said_earlier = (
+            _columns_of(matches, every, which) for which in (docs, before, earlier)
+        )
         alone = matching.weighed(own)
         asked = (before >= 0) & (self._columns.flags[before] & ASKS > 0)
         return {
             "parts": alone,
-            "parts_pc": matching.weighed(np.maximum(np.maximum(own, said_before), of(earlier))) - alone,
+            "parts_pc": matching.weighed(np.maximum(np.maximum(own, said_before), said_earlier)) - alone,
             "parts_pq": np.where(asked, matching.weighed(said_before) - usual, 0.0),
         }
 
     def about(self, alike: Alike, docs: Ints) -> dict[str, Floats]:
         """What documents are about, and their neighbours in the conversation beside what is usual."""
         own, talks = alike.of(docs), self._view.talks
+        told = {"cos": own / SCALE**2, "nearest": self._nearest_notes(docs, own)}
         if talks is None:
-            return {"cos": own / SCALE**2}
+            return told
         middle = alike.middle(self._view)
 
         def beside(neighbour: Ints) -> Ints:
@@ -212,11 +245,20 @@ class Signals:
         before, after = _step(talks.before, docs), _step(talks.after, docs)
         around = beside(before) + beside(after)
         around += beside(_step(talks.before, before)) + beside(_step(talks.after, after))
-        return {
-            "cos": own / SCALE**2,
-            "around": around / SCALE**2,
-            "talk": (self._nearest_in_talk(alike, docs, own, talks) - own) / SCALE**2,
-        }
+        in_talk = self._nearest_in_talk(alike, docs, own, talks) - own
+        says = ~self._nods(docs, talks)
+        return told | {"around": around * says / SCALE**2, "talk": in_talk * says / SCALE**2}
+
+    def _nearest_notes(self, docs: Ints, alike: Ints) -> Floats:
+        """1 for the note that is nearest to the query, less for each that is nearer than another, and less for what has
+        words of the query: those tell by themselves. Notes that are as near share a place."""
+        told = np.zeros(len(docs))
+        notes = np.flatnonzero((self._columns.session[docs] == 0) & (alike > 0))
+        order = np.sort(-alike[notes])
+        place = np.searchsorted(order, -alike[notes])
+        lack = 1.0 - np.minimum(self._own[docs[notes]] / self._most, 1.0)
+        told[notes] = HALF_AT / (HALF_AT + place) * lack
+        return told
 
     def _nearest_in_talk(self, alike: Alike, docs: Ints, own: Ints, talks: Talks) -> Ints:
         """For each document, what of its conversation is nearest; of one that is part of none, itself."""
@@ -230,6 +272,18 @@ class Signals:
         best[of[starts]] = np.maximum.reduceat(alike.of(members), starts)
         there = np.isin(self._columns.session[docs], of)
         return np.where(there, best[self._columns.session[docs]], own)
+
+
+def _there(*parts: Ints) -> Ints:
+    """All documents of these parts, each once and in order, without those that are −1."""
+    every = np.unique(np.concatenate(parts))
+    return every[every >= 0]
+
+
+def _columns_of(rows: NDArray[N], every: Ints, which: Ints) -> NDArray[N]:
+    """Of rows with a column for every document, the columns of some of them; zeros for those that are −1."""
+    found: NDArray[N] = rows[:, np.searchsorted(every, np.maximum(which, every[0]))]
+    return found * (which >= 0)
 
 
 def _step(which: NDArray[np.int32], start: Ints) -> Ints:
@@ -318,6 +372,13 @@ def names(text: str) -> set[str]:
     }
 
 
+def unnamed(query: str, speakers: Iterable[str]) -> str:
+    """A query without the words that name a speaker; the whole query where nothing else is left."""
+    said_by = {name for one in speakers for name in names(one)}
+    kept = [word for word in query.split() if not names(word) <= said_by or not names(word)]
+    return " ".join(kept) if any(map(has_letter, kept)) else query
+
+
 def weighed(signals: Mapping[str, Floats], weights: Mapping[str, float], size: int) -> Ints:
     """All signals added up, in units."""
     total = np.zeros(size)  # of whole numbers far below 2⁵³
@@ -329,8 +390,13 @@ def weighed(signals: Mapping[str, Floats], weights: Mapping[str, float], size: i
     return total.astype(np.int64)
 
 
-def as_scores(sums: Ints, full: float) -> list[int]:
-    """Sums as millionths, from 0 to 1."""
+def shown_scores(
+    signals: Mapping[str, Floats], weights: Mapping[str, float], ranked: Ints, size: int, full: float
+) -> list[int]:
+    """What is shown of the documents in these places, in millionths: how much speaks for each. Being the nearest of all
+    moves a note up, and is left out here: something is always the nearest. No score is above the one before it."""
+    speaks = {name: weight for name, weight in weights.items() if name != "nearest"}
+    sums = np.minimum.accumulate(weighed(signals, speaks, size)[ranked])
     found = np.clip(scores(sums.astype(np.float64), int(full * (UNIT >> 8))), 1, 1_000_000)
     return [int(one) for one in found]
 

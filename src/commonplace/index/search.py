@@ -20,14 +20,14 @@ from .fusion import (
     FIRST,
     FULL,
     FULL_BY_PARTS,
-    LEAST_ABOUT,
     SECOND,
     Alike,
     Matching,
     Signals,
     Word,
-    as_scores,
     names,
+    shown_scores,
+    unnamed,
     weighed,
     weights_of,
 )
@@ -312,7 +312,7 @@ class _Search:
 
     def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
         """What is about the same as the query, the nearest first. Of very many documents, `total` is an estimate."""
-        alike = self._alike(self._wanted(query[:MAX_QUERY])[0])
+        alike = self._alike(self._wanted(unnamed(query[:MAX_QUERY], self._view.speakers))[0])
         if alike is None:
             return Found([], 0, {}, as_of, len(query) > MAX_QUERY)
         docs = alike.nearest(kept, limit)
@@ -331,24 +331,26 @@ class _Search:
         fits = np.flatnonzero(kept & signals.fits())
         if asked.phrases:
             signals.quoted(fits, self._phrases(asked, found, fits))
-        wanted, tokens = self._wanted(asked.text)
+        about = unnamed(asked.text, self._view.speakers)
+        wanted, tokens = self._wanted(about)
         alike = self._alike(wanted)
         picked = self._candidates(signals, fits, alike, kept, limit)
         there, weights = signals.first(picked), FIRST
-        if alike is not None and tokens is not None:
-            matching = Matching(self._file, tokens, weights_of(tokens, asked.text, words))
-            there, weights = there | signals.about(alike, picked) | signals.parts(matching, picked), BY_PARTS
-        elif alike is not None:
-            soft = {"soft": signals.soft(self._nearest(picked, words))}
-            there, weights = there | signals.about(alike, picked) | soft, SECOND
+        if alike is not None:
+            there |= signals.about(alike, picked)
+            there |= signals.soft(lambda docs: self._nearest(docs, words), picked)
+            weights = SECOND
+        if tokens is not None:
+            matching = Matching(self._file, tokens, weights_of(tokens, about, words))
+            there, weights = there | signals.parts(matching, picked), BY_PARTS
         first = best(picked, weighed(there, weights, len(picked)), self._columns.ids, limit)
         docs = [doc for doc, _ in first]
+        places = np.searchsorted(picked, docs)
         full = FULL_BY_PARTS if weights is BY_PARTS else FULL
-        ranked = list(zip(docs, as_scores(np.array([one for _, one in first], np.int64), full), strict=True))
+        ranked = list(zip(docs, shown_scores(there, weights, places, len(picked), full), strict=True))
         hits = self._hits(ranked, found, sum(one.rarity for one in found) or 1)
         nothing = np.zeros(len(picked))
         gave = {name: there.get(name, nothing) * weight for name, weight in weights.items()}
-        places = np.searchsorted(picked, docs).tolist()
         told = [tuple((name, round(float(one[at]), 3)) for name, one in gave.items()) for at in places]
         hits = [replace(hit, signals=gave) for hit, gave in zip(hits, told, strict=True)]
         total = len(fits) + int(np.count_nonzero(~np.isin(picked, fits, assume_unique=True)))
@@ -360,10 +362,12 @@ class _Search:
         sums = weighed(signals.first(fits), FIRST, len(fits))
         chosen = [doc for doc, _ in best(fits, sums, ids, max(limit, BY_WORDS))]
         if alike is not None:
-            docs = alike.nearest(kept, BY_VECTOR)
-            near = alike.of(docs)
-            enough = near >= np.where(self._columns.session[docs] > 0, 1, int(LEAST_ABOUT * SCALE**2))
-            chosen += [doc for doc, _ in best(docs[enough], near[enough], ids, BY_VECTOR)]
+            notes = self._columns.session == 0
+            for some in (kept, kept & notes) if self._view.talks is not None else (kept,):
+                docs = alike.nearest(some, BY_VECTOR)
+                docs = docs[some[docs]]
+                near = alike.of(docs)
+                chosen += [doc for doc, _ in best(docs[near > 0], near[near > 0], ids, BY_VECTOR)]
         return np.unique(np.array(chosen, np.int64))
 
     def _words(self, found: list[_Matches]) -> list[Word]:

@@ -10,6 +10,7 @@ import msgspec
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor, rights_of
 from ..commit import Overlay
+from ..embedders import check_embedder
 from ..errors import BadInput, Denied, NotFound
 from ..events import Event, draft, iso
 from ..keys import Key
@@ -29,7 +30,7 @@ from .cores import CORE_SET, Core, SetCore, may_know, no_core
 from .items import CONTENT, fingerprint, marks, sketch, words_of
 from .pages import check_places
 from .portions import merged
-from .reading import Settings, check_embedder
+from .reading import Settings, settings_of
 from .remember import decide_remember
 from .requests import (
     CONFIGURED,
@@ -235,14 +236,13 @@ def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
             )
     if refused:
         return refused
-    said = merged(overlay.get("memory.settings", "") or {}, request.fields)
+    before = msgspec.to_builtins(settings_of(overlay))
+    said = merged(before, request.fields)
     said |= {name: request.fields[name] for name in ("places",) if name in request.fields}  # said whole
     settings: Settings = _converted(said, Settings, "the settings of memory")
     check_places(settings.places)
     check_embedder(settings.embedder)
-    if msgspec.to_builtins(settings) != (
-        overlay.get("memory.settings", "") or msgspec.to_builtins(Settings())
-    ):
+    if msgspec.to_builtins(settings) != before:
         overlay.emit(draft(CONFIGURED, actor=request.by, payload=msgspec.to_builtins(settings)))
     return settings
 

@@ -53,13 +53,13 @@ class Looking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DigestRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes into a memory digest."""
+    """What goes into a memory digest. What is looked for by words and by meaning is ranked by both together."""
 
     enabled: bool = True
     allow_sensitivities: tuple[Level, ...] = ("public", "private")
     structured: Structured = Structured()
     keyword: Looking = Looking()
-    semantic: Looking = Looking(enabled=False, limit=20)
+    semantic: Looking = Looking(limit=20)
     budgets: Portions = Portions()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
 from ..commit import Lens
-from ..errors import BadInput, shown
 from ..labels import FLOWING
 from ..views import typed
 from .claims import key_form
@@ -69,26 +67,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of the mirror, and what it is called instead."""
     embedder: Annotated[str, msgspec.Meta(max_length=300)] = "static"
     """What makes the vectors that search compares: static, minilm, fastembed:MODEL, sentence-transformers:MODEL or
-    openai:MODEL@URL."""
-
-
-_EMBEDDER = re.compile(
-    r"static|minilm|(fastembed|sentence-transformers):[^\s@]+|openai:[^\s@]+@https?://[^\s@]+"
-)
-
-
-def check_embedder(name: str) -> None:
-    """Whether it is written as embedders are; whether it can be had shows when it is first needed."""
-    if not _EMBEDDER.fullmatch(name):
-        raise BadInput(
-            f"there is no embedder {shown(name)}: choose static, minilm, fastembed:MODEL, "
-            "sentence-transformers:MODEL or openai:MODEL@URL (its key is no part of the URL)"
-        )
+    openai:MODEL@URL. A new book has the best that was installed when it was made (`best_embedder`)."""
 
 
 def settings_of(lens: Lens) -> Settings:
     row = lens.get("memory.settings", "")
-    return Settings() if row is None else typed(row, Settings, "memory.settings", "")
+    if row is None:
+        return Settings(embedder=lens.meta.embedder)
+    return typed(row, Settings, "memory.settings", "")
 
 
 def tier_of(item: Item) -> str:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import find_secrets, masked
+from ..embedders import named_embedder
 from ..errors import BadInput, NotFound, shown
 from ..events import (
     blobs_of,
@@ -537,9 +538,12 @@ class Remembering(Noting):
             return settings_of(snapshot)
 
     def configure_memory(self, **fields: Any) -> Settings:
-        """Change how the book's durable memory is kept: see `Settings`."""
+        """Change how the book's durable memory is kept: see `Settings`. The embedder `auto` is the best one that is
+        installed here now; its name is what is kept."""
         from .capability import Configure
 
+        if isinstance(fields.get("embedder"), str):
+            fields["embedder"] = named_embedder(fields["embedder"])
         request = Configure(self._memory_actor, encode_payload(fields)[1])
         settings: Settings = self._ask_memory("memory.configure", request, "configure")
         return settings

@@ -1,6 +1,6 @@
 """The memory digest: what is remembered about a task, packed into a budget, with a receipt.
 
-Candidates come in a fixed order: pinned facts, tagged items, what has the words of the query, what is about the same.
+Candidates come in a fixed order: pinned facts, tagged items, what is found by the words and the meaning of the query.
 The same request at the same moment gives the same bytes, in every process and on every engine.
 """
 
@@ -147,16 +147,16 @@ class Maker:
         rules, told = wanted.rules, list[LeftOut]()
         hits: list[tuple[str, list[Hit]]] = []
         if wanted.query.strip():
-            for via, looking in (("keyword", rules.keyword), ("semantic", rules.semantic)):
-                if looking.enabled and looking.limit:
-                    found, trouble = self._search(wanted, via, looking.limit)  # type: ignore[arg-type]
-                    hits.append((via, found.hits))
-                    told += [one for one in trouble if one not in told]
-                    if found.total > len(found.hits):
-                        more = f"{found.total - len(found.hits)} more by {via}"
-                        told.append(LeftOut(more, f"only {looking.limit} are looked at"))
-            if rules.semantic.enabled and self._ledger.indexing.without_vectors:
-                told.append(LeftOut("semantic", self._ledger.indexing.without_vectors))
+            how, limit = _looking(rules)
+            if limit:
+                found, trouble = self._search(wanted, how, limit)
+                hits.append((how, found.hits))
+                told += trouble
+                if found.total > len(found.hits):
+                    more = f"{found.total - len(found.hits)} more by {how} search"
+                    told.append(LeftOut(more, f"only {limit} are looked at"))
+            if rules.semantic.enabled and self._ledger.indexing.missing:
+                told.append(LeftOut("semantic", self._ledger.indexing.missing))
         with judging(self._ledger, self._actor, wanted.at) as judge:
             found_items = [*self._structured(judge, rules), *_of_hits(judge, hits)]
             nothing = ALL_LEFT_OUT if found_items else NO_MATCH
@@ -345,6 +345,14 @@ class _Bar:
             return "it does not hold at this time"
         stale = self._stale(item)
         return f"stale: {stale}" if stale and self._settings.stale == "leave_out" else ""
+
+
+def _looking(rules: DigestRules) -> tuple[How, int]:
+    """How candidates are looked for, and how many: 0 where nothing is looked for."""
+    words, meaning = (one.limit if one.enabled else 0 for one in (rules.keyword, rules.semantic))
+    if words and meaning:
+        return "hybrid", max(words, meaning)
+    return ("keyword", words) if words else ("semantic", meaning)
 
 
 def _allowed(wanted: Wanted, item: Item) -> bool:

@@ -78,8 +78,8 @@ def find(
         )
     if found.cut:
         left_out.append(LeftOut("the end of the query", "it is longer than a query may be"))
-    if indexing.without_vectors and "semantic" in tiers:
-        left_out.append(LeftOut("semantic", indexing.without_vectors))
+    if indexing.missing and "semantic" in tiers:
+        left_out.append(LeftOut("semantic", indexing.missing))
     results = [result(hit, search.mode, explain) for hit in hits]
     results, dropped = _verified(ledger, actor, run, results, position)
     left_out += dropped

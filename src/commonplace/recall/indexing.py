@@ -75,18 +75,18 @@ class Indexing:
         self._left: dict[int, dict[str, Any]] = {}
         self._erasures = 0
         self.trouble = ""
-        self.without_vectors = ""
-        """Why there are no vectors, if there are none."""
+        self.missing = ""
+        """Why the embedder that is wanted makes no vectors, if it does not."""
 
     def open(self) -> Index:
         from ..index import Index
 
         with self._lock:
             if self._index is None:
-                self.trouble = self.without_vectors = ""
+                self.trouble = self.missing = ""
                 embedder, words = self._embedders()
-                # Whoever has the embedder needs what it made: a file is not thrown away because it is missing here.
-                place = None if embedder is None else self.place
+                # Others may have the embedder and need what it made: the file is left as it is.
+                place = None if self.missing else self.place
                 try:
                     self._index = Index.open(place, embedder, words, self._ledger.meta.book)
                     if place is not None and self._ledger.beside is None:
@@ -109,8 +109,19 @@ class Indexing:
                 )
             return embedder_of(wanted), embedder_of("static")
         except NotEnabled as error:
-            self.without_vectors = str(error)
+            return self._instead(error)
+
+    def _instead(self, error: NotEnabled) -> tuple[Embedder | None, Embedder | None]:
+        """What makes vectors where the embedder that is wanted does not: the static one, if there is that."""
+        from ..index import embedder_of
+
+        self.missing = str(error)
+        try:
+            static = embedder_of("static")
+        except NotEnabled:
             return None, None
+        self.missing += ". Meanwhile meaning is compared by static vectors"
+        return static, static
 
     def _choose(self) -> None:
         """Look which embedder is wanted by now; with another one the index is opened anew."""
@@ -130,12 +141,11 @@ class Indexing:
         try:
             return self._answer(ask)
         except NotEnabled as error:
-            if self.without_vectors:
+            if self.missing:
                 raise
             with self._lock:
-                self.without_vectors = str(error)
-                self._index = Index.open(None)
-            log.warning("memory.index.fallback: %s", error)
+                self._index = Index.open(None, *self._instead(error))
+            log.warning("memory.index.fallback: %s", self.missing)
         except (CommonplaceError, OSError) as error:
             if isinstance(error, BadInput) or self.trouble:
                 raise
@@ -303,14 +313,14 @@ class Indexing:
         """Let what was erased leave the index at once."""
         if self.exists:
             self.asked(lambda _: None)
-            if self.without_vectors:  # it is kept in memory, and what lies in the file does not follow
+            if self.missing:  # it is kept in memory, and what lies in the file does not follow
                 self._remove()
 
     def purge(self) -> list[FilePurged]:
         """Let what was erased leave the index's own files, too. Says of every file what became of it."""
         self.forget()
         own, beside, purged = self._own(), self._own(BESIDE), list[FilePurged]()
-        kept = self._index is not None and not self.trouble and not self.without_vectors
+        kept = self._index is not None and not self.trouble and not self.missing
         why = self._rewritten() if kept else ""
         for path in self.files():
             if path in own and kept and not path.name.endswith("-journal"):  # the file has another log

@@ -86,8 +86,8 @@ def built_beside(indexing: Indexing, embedder: str, progress: Progress | None) -
     beside.throw_away()  # what an earlier try has left
     try:
         beside.catch_up(progress)
-        if beside.without_vectors:
-            raise NotEnabled(beside.without_vectors)
+        if beside.missing:
+            raise NotEnabled(beside.missing)
     except NotEnabled as error:
         beside.throw_away()
         raise NotEnabled(f"the index stays as it is: {error}") from error

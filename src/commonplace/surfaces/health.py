@@ -15,12 +15,14 @@ from typing import Any
 from .. import __version__
 from ..actor import Actor
 from ..book import Book
+from ..embedders import best_embedder
 from ..engines import locate
 from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..events import Event
 
 EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",)}
+SWITCH = "commonplace migrate index auto --switch"
 LITTLE_SPACE = 100 * 1024 * 1024
 
 Rows = list[tuple[str, object]]
@@ -130,7 +132,8 @@ def condition(book: Book) -> dict[str, Any]:
         for name in ("facts", "head", "acknowledged", "views", "damage", "clock", "slow_clock")
     }
     file, memory = book.index_size()
-    return told | {"index": {"file": file, "memory": memory}}
+    embedder = {"used": book.memory_settings().embedder, "best": best_embedder()}
+    return told | {"index": {"file": file, "memory": memory}, "embedder": embedder}
 
 
 def ills(report: dict[str, Any]) -> Iterator[str]:
@@ -165,12 +168,23 @@ def findings(report: dict[str, Any]) -> Rows:
         rows.append(
             ("index", f"{index['file']} on disk, {index['memory']} in memory when something is searched")
         )
+        rows.append(("embedder", _vectors(**report["embedder"])))
     if "free" in report:
         rows.append(("free disk", in_bytes(report["free"])))
     rows.append(("versions", _named(report["versions"])))
     for extra, there in report["extras"].items():
         rows.append((extra, "installed" if there else f"not installed: pip install 'commonplace[{extra}]'"))
     return rows
+
+
+def _vectors(used: str, best: str) -> str:
+    """What makes the vectors, and what a better embedder would bring."""
+    if used != "static":
+        return used
+    better = "a transformer finds more of what is asked in other words"
+    if best == "static":
+        return f"static; {better}: pip install 'commonplace-memory[semantic]', then {SWITCH}"
+    return f"static; {better}, and {best} is installed: {SWITCH}"
 
 
 def _named(versions: dict[str, object]) -> str:

@@ -34,7 +34,8 @@ def digest(
     max_chars: MaxChars = None,
     max_tokens: MaxTokens = None,
     semantic: Annotated[
-        bool | None, typer.Option("--semantic/--no-semantic", help="Also what is about the same.")
+        bool | None,
+        typer.Option("--semantic/--no-semantic", help="By meaning as well as by words, or by words alone."),
     ] = None,
     stable: StableOption = "",
     ignore_memory: IgnoreOption = False,
@@ -185,7 +186,7 @@ def index(
         str,
         typer.Argument(
             metavar="EMBEDDER",
-            help="static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL.",
+            help="auto, static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL.",
             show_default=False,
         ),
     ],

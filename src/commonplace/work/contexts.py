@@ -179,7 +179,7 @@ def _remembered(asker: Recalling, task: Task, charter: Charter, at: At) -> list[
             return []
     query = f"{task.title} {task.description}".strip()[:400]
     cores = list(charter.cores) or None
-    answer = asker.search(query, tiers=["long_term"], cores=cores, max_results=MEMORIES, at=at)
+    answer = asker.search(query, tiers=["long_term", "semantic"], cores=cores, max_results=MEMORIES, at=at)
     return [one for one in answer.results if one.id != task.id]
 
 

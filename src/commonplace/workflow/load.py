@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..access.patterns import bad_pattern
 from ..access.rights import TIERS, Permission
 from ..errors import BadInput, shown
-from ..memory.portions import DigestRules, rules_with
+from ..memory.portions import DigestRules, merged, rules_with
 from ..state.policy import AgentMemory, AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
 from . import model
 from .check import ancestors, check, mapping, parts
@@ -305,6 +305,10 @@ def _agent_policy(
     )
 
 
+V1_OF_FILES = {"semantic": {"enabled": False}}
+"""What a memory.v1 section of a file means where it says nothing else: there, meaning is looked for on request."""
+
+
 def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
     """What holds for one agent: its own file within the workflow's."""
     on = {name for name, tier in all.tiers.items() if tier.enabled}
@@ -315,7 +319,7 @@ def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
         log=own.daily_log_enabled and own.daily_log_auto_write and "working" in on,
         search=own.search_enabled and all.search_enabled,
         tiers=tuple(tier for tier in own.tiers if tier in on),
-        v1=own.v1,
+        v1=merged(V1_OF_FILES, own.v1) if own.v1 else {},
         window=own.window,
         use_salience=own.use_salience,
         salience_top_k=own.salience_top_k,

