@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,23 @@ def test_what_is_told_elsewhere_comes_with_an_advice(cli: Cli) -> None:
     assert shown.code == 0
     assert "advice: it was kept, though" in shown.out
     assert "advice" not in cli("remember", "Postgres listens on 5433").out
+
+
+@pytest.mark.spec("3.5", "L5", "7.2")
+def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path) -> None:
+    book = ("--book", tmp_path / "team.db")
+    cli("init", *book)
+    cli("remember", "Tea is served at four.", *book)
+    near, dispute = (
+        ("remember", "Tea is served at four, at FOUR!"),
+        ("remember", "--key", "tea.time", "--value", "5"),
+    )
+    cli("remember", "--key", "tea.time", "--value", "4", *book)
+    for asked, choices, choice in ((near, "skip, merge, create", "skip"), (dispute, "new, old, both", "new")):
+        told = cli(*asked, *book).out.splitlines()[0]
+        command = re.search(r"with commonplace (resolve \S+ CHOICE --rationale WHY --book \S+), where", told)
+        assert command, told
+        assert told.endswith(f"CHOICE is one of {choices}")
+        words = shlex.split(command[1].replace("CHOICE", choice).replace("WHY", "agreed"))
+        assert cli(*words).code == 0
+    assert cli("items", "--status", "held", "--json", *book).json == []

@@ -507,3 +507,37 @@ def test_every_write_to_memory_is_in_the_audit_without_its_content(book: Book, a
         ("ada", "long_term", "forgotten", None),
     ]
     assert "heron" not in str(written)
+
+
+@pytest.mark.spec("L5", "3.5", "7.1")
+def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book: Book, ada: Actor) -> None:
+    stored = ada.remember("The stock room is locked at six each evening", shared=True)
+    assert (stored.id, str(stored)) == (stored.item_id, f"stored as {stored.id}")
+    merged = ada.remember("the stock room is locked at six, each evening")
+    assert str(merged) == f"merged with {stored.id}: it is remembered already, from the same origin"
+    near = ada.remember("The stock room is locked at six each each evening!! evenings", shared=True)
+    assert str(near) == (
+        f"flagged and held as {near.id} because it is nearly the same as {stored.id}; settle it with "
+        f"book.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create"
+    )
+    book.resolve(str(near.id), "skip")
+    limit = ada.remember(key="room.limit", value=12, shared=True)
+    dispute = ada.remember(key="room.limit", value=14, shared=True)
+    assert str(dispute) == (
+        f"flagged and held as {dispute.id} because it contradicts {limit.id}; a librarian or person settles it with "
+        f"book.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both"
+    )
+    book.resolve(str(dispute.id), "new", rationale="counted again")
+    newest = ada.remember(key="room.limit", value=15, supersedes=True)
+    assert str(newest) == f"stored as {newest.id} in place of {dispute.id}"
+    replacing = book.as_actor("ben").remember("No room is locked", supersedes=str(stored.id), shared=True)
+    assert f"because it would take the place of {stored.id}, which is not its author's own" in str(replacing)
+    advised = ada.remember("commit 4f2a9c1 merged branch feature/login into main")
+    assert str(advised) == f"stored as {advised.id}; advice: {advised.advice}"
+    assert str(ada.remember(f"sign in with {SECRET}, says the manual")).endswith(
+        "; it holds a secret (github), which nobody is shown"
+    )
+    ben = book.as_actor("ben")
+    ben.search("stock room")
+    echo = ben.remember("The stock room is locked at six each evening")
+    assert (echo.id, str(echo)) == (None, f"rejected: {echo.reason}")

@@ -25,8 +25,6 @@ from .remember import change, contradicts, known, standing, weight_of
 from .requests import CONSOLIDATED, DELETED, FORGOTTEN, Forget, Forgotten, Mark, Patch, Resolve
 from .upkeep import Retell, note_of
 
-CHOICES = ("skip", "merge", "create")
-SETTLEMENTS = ("new", "old", "both")
 DELETERS = ("user", "operator", "system", "budget", "consolidation")
 
 
@@ -202,9 +200,10 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
     if item.held is None or item.status != "held":
         raise Conflict(f"item {item.id!r} is {item.status}, not held: there is nothing to resolve")
     why = item.held.why
-    allowed = SETTLEMENTS if why == "dispute" else CHOICES
-    if request.choice not in allowed:
-        raise BadInput(f"{request.choice!r:.40} is no choice for a {why}: choose {', '.join(allowed)}")
+    if request.choice not in item.held.choices:
+        raise BadInput(
+            f"{request.choice!r:.40} is no choice for a {why}: choose {', '.join(item.held.choices)}"
+        )
     if why in ("dispute", "proposal") and request.choice != "skip":
         refused = need(overlay, request.by, "keep_memory", f"settle {item.id}")
     else:

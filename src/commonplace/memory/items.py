@@ -90,6 +90,23 @@ class Held(msgspec.Struct, frozen=True):
     supersedes: tuple[str, ...] = ()
     """What it will take the place of, if it is chosen."""
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What `resolve` can make of it."""
+        return ("new", "old", "both") if self.why == "dispute" else ("skip", "merge", "create")
+
+    @property
+    def because(self) -> str:
+        """Why it waits, as part of a sentence."""
+        others = " and ".join(self.items) or "another item"
+        if self.why == "near_duplicate":
+            return f"it is nearly the same as {others}"
+        if self.why == "proposal":
+            return "it is a proposal for a core"
+        if self.items and {*self.items} <= {*self.supersedes}:
+            return f"it would take the place of {others}, which is not its author's own"
+        return f"it contradicts {others}"
+
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One item as of one moment."""

@@ -46,12 +46,14 @@ from .similar import FLAGGED, jaccard, tokens
 from .visibility import may_read_id, may_see
 
 WAITS = {
-    "near_duplicate": "it is nearly the same as an item that is there: resolve it with skip, merge, or create and a "
-    "rationale",
-    "dispute": "it contradicts what is remembered under the same key: a person or librarian settles it",
-    "proposal": "it is a proposal: a librarian or person decides what a core holds",
+    "near_duplicate": "resolve it with skip, merge, or create and a rationale",
+    "dispute": "a person or librarian settles it",
+    "proposal": "a librarian or person decides what a core holds",
 }
-"""Why an item is held, and what it waits for."""
+"""What an item that is held waits for."""
+
+STANDING = ("live", "held")
+"""The statuses of items that keep others out: they stand, or wait for a choice."""
 
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
@@ -73,7 +75,7 @@ class Case(NamedTuple):
     def comparable(self, id: str) -> Item | None:
         """An item, if it stands in the same place and its author may know of it."""
         found = item_at(self.overlay, id)
-        if found is None or found.status not in ("live", "held"):
+        if found is None or found.status not in STANDING:
             return None
         if found.core != self.request.content.get("core") or not may_read(self.rights, found):
             return None
@@ -169,7 +171,7 @@ def texts_of(item: Item) -> list[str]:
 
 def comparable(rights: Rights, items: Iterable[Item]) -> list[Item]:
     """The items that stand or wait for a choice, and that somebody may see: only these keep others out."""
-    return [item for item in items if item.status in ("live", "held") and may_read(rights, item)]
+    return [item for item in items if item.status in STANDING and may_read(rights, item)]
 
 
 def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]]) -> str:
@@ -209,7 +211,11 @@ def _echo_by_lineage(case: Case) -> str:
             listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
             ids = event.payload.get("shown", [row[0] for row in listed])
             items = [item for item in (item_at(overlay, id) for id in ids) if item is not None]
-            texts = [text for item in items for text in texts_of(item)]
+            standing_texts = [(item.id, texts_of(item)) for item in items if item.status in STANDING]
+            ended_texts = [(item.id, texts_of(item)) for item in items if item.status not in STANDING]
+            if items and (not standing_texts or echo_among(request.content, ended_texts)):
+                continue  # what stands no more keeps nothing out
+            texts = [text for _, of_item in standing_texts for text in of_item]
             found = found or ("" if corrects(joined(*subject_and_fact(request.content)), texts) else event.id)
     return found
 
@@ -472,7 +478,7 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         overflow = _overflow(overlay, weight)
         payload["weight"] = weight
     event = overlay.emit(_draft(request, payload))
-    reason = "" if held is None else WAITS[held.why]
+    reason = "" if held is None else f"{held.because}: {WAITS[held.why]}"
     others = [] if held is None else [item_at(overlay, id) for id in held.items]
     return Kept(
         event.id,
