@@ -335,6 +335,17 @@ def test_what_was_relabelled_since_confirms_no_guess(book: Book) -> None:
         assert (kept.outcome, kept.reason) == ("stored", ""), guess
 
 
+@pytest.mark.spec("L9", "L5")
+def test_a_receipt_of_what_was_relabelled_since_confirms_no_guess(book: Book) -> None:
+    ada, bob = book.as_actor("ada"), book.as_actor("bob")
+    ada.remember("The lift in the hall is slow", shared=True)
+    id = ada.remember("Zebraphone is dear", shared=True).item_id or ""
+    receipt = str(bob.digest("zebraphone and the lift").receipt_id)
+    book.relabel(id, sensitivity="sensitive", reason="not announced")
+    answers = [bob.remember(f"Zebraphone is {guess}", parents=[receipt]) for guess in ("cheap", "dear")]
+    assert len({(kept.outcome, kept.reason) for kept in answers}) == 1
+
+
 OLD_AND_NEW = """
 A day ticket costs 12 euros | A day ticket costs 14 euros
 A day ticket costs 12 euros | Day tickets are 14 euros now, not 12

@@ -201,16 +201,18 @@ def _echo(case: Case) -> str:
 
 def _echo_by_lineage(case: Case) -> str:
     """The receipt that this is derived from, unless it corrects what that receipt's reader was shown."""
-    overlay, request, _ = case
+    overlay, request, rights = case
     found = ""
     for parent in request.parents:
         event = overlay.event(parent)
-        if event is None or not may_see(overlay, rights_of(overlay, request.by), event):
+        if event is None or not may_see(overlay, rights, event):
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
         if event.kind == RECALLED or event.kind.startswith("receipt."):
             listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
             ids = event.payload.get("shown", [row[0] for row in listed])
-            items = [item for item in (item_at(overlay, id) for id in ids) if item is not None]
+            # An item that the author may not read any more must not show in the answer, not even by a right guess.
+            shown = (item_at(overlay, id) for id in ids)
+            items = [item for item in shown if item is not None and may_read(rights, item)]
             standing_texts = [(item.id, texts_of(item)) for item in items if item.status in STANDING]
             ended_texts = [(item.id, texts_of(item)) for item in items if item.status not in STANDING]
             if items and (not standing_texts or echo_among(request.content, ended_texts)):
