@@ -183,13 +183,29 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
         {"decision": "PERHAPS"},
         {"confidence": 2},
         {"iteration_index": 6},
-        {"mood": "x"},
+        {"iteration_index": -1},
+        {"max_iterations": 0},
+        {"max_iterations": 6},
+        {"mood": object()},
+        {"mood": b"a blob"},
     ):
         with pytest.raises(BadInput):
             ada.gate("x", **{"gate": "PLAN", "decision": "GO", **wrong})  # type: ignore[arg-type]
     for name in ("../escape", "a/b", "", ".hidden"):
         with pytest.raises(BadInput):
             ada.task_note("x", name, "y")
+
+
+@pytest.mark.spec("3.2")
+def test_the_first_iteration_of_a_gate_is_0_and_further_fields_are_kept(ada: Actor) -> None:
+    for index, most in ((0, 1), (1, 5), (5, 5)):
+        ada.gate("Login", "PHASE_REVIEW", "REPLAN", iteration_index=index, max_iterations=most, mood="calm")
+    ada.gate("Login", "PLAN", "GO", findings=[{"file": "a.py", "count": 0}], note="", key=SECRET)
+    *reviews, plan = (json.loads(line)["payload"] for line in ada.gates("Login").splitlines())
+    assert [one["iteration_index"] for one in reviews] == [0, 1, 5]
+    assert {one["mood"] for one in reviews} == {"calm"}
+    assert (plan["findings"], plan["note"]) == ([{"file": "a.py", "count": 0}], "")
+    assert SECRET not in ada.gates("Login")
 
 
 @pytest.mark.spec("3.2")

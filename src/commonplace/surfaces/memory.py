@@ -575,6 +575,13 @@ def folder__gate(
     confidence: Annotated[float | None, typer.Option(metavar="0..1", help="How sure it is.")] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
     next_action: Annotated[str, typer.Option(metavar="TEXT", help="What comes next.")] = "",
+    iteration_index: Annotated[
+        int | None, typer.Option(metavar="0..5", help="Which iteration; the first is 0.")
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(metavar="1..5", help="How many there may be.")] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD=VALUE", help="A further field; may be repeated.")
+    ] = None,
     id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The task's id, if it has one.")
     ] = None,
@@ -589,6 +596,9 @@ def folder__gate(
         confidence=confidence,
         reason=reason,
         next_action=next_action,
+        iteration_index=iteration_index,
+        max_iterations=max_iterations,
+        **{name: json_or_text(value) for name, value in map(_pair, field or ())},
     )
     return Answer(event.as_dict(), lines(f"recorded at {event.position}"))
 
