@@ -541,3 +541,50 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     ben.search("stock room")
     echo = ben.remember("The stock room is locked at six each evening")
     assert (echo.id, str(echo)) == (None, f"rejected: {echo.reason}")
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_superseding_a_disputed_fact_keeps_the_mark_until_somebody_settles_it(book: Book, ada: Actor) -> None:
+    ben, cem = book.as_actor("ben"), book.as_actor("cem")
+    ada.remember(key="room.limit", value=60, shared=True)
+    rival = str(ben.remember(key="room.limit", value=90, shared=True).id)
+    other = str(cem.remember(key="room.limit", value=95, shared=True).id)
+    newer = ada.remember(key="room.limit", value=70, supersedes=True)
+    assert newer.outcome == "stored"
+    assert ada.item(str(newer.id)).disputed == (rival, other)
+    assert "disputed=2" in ada.digest("room limit").text
+    waiting = {item.id: item for item in book.disputes()}
+    assert f"room.limit | 70 ({newer.id})" in waiting[rival].held.comparison  # type: ignore[union-attr]
+    assert book.resolve(rival, "new", rationale="counted").disputed == (other,)  # cem still says otherwise
+    assert book.resolve(other, "old").disputed == ()
+    assert [(item.value, item.disputed) for item in book.items(key="room.limit")] == [(90, ())]
+    assert book.disputes() == []
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_a_mark_goes_when_what_disputes_it_goes_and_comes_back_with_it(book: Book, ada: Actor) -> None:
+    ben = book.as_actor("ben")
+    ada.remember(key="room.limit", value=60, shared=True)
+    rival = str(ben.remember(key="room.limit", value=90, shared=True).id)
+    newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
+    ben.forget(rival, confirm="FORGET")
+    assert ada.item(newer).disputed == ()
+    ben.restore(rival)
+    assert ada.item(newer).disputed == (rival,)
+    ben.remember("The limit of the room is nobody's business", supersedes=rival, shared=True)
+    assert ada.item(newer).disputed == ()
+    again = str(ben.remember(key="room.limit", value=95, shared=True).id)
+    assert ada.item(newer).disputed == (again,)
+    book.erase(again, reason="not ours to say")
+    assert (book.item(newer).disputed, book.disputes()) == ((), [])
+    assert book.verify().ok
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_a_rival_that_one_may_not_see_leaves_its_mark_unseen(book: Book, ada: Actor) -> None:
+    ben = book.as_actor("ben")
+    ada.remember(key="room.limit", value=60, shared=True)
+    rival = str(ben.remember(key="room.limit", value=90).id)
+    newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
+    assert (ada.item(newer).disputed, ben.item(newer).disputed) == ((), (rival,))
+    assert rival not in str([event.payload for event in ada.events()])

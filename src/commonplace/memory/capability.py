@@ -86,7 +86,11 @@ def _created(event: Event) -> Any:
     row = {**payload["item"], "id": event.id, "agent": payload.get("for", event.actor), "run": event.run_id}
     row |= {"recorded_us": event.created_us, "updated_us": event.created_us, "position": event.position}
     row |= {name: event.labels[name] for name in ("sensitivity", "trust") if name in event.labels}
-    row |= {name: payload[name] for name in ("supersedes", "secrets", "held", "retells") if name in payload}
+    row |= {
+        name: payload[name]
+        for name in ("supersedes", "secrets", "held", "retells", "disputed")
+        if name in payload
+    }
     if event.labels.get("audience") == "team":
         row["shared"] = True
     if "held" in payload:

@@ -7,7 +7,7 @@ Nothing is dropped without a word, and nothing is decided that somebody should c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -468,6 +468,8 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
     payload: dict[str, Any] = {"item": content}
     if superseded and held is None:
         payload["supersedes"] = [one.id for one in superseded]
+        if rivals := open_rivals(overlay, superseded, from_row({"id": "", "agent": request.by, **content})):
+            payload["disputed"] = rivals
     if held is not None:
         payload["held"] = msgspec.to_builtins(held)
     if request.secrets:
@@ -480,6 +482,8 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         overflow = _overflow(overlay, weight)
         payload["weight"] = weight
     event = overlay.emit(_draft(request, payload))
+    for one in superseded if held is None else ():
+        end_disputes(overlay, request.by, one)
     reason = "" if held is None else f"{held.because}: {WAITS[held.why]}"
     others = [] if held is None else [item_at(overlay, id) for id in held.items]
     return Kept(
@@ -572,3 +576,44 @@ def known(overlay: Overlay, by: str, id: str) -> Item:
     if found is None or found.status == "forgotten" or not may_read(rights_of(overlay, by), found):
         raise NotFound(f"there is no item {id!r} in this book")
     return found
+
+
+# disputes
+
+
+def open_rivals(overlay: Overlay, ended: Collection[Item], new: Item) -> list[str]:
+    """The items that dispute what ends and that still wait, unless what takes its place says the same as they do: these
+    dispute what takes its place."""
+    ids = dict.fromkeys(id for item in ended for id in item.disputed)
+    others = (item_at(overlay, id) for id in ids if id not in {new.id, *(item.id for item in ended)})
+    return [one.id for one in others if one is not None and one.status == "held" and not _agree(new, one)]
+
+
+def _agree(new: Item, rival: Item) -> bool:
+    return (
+        new.kind == rival.kind == "fact"
+        and key_form(new.key or "") == key_form(rival.key or "")
+        and not contradicts(new, rival)
+    )
+
+
+def end_disputes(overlay: Overlay, by: str, item: Item) -> None:
+    """What an item that waited, and does so no longer, had put in doubt is in doubt no longer."""
+    if item.held is None or item.held.why != "dispute" or item.status != "held":
+        return
+    for other in successors(overlay, item.held.items):
+        if item.id in other.disputed:
+            left = [id for id in other.disputed if id != item.id]
+            change(overlay, by, "undisputed", {other.id: {"disputed": left}})
+
+
+def successors(overlay: Overlay, ids: Iterable[str]) -> list[Item]:
+    """These items, or what has taken their place since."""
+    found: dict[str, Item] = {}
+    for id in ids:
+        one = item_at(overlay, id)
+        while one is not None and one.superseded_by is not None and one.id not in found:
+            one = item_at(overlay, one.superseded_by)
+        if one is not None:
+            found[one.id] = one
+    return list(found.values())
