@@ -588,3 +588,28 @@ def test_a_rival_that_one_may_not_see_leaves_its_mark_unseen(book: Book, ada: Ac
     newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
     assert (ada.item(newer).disputed, ben.item(newer).disputed) == ((), (rival,))
     assert rival not in str([event.payload for event in ada.events()])
+
+
+@pytest.mark.spec("3.6", "3.11", "L5")
+@pytest.mark.parametrize(
+    ("wrong", "known"),
+    [
+        ({"provenance": {"chanel": "chat"}}, "source_kind, channel, thread, session, message, tool_call"),
+        ({"provenance": {"source_kind": "rumour"}}, "user, operator, tool, system, import"),
+        ({"provenance": {"channel": ""}}, "give a value"),
+        ({"provenance": "chat"}, "source_kind, channel"),
+        ({"channel": "chat"}, "key, tag"),
+        ({"tags": ["doors"]}, "key, tag"),
+    ],
+)
+def test_a_filter_that_there_is_not_is_an_error_that_names_those_there_are(
+    ada: Actor, wrong: dict[str, Any], known: str
+) -> None:
+    ada.remember("The bell is broken.", tags=["doors"], provenance={"channel": "chat"})
+    with pytest.raises(BadInput, match=known):
+        ada.items(**wrong)
+    with pytest.raises(BadInput, match=known):
+        ada.forget(**wrong, confirm="FORGET")
+    with pytest.raises(BadInput, match="user, feedback, project, reference"):
+        ada.items(category="misc")
+    assert len(ada.items(provenance={"channel": "chat"})) == 1

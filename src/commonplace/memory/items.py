@@ -474,6 +474,17 @@ def _provenance(field: str, value: Any) -> dict[str, Any]:
     }
 
 
+def wanted_provenance(given: object) -> dict[str, Any]:
+    """The fields by which items are chosen. Raises BadInput for one that no item can have."""
+    wanted = _provenance("provenance", given)
+    empty = sorted(str(name) for name in given if name not in wanted) if isinstance(given, Mapping) else []
+    if empty:
+        raise BadInput(
+            f"provenance says nothing of {', '.join(empty)}: give a value to look for, or leave it out"
+        )
+    return wanted
+
+
 def _code_refs(field: str, value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list | tuple) or not all(
         isinstance(one, Mapping) and one.keys() <= {"file", "symbol", "lines"} for one in value
