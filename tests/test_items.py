@@ -613,3 +613,25 @@ def test_a_filter_that_there_is_not_is_an_error_that_names_those_there_are(
     with pytest.raises(BadInput, match="user, feedback, project, reference"):
         ada.items(category="misc")
     assert len(ada.items(provenance={"channel": "chat"})) == 1
+
+
+@pytest.mark.spec("3.3", "7.1")
+def test_the_text_of_an_item_is_what_it_says_whatever_its_kind(ada: Actor) -> None:
+    then = datetime(2026, 3, 1, tzinfo=UTC)
+    kept = {
+        "db.port: 5433": ada.remember(key="db.port", value=5433),
+        'db.hosts: ["a", "b"]': ada.remember(key="db.hosts", value=["a", "b"]),
+        "set up: Start the server.": ada.remember("Start the server.", kind="procedure", title="set up"),
+        "Tea is at four.": ada.remember("Tea is at four."),
+        "The lift stood still.": ada.remember("The lift stood still.", kind="episode", occurred_at=then),
+    }
+    items = {text: ada.item(str(one.id)) for text, one in kept.items()}
+    assert [item.text for item in items.values()] == [str(item) for item in items.values()] == list(items)
+    of_its_kind = [(item.value, item.body, item.summary) for item in items.values()]
+    assert of_its_kind == [
+        (5433, None, None),
+        (["a", "b"], None, None),
+        (None, "Start the server.", None),
+        (None, "Tea is at four.", None),
+        (None, None, "The lift stood still."),
+    ]

@@ -125,7 +125,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     value: Any = None
     title: str | None = None
     body: str | None = None
+    """Of a note or procedure; None for other kinds. `text` is what an item of any kind says."""
     summary: str | None = None
+    """Of an episode; None for other kinds."""
     occurred_us: int | None = None
     observed_us: int | None = None
     confidence: float | None = None
@@ -167,6 +169,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def text(self) -> str:
         """What it says, without its secrets: key and value, or title and text."""
         return joined(*subject_and_fact(self.as_content()))
+
+    def __str__(self) -> str:
+        return self.text
 
     def as_content(self) -> dict[str, Any]:
         return {
