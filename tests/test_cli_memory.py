@@ -74,19 +74,8 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert "- it works" in ask("session", "show", "Login")["text"]
     ask("session", "clear", "Login")
     ask("folder", "note", "Login", "decisions", "We use HS256.")
-    gate = ask(
-        "folder",
-        "gate",
-        "Login",
-        "PLAN",
-        "GO",
-        "--phase",
-        "1",
-        "--iteration-index",
-        "0",
-        "--field",
-        "mood=calm",
-    )
+    said = ("--phase", "1", "--iteration-index", "0", "--field", "mood=calm")
+    gate = ask("folder", "gate", "Login", "PLAN", "GO", *said)
     assert gate["payload"]["event"]["payload"] == {"decision": "GO", "iteration_index": 0, "mood": "calm"}
     assert sorted(ask("folder", "show", "Login")) == ["decisions.md", "observability/login.ndjson"]
     ask("daily", "log", "The cache must be warmed before the release.")
