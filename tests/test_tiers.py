@@ -315,6 +315,8 @@ release-2024-05-01-notes format | release-notes format
 Retry policy as of 2024-05-01 | Retry policy
 Data from 2024-05-01 to 2024-06-01 in the lake | Data in the lake
 The price list of 1 May 2024 | The price list
+Prices since September 2024 | Prices
+Marketing 2024 goals | Marketing 2024 goals
 Backups, 2024-05-01, and restores | Backups, and restores
 Login flow after phase 2 | Login flow
 Phase 2 of the rollout | rollout

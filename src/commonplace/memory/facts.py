@@ -16,7 +16,10 @@ _STANDARD = r"UTF|UCS|SHA|MD|ISO|IEC|IEEE|RFC|PEP|ECMA|ES|DIN|EN|AES|RSA|HTTP|TL
 _TICKET = rf"(?!(?:{_STANDARD})-)[A-Z][A-Z0-9]+-\d+(?![.-]\w)"
 _FOLDER = r"plans/(?:artifacts/)?[\w./-]+"
 _PLAN = rf"(?:{_NUMBERED}{_MORE_NUMBERS}|{_TICKET}|{_FOLDER})\b(?:['’]s\b)?(?: of\b(?: the\b)?)?"
-_MONTH = r"(?i:jan|feb|mar|apr|may|june?|july?|aug|sep|sept|oct|nov|dec)[a-z]{0,6}\.?"
+_MONTH = (
+    r"(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
 _YEAR = r"(?:19|20)\d\d"
 _DAY = (
     rf"(?:{_YEAR}[-/]\d\d[-/]\d\d(?:T[\d:.]+Z?)?|\d\d?[./]\d\d?[./]{_YEAR}"
@@ -24,11 +27,10 @@ _DAY = (
 )
 _JOINER = r"(?i:(?:as of|of|for|from|in|on|since|until|after|before|by|at|during|to)(?: the)? )"
 _MARK = rf"\b{_JOINER}?(?<![\w.])(?:{_PLAN}|{_DAY})"
-_TEMPORARY = re.compile(rf"[(\[]\s*{_MARK}(?:[\s,;]+{_MARK})*\s*[)\]]|-?{_MARK}-?")
+_TEMPORARY = re.compile(rf"[(\[] ?{_MARK}(?:[,;]? {_MARK})* ?[)\]]|-?{_MARK}-?")
 """A plan or a day with the preposition, the brackets or the hyphens that tie it to the rest."""
-_REPEATED = re.compile(r"\s*([,;:–-])(?:\s+[,;:–-])+(?=\s)")
-_OUT_OF_PLACE = re.compile(r"(?<=[(\[])[\s,;:]+|[\s,;:]+(?=[)\]])|\s+(?=[,;:](?:\s|$))")
-_AT_AN_END = re.compile(r"^(?:[\s,;:–]|-(?=\s|$))+|(?:[\s,;:–]|(?<!\S)-)+$")
+_REPEATED = re.compile(r"(?<=[,;:–-]) [,;:–-](?= )")
+_OUT_OF_PLACE = re.compile(r"(?<=[(\[])[ ,;:]++|(?<![ ,;:])[ ,;:]++(?=[)\]])| (?=[,;:](?: |$))")
 _SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
 
@@ -38,18 +40,22 @@ def lasting_subject(subject: str) -> str:
     while left != before:  # taking one away can bring two others together
         before, left = left, _TEMPORARY.sub(_joint, left)
         if left != before:
-            left = _REPEATED.sub(_first_separator, " ".join(left.split()))
-            left = _AT_AN_END.sub("", _OUT_OF_PLACE.sub("", left))
+            left = _REPEATED.sub("", " ".join(left.split()))
+            left = _trimmed(_OUT_OF_PLACE.sub("", left))
     return left
+
+
+def _trimmed(text: str) -> str:
+    """A text without separators at its ends. A hyphen that is tied to a word stays."""
+    before = ""
+    while text != before:
+        before, text = text, text.strip(" ,;:–").removeprefix("- ").removesuffix(" -")
+    return "" if text == "-" else text
 
 
 def _joint(match: re.Match[str]) -> str:
     """What takes the place of a plan or day: a hyphen where hyphens tied it on both sides, else a space."""
     return "-" if match[0][0] == match[0][-1] == "-" else " "
-
-
-def _first_separator(match: re.Match[str]) -> str:
-    return match[1] if match[1] in ",;:" else f" {match[1]}"
 
 
 def checked_fact(
