@@ -421,7 +421,7 @@ def compared(places: dict[str, str], engine: str, scale: float) -> Iterator[Figu
 
 def _present(peer: str) -> bool:
     if find_spec(peer) is None:
-        print(f"{peer} is not installed, so it is left out: pip install 'commonplace[bench]'")
+        print(f"{peer} is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
         return False
     return True
 

@@ -86,7 +86,7 @@ def theirs(where: Path, embedder: Any = None, dimensions: int = DIMENSIONS) -> A
 
 def beside_mem0(scale: float) -> Iterator[Figure]:
     if find_spec("mem0") is None:
-        print("mem0 is not installed, so it is left out: pip install 'commonplace[bench]'")
+        print("mem0 is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
         return
     rng, count = random.Random(7), max(20, int(200 * scale))
     with folder(None) as where, commonplace.open(where / "ours.db") as book:

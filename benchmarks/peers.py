@@ -74,7 +74,9 @@ def installed() -> list[str]:
     for name, packages in NEEDS.items():
         missing = [one for one in packages if find_spec(one) is None]
         if missing:
-            print(f"{name} is left out, {', '.join(missing)} not installed: pip install 'commonplace[bench]'")
+            print(
+                f"{name} is left out, {', '.join(missing)} not installed: pip install 'commonplace-memory[bench]'"
+            )
         else:
             there.append(name)
     return there

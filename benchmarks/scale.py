@@ -235,7 +235,7 @@ def beside(world: World, size: int, count: int, where: Path) -> Iterator[dict[st
         ("mem0", "mem0", mem0),
     ):
         if find_spec(module.partition(".")[0]) is None:
-            print(f"{name} is not installed, so it is left out: pip install 'commonplace[bench]'")
+            print(f"{name} is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
             continue
         if peer is sqlite_store and not hasattr(sqlite3.Connection, "enable_load_extension"):
             print(f"{name} is left out: this Python's sqlite3 was built without extensions")

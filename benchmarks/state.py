@@ -35,7 +35,7 @@ def checkpointer(path: Path) -> tuple[Action, Action, Callable[[], None]]:
 
 def beside_langgraph(scale: float) -> Iterator[Figure]:
     if find_spec("langgraph") is None:
-        print("langgraph is not installed, so it is left out: pip install 'commonplace[bench]'")
+        print("langgraph is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
         return
     places: dict[str, str | None] = {"disk": None}
     if memory_disk():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ import pytest
 import commonplace
 from commonplace import errors
 from commonplace.surfaces.health import EXTRAS
+from commonplace.version import DISTRIBUTION, install_hint
 
 SOURCE = Path(commonplace.__file__).parent
 
@@ -136,6 +138,7 @@ def test_surfaces_only_translate() -> None:
         "recall.prompting",
         "state.cells",
         "transfer",
+        "version",
         "workflow.load",
     }
     for path in (SOURCE / "surfaces").glob("*.py"):
@@ -234,5 +237,35 @@ def test_every_extra_is_declared_and_all_brings_all_of_them() -> None:
     extras = project["optional-dependencies"]
     for_users = set(extras) - {"all", "testing", "dev", "bench"}
     assert for_users == {"postgres", "redis", "semantic", "server", "llm", "otel"}
-    assert extras["all"] == [f"commonplace[{','.join(name for name in extras if name in for_users)}]"]
+    assert extras["all"] == [f"commonplace-memory[{','.join(name for name in extras if name in for_users)}]"]
     assert set(EXTRAS) <= for_users  # what doctor looks for can be installed by that name
+
+
+@pytest.mark.spec("7.2")
+def test_every_install_hint_names_this_distribution() -> None:
+    root = SOURCE.parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["name"] == DISTRIBUTION == "commonplace-memory"
+    assert list(project["scripts"]) == ["commonplace"]  # the command and the package keep the short name
+    another_project = re.compile(
+        r"pip install [^\n]*?(?<![\w-])commonplace(?![\w-])|(?<![\w-])commonplace\[[a-z]"
+    )
+    tracked = [
+        *(
+            path
+            for folder in ("src", "benchmarks", "faults", "docs", "scripts")
+            for path in (root / folder).rglob("*")
+        ),
+        *(
+            root / name
+            for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
+        ),
+    ]
+    texts = [path for path in tracked if path.is_file() and path.suffix not in (".pyc", ".bin", ".npy")]
+    wrong = [
+        f"{path.relative_to(root)}: {match[0]}"
+        for path in texts
+        for match in another_project.finditer(path.read_text(errors="replace"))
+    ]
+    assert wrong == []
+    assert "'commonplace-memory[postgres]'" in install_hint("postgres")

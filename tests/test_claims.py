@@ -333,3 +333,117 @@ def test_what_was_relabelled_since_confirms_no_guess(book: Book) -> None:
     for guess in ("Zebraphone costs 800 dollars", "Zebraphone costs 900 dollars"):
         kept = bob.remember(guess)
         assert (kept.outcome, kept.reason) == ("stored", ""), guess
+
+
+@pytest.mark.spec("L9", "L5")
+def test_a_receipt_of_what_was_relabelled_since_confirms_no_guess(book: Book) -> None:
+    ada, bob = book.as_actor("ada"), book.as_actor("bob")
+    ada.remember("The lift in the hall is slow", shared=True)
+    id = ada.remember("Zebraphone is dear", shared=True).item_id or ""
+    receipt = str(bob.digest("zebraphone and the lift").receipt_id)
+    book.relabel(id, sensitivity="sensitive", reason="not announced")
+    answers = [bob.remember(f"Zebraphone is {guess}", parents=[receipt]) for guess in ("cheap", "dear")]
+    assert len({(kept.outcome, kept.reason) for kept in answers}) == 1
+
+
+OLD_AND_NEW = """
+A day ticket costs 12 euros | A day ticket costs 14 euros
+A day ticket costs 12 euros | Day tickets are 14 euros now, not 12
+The licence is $40 per seat | The licence is €40 per seat
+Shipping is free above 50 euros | Shipping is never free
+The discount is 10% | The discount is 10.5%
+Postgres listens on 5433 | As noted, Postgres listens on 5432
+Postgres listens on port 5433 and Redis on 6379 | Postgres listens on port 6379 and Redis on 5433
+The proxy binds to 127.0.0.1 | The proxy binds to 127.0.0.2
+Deborah leads design | Samir leads design
+Deborah reports to Samir | Samir reports to Deborah
+Ask Ana about invoices | Ask Anna about invoices
+The head of sales is Tom | Tom is no longer the head of sales
+The head of sales is Tom | The head of sales was Tom
+Maria approves leave | Maria's deputy approves leave
+Call him about refunds | Call her about refunds
+The board meets on Monday | The board meets on Tuesday
+The contract ends on 2026-03-01 | The contract ends on 2026-03-31
+Deploys happen on Fridays | Deploys happen on Fridays, but not in December
+Deploys don't happen on Fridays | Deploys happen on Fridays
+The shop opens at 9 am | The shop opens at 9 pm
+Rent is due on the first | Rent is due on the fifth
+The museum is open in summer | The museum is open in winter
+We use Slack for incidents | We no longer use Slack for incidents
+We use Slack for incidents | We used Slack for incidents
+We use Slack for incidents | We stopped using Slack for incidents
+The VPN is required | The VPN is optional
+The VPN is required. It runs on Alpha. | The VPN is required no more. It runs on Alpha.
+The tank holds 40 litres | The tank holds 40 gallons
+The timeout is 30 ms | The timeout is 30 s
+The fridge stays at 4 degrees | The fridge stays at -4 degrees
+The room has 20 °C | The room has 20 °F
+The area is 10 m² | The area is 10 m³
+We run Python 3.11 | We run Python 3.12
+We run Python 3.1 | We run Python 3.10
+Pin numpy to >=2.1 | Pin numpy to <=2.1
+Pin numpy to >=2.1 | Pin numpy to ==2.1
+It needs node 18+ | It needs node 18
+Backups are encrypted | Backups are unencrypted
+Backups are encrypted | Backups aren't encrypted
+Backups are encrypted | Backups are hardly encrypted
+Never restart the writer first | Restart the writer first
+Everybody may merge | Nobody may merge
+All tests run on Linux | Some tests run on Linux
+The cache is on | The cache is off
+I believe that the cache is warm | I doubt that the cache is warm
+Retry if it fails | Retry unless it fails
+Lock the door before lunch | Lock the door after lunch
+At least 5 users may log in | At most 5 users may log in
+The client sends and the server waits | The server sends and the client waits
+Prefer tabs over spaces | Prefer spaces over tabs
+Move files from A to B | Move files from B to A
+Settings are in etc/app.toml | Settings are in etc/app.yaml
+The flag is --dry-run | The flag is --no-dry-run
+The ratio is 1:2 | The ratio is 2:1
+The state is x = 5 | The state is x != 5
+Users is > 5 | Users is >= 5
+It must be signed | It may be signed
+Ship it with tests | Ship it without tests
+The port is 8080 | The port is 8080 in staging
+The port is 8080 (only in staging) | The port is 8080
+We deploy weekly. Except in August. | We deploy weekly.
+"""
+
+
+@pytest.mark.spec("L9", "3.5")
+@pytest.mark.parametrize("line", OLD_AND_NEW.strip().splitlines())
+def test_sixty_corrections_in_varied_words_are_kept(line: str) -> None:
+    """After a search, by the author and by somebody else, and when it is derived from a digest."""
+    known, correction = line.split(" | ")
+    for who, shown_by in (("ada", "search"), ("ben", "search"), ("ben", "digest")):
+        with commonplace.open("memory:") as book:
+            old = book.as_actor("ada").remember(known, shared=True)
+            with book.run(run_id="r") as run, run.agent(who) as me:
+                if shown_by == "search":
+                    assert old.item_id in [hit.id for hit in me.search(known).results]
+                    kept = me.remember(correction, shared=True)
+                else:
+                    receipt = str(me.digest(known).receipt_id)
+                    kept = me.remember(correction, shared=True, parents=[receipt])
+            assert kept.outcome in ("stored", "flagged"), (who, shown_by, kept.reason)
+            assert kept.item_id != old.item_id
+
+
+@pytest.mark.spec("L9", "3.5")
+@pytest.mark.parametrize("end", ["forget", "supersede", "archive"])
+def test_a_receipt_of_something_that_ended_keeps_nothing_out(book: Book, end: str) -> None:
+    ada, ben = book.as_actor("ada"), book.run(run_id="r").agent("ben")
+    ada.remember("The lift in the hall is slow", shared=True)
+    old = str(ada.remember("The VPN is required", shared=True).item_id)
+    receipt = str(ben.digest("is the VPN required, and is the lift slow?").receipt_id)
+    assert ben.remember("The VPN is required", parents=[receipt]).outcome == "rejected"
+    match end:
+        case "forget":
+            ada.forget(old, confirm="FORGET")
+        case "supersede":
+            ada.remember("Nobody needs a VPN", shared=True, supersedes=old)
+        case "archive":
+            ada.archive(old)
+    assert ben.remember("The VPN is required", parents=[receipt]).outcome == "stored"
+    assert ben.remember("The lift in the hall is slow", parents=[receipt]).outcome == "rejected"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +74,9 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert "- it works" in ask("session", "show", "Login")["text"]
     ask("session", "clear", "Login")
     ask("folder", "note", "Login", "decisions", "We use HS256.")
-    ask("folder", "gate", "Login", "PLAN", "GO", "--phase", "1")
+    said = ("--phase", "1", "--iteration-index", "0", "--field", "mood=calm")
+    gate = ask("folder", "gate", "Login", "PLAN", "GO", *said)
+    assert gate["payload"]["event"]["payload"] == {"decision": "GO", "iteration_index": 0, "mood": "calm"}
     assert sorted(ask("folder", "show", "Login")) == ["decisions.md", "observability/login.ndjson"]
     ask("daily", "log", "The cache must be warmed before the release.")
     (day,) = ask("daily", "days")
@@ -149,3 +153,23 @@ def test_what_is_told_elsewhere_comes_with_an_advice(cli: Cli) -> None:
     assert shown.code == 0
     assert "advice: it was kept, though" in shown.out
     assert "advice" not in cli("remember", "Postgres listens on 5433").out
+
+
+@pytest.mark.spec("3.5", "L5", "7.2")
+def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path) -> None:
+    book = ("--book", tmp_path / "team.db")
+    cli("init", *book)
+    cli("remember", "Tea is served at four.", *book)
+    near, dispute = (
+        ("remember", "Tea is served at four, at FOUR!"),
+        ("remember", "--key", "tea.time", "--value", "5"),
+    )
+    cli("remember", "--key", "tea.time", "--value", "4", *book)
+    for asked, choices, choice in ((near, "skip, merge, create", "skip"), (dispute, "new, old, both", "new")):
+        told = cli(*asked, *book).out.splitlines()[0]
+        command = re.search(r"with commonplace (resolve \S+ CHOICE --rationale WHY --book \S+), where", told)
+        assert command, told
+        assert told.endswith(f"CHOICE is one of {choices}")
+        words = shlex.split(command[1].replace("CHOICE", choice).replace("WHY", "agreed"))
+        assert cli(*words).code == 0
+    assert cli("items", "--status", "held", "--json", *book).json == []

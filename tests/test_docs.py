@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from commonplace.memory import tokens
 from commonplace.work.capability import EVERY
 from commonplace.work.tasks import MOVES
 from commonplace.workflow.load import examine
@@ -35,6 +38,43 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     names: dict[str, object] = {"__name__": "example"}
     for example in examples:
         exec(compile(example, str(page), "exec"), names)
+
+
+@pytest.mark.spec("7.1")
+def test_the_readme_runs_again_on_the_same_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program by itself, as somebody would try one, and all of them a second time."""
+    monkeypatch.chdir(tmp_path)
+    programs = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    for _ in range(2):
+        for program in programs:
+            exec(compile(program, "README.md", "exec"), {"__name__": "example"})
+
+
+@pytest.mark.spec("7.1", "4.2")
+def test_the_first_program_is_about_memory_and_runs_twice(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    first = re.search(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    program = first[1]
+    assert len(program.splitlines()) <= 20
+    assert all(verb in program for verb in (".remember(", ".search(", ".prompt("))
+    assert "An actor's memory is its own unless it is `shared=True`" in readme
+    (note,) = re.findall(r'remember\("([^"]+)"', program)
+    (question,) = re.findall(r'search\("([^"]+)"', program)
+    assert not tokens(note) & tokens(question)  # it is found in other words
+    printed = []
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        kept, hit, *prompt = ran.stdout.splitlines()
+        printed.append(kept.split()[0])
+        assert hit.endswith(note)
+        assert any(note in line for line in prompt)
+    assert printed == ["stored", "merged"]
 
 
 def test_the_larger_workflow_in_the_guide_is_a_valid_one(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import commonplace
+from commonplace import Book
 from commonplace.memory.exclusions import excluded
 from tests.exclusion_texts import HELD_OUT, KEPT, LEARNED
 
@@ -96,3 +98,106 @@ def test_any_text_gets_the_same_answer_twice(text: str) -> None:
 def test_nothing_is_too_short_or_too_long(text: str) -> None:
     answer = excluded(text)
     assert answer is None or answer.rule
+
+
+ORDINARY = """
+The kitchen at Hill Street closes at 22:30 on weekdays
+Marta prefers oat milk and no sugar in her coffee
+Rye bread needs eighteen hours of proofing in our cellar
+The supplier delivers flour on Tuesdays before seven
+Dr. Weber sees children only on Thursday afternoons
+Mr. Okafor is allergic to penicillin and tolerates ibuprofen
+Blood samples are sent to the lab in Essen, not to the one in Bonn
+A patient's second appointment is always at least a week after the first
+The ward's refrigerator must stay between 2 and 8 degrees
+The museum lends nothing for longer than six months
+Visitors with a school pass pay half on Sundays
+The class of 1998 donated the piano in the hall
+Professor Lindgren returns essays within two weeks
+The function of the student council is to advise the dean
+Flat 4B pays rent on the fifth, every other flat on the first
+The landlord's agent is Priya Nair, reachable at the office in Leeds
+Tenants may keep a cat but not a dog
+The boiler in the basement was replaced in 2019 and has ten years of warranty
+Invoices above 10,000 euros need two signatures
+Expenses are reimbursed with the salary of the following month
+Our fiscal year begins in July
+The bank rejects transfers with a reference longer than 140 characters
+Kowalski GmbH always pays late, so we ask them for a deposit
+The ferry to Texel takes cars only with a reservation
+Anna gets sick in buses and books trains instead
+The tour guide speaks Dutch, German and some Polish
+Luggage over 23 kilos costs 40 euros on the way back
+Use the staging database for demos, never production
+Deploys to production happen from the release branch only
+The API answers 429 after sixty calls in a minute
+We chose Postgres over MySQL because the team knows it
+Feature flags are removed within two releases
+Timestamps are stored in UTC and shown in the user's zone
+The test command is cd evals && npm test
+Logs are kept for thirty days, then they are deleted
+The frontend talks to the backend through a gateway
+Retries use exponential backoff with a cap of one minute
+Merge requests need two approvals, one of them from the platform team
+The nightly build takes about forty minutes
+Commits are signed with the key on the hardware token
+Database migrations must be reversible
+The word "task" means something else for the accounting team
+Secrets live in the vault and are rotated each quarter
+New classes get a docstring that says what a caller may rely on
+Deborah leads design and reports to Samir
+The board meets on the second Monday of each month
+Interns get a mentor from another team
+We agreed to answer every applicant within five days
+The contract with the print shop ends in March
+Customers in Japan expect an answer on the same day
+The orchard is sprayed only when no wind blows
+Bees are moved to the lower field after the rape has flowered
+The tractor needs the thick oil in winter
+Lambs are weaned at twelve weeks
+The chorus rehearses in the church hall at half past seven
+Nadia sings alto but can help out as a tenor
+The second movement is played slower than the score says
+The orchestra tunes to 442 hertz
+Phase two of the renovation starts after the festival
+The plan is to buy a new harpsichord next year
+Her favourite film is Stalker, and she has seen it nine times
+The keeper of the keys is Mr. Aydin; the spare set is with the porter
+"""
+
+
+@pytest.mark.spec("3.5", "L5")
+def test_sixty_ordinary_sentences_of_ten_domains_are_stored_without_a_word(book: Book) -> None:
+    """Also where such things are refused: a kitchen, a clinic, a museum, a house, books, travel, software, an office, a
+    farm and a choir."""
+    book.configure_memory(exclusions="refuse")
+    sentences = ORDINARY.strip().splitlines()
+    assert len(sentences) >= 60
+    for sentence in sentences:
+        kept = book.remember(sentence)
+        assert (kept.outcome, kept.advice) == ("stored", ""), sentence
+
+
+@pytest.mark.spec("3.5", "3.2")
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "The test command is cd evals && npm test",
+        "PlanAuditor excludes the transient failure classification",
+        "All agent files follow P.A.R.T. section order",
+    ],
+)
+def test_good_facts_of_a_repository_are_kept_in_its_memory(fact: str) -> None:
+    """There, what is told elsewhere is refused."""
+    with commonplace.open("memory:") as book:
+        kept = book.remember(fact)
+        assert (kept.outcome, kept.advice) == ("stored", "")
+    with commonplace.open("memory:") as book:
+        kept = book.repository_fact(
+            "conventions",
+            fact,
+            citations=["docs/conventions.md:3"],
+            reason="every task needs it",
+            category="project",
+        )
+        assert (kept.outcome, kept.advice) == ("stored", ""), str(kept)

@@ -507,3 +507,131 @@ def test_every_write_to_memory_is_in_the_audit_without_its_content(book: Book, a
         ("ada", "long_term", "forgotten", None),
     ]
     assert "heron" not in str(written)
+
+
+@pytest.mark.spec("L5", "3.5", "7.1")
+def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book: Book, ada: Actor) -> None:
+    stored = ada.remember("The stock room is locked at six each evening", shared=True)
+    assert (stored.id, str(stored)) == (stored.item_id, f"stored as {stored.id}")
+    merged = ada.remember("the stock room is locked at six, each evening")
+    assert str(merged) == f"merged with {stored.id}: it is remembered already, from the same origin"
+    near = ada.remember("The stock room is locked at six each each evening!! evenings", shared=True)
+    assert str(near) == (
+        f"flagged and held as {near.id} because it is nearly the same as {stored.id}; settle it with "
+        f"book.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create"
+    )
+    book.resolve(str(near.id), "skip")
+    limit = ada.remember(key="room.limit", value=12, shared=True)
+    dispute = ada.remember(key="room.limit", value=14, shared=True)
+    assert str(dispute) == (
+        f"flagged and held as {dispute.id} because it contradicts {limit.id}; a librarian or person settles it with "
+        f"book.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both"
+    )
+    book.resolve(str(dispute.id), "new", rationale="counted again")
+    newest = ada.remember(key="room.limit", value=15, supersedes=True)
+    assert str(newest) == f"stored as {newest.id} in place of {dispute.id}"
+    replacing = book.as_actor("ben").remember("No room is locked", supersedes=str(stored.id), shared=True)
+    assert f"because it would take the place of {stored.id}, which is not its author's own" in str(replacing)
+    advised = ada.remember("commit 4f2a9c1 merged branch feature/login into main")
+    assert str(advised) == f"stored as {advised.id}; advice: {advised.advice}"
+    assert str(ada.remember(f"sign in with {SECRET}, says the manual")).endswith(
+        "; it holds a secret (github), which nobody is shown"
+    )
+    ben = book.as_actor("ben")
+    ben.search("stock room")
+    echo = ben.remember("The stock room is locked at six each evening")
+    assert (echo.id, str(echo)) == (None, f"rejected: {echo.reason}")
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_superseding_a_disputed_fact_keeps_the_mark_until_somebody_settles_it(book: Book, ada: Actor) -> None:
+    ben, cem = book.as_actor("ben"), book.as_actor("cem")
+    ada.remember(key="room.limit", value=60, shared=True)
+    rival = str(ben.remember(key="room.limit", value=90, shared=True).id)
+    other = str(cem.remember(key="room.limit", value=95, shared=True).id)
+    newer = ada.remember(key="room.limit", value=70, supersedes=True)
+    assert newer.outcome == "stored"
+    assert ada.item(str(newer.id)).disputed == (rival, other)
+    assert "disputed=2" in ada.digest("room limit").text
+    waiting = {item.id: item for item in book.disputes()}
+    assert f"room.limit | 70 ({newer.id})" in waiting[rival].held.comparison  # type: ignore[union-attr]
+    assert book.resolve(rival, "new", rationale="counted").disputed == (other,)  # cem still says otherwise
+    assert book.resolve(other, "old").disputed == ()
+    assert [(item.value, item.disputed) for item in book.items(key="room.limit")] == [(90, ())]
+    assert book.disputes() == []
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_a_mark_goes_when_what_disputes_it_goes_and_comes_back_with_it(book: Book, ada: Actor) -> None:
+    ben = book.as_actor("ben")
+    ada.remember(key="room.limit", value=60, shared=True)
+    rival = str(ben.remember(key="room.limit", value=90, shared=True).id)
+    newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
+    ben.forget(rival, confirm="FORGET")
+    assert ada.item(newer).disputed == ()
+    ben.restore(rival)
+    assert ada.item(newer).disputed == (rival,)
+    ben.remember("The limit of the room is nobody's business", supersedes=rival, shared=True)
+    assert ada.item(newer).disputed == ()
+    again = str(ben.remember(key="room.limit", value=95, shared=True).id)
+    assert ada.item(newer).disputed == (again,)
+    book.erase(again, reason="not ours to say")
+    assert (book.item(newer).disputed, book.disputes()) == ((), [])
+    assert book.verify().ok
+
+
+@pytest.mark.spec("3.3", "L5")
+def test_a_rival_that_one_may_not_see_leaves_its_mark_unseen(book: Book, ada: Actor) -> None:
+    ben = book.as_actor("ben")
+    ada.remember(key="room.limit", value=60, shared=True)
+    rival = str(ben.remember(key="room.limit", value=90).id)
+    newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
+    assert (ada.item(newer).disputed, ben.item(newer).disputed) == ((), (rival,))
+    assert rival not in str([event.payload for event in ada.events()])
+
+
+@pytest.mark.spec("3.6", "3.11", "L5")
+@pytest.mark.parametrize(
+    ("wrong", "known"),
+    [
+        ({"provenance": {"chanel": "chat"}}, "source_kind, channel, thread, session, message, tool_call"),
+        ({"provenance": {"source_kind": "rumour"}}, "user, operator, tool, system, import"),
+        ({"provenance": {"channel": ""}}, "give a value"),
+        ({"provenance": "chat"}, "source_kind, channel"),
+        ({"channel": "chat"}, "key, tag"),
+        ({"tags": ["doors"]}, "key, tag"),
+    ],
+)
+def test_a_filter_that_there_is_not_is_an_error_that_names_those_there_are(
+    ada: Actor, wrong: dict[str, Any], known: str
+) -> None:
+    ada.remember("The bell is broken.", tags=["doors"], provenance={"channel": "chat"})
+    with pytest.raises(BadInput, match=known):
+        ada.items(**wrong)
+    with pytest.raises(BadInput, match=known):
+        ada.forget(**wrong, confirm="FORGET")
+    with pytest.raises(BadInput, match="user, feedback, project, reference"):
+        ada.items(category="misc")
+    assert len(ada.items(provenance={"channel": "chat"})) == 1
+
+
+@pytest.mark.spec("3.3", "7.1")
+def test_the_text_of_an_item_is_what_it_says_whatever_its_kind(ada: Actor) -> None:
+    then = datetime(2026, 3, 1, tzinfo=UTC)
+    kept = {
+        "db.port: 5433": ada.remember(key="db.port", value=5433),
+        'db.hosts: ["a", "b"]': ada.remember(key="db.hosts", value=["a", "b"]),
+        "set up: Start the server.": ada.remember("Start the server.", kind="procedure", title="set up"),
+        "Tea is at four.": ada.remember("Tea is at four."),
+        "The lift stood still.": ada.remember("The lift stood still.", kind="episode", occurred_at=then),
+    }
+    items = {text: ada.item(str(one.id)) for text, one in kept.items()}
+    assert [item.text for item in items.values()] == [str(item) for item in items.values()] == list(items)
+    of_its_kind = [(item.value, item.body, item.summary) for item in items.values()]
+    assert of_its_kind == [
+        (5433, None, None),
+        (["a", "b"], None, None),
+        (None, "Start the server.", None),
+        (None, "Tea is at four.", None),
+        (None, None, "The lift stood still."),
+    ]

@@ -38,7 +38,7 @@ def test_a_missing_extra_says_how_to_install_it(module: str, url: str) -> None:
         "except commonplace.MissingExtra as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'commonplace[" in run.stdout
+    assert "pip install 'commonplace-memory[" in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -331,3 +331,29 @@ def test_a_broken_index_is_done_without_and_the_answer_says_so(
     assert bool(told) == (book._ledger.indexing.place is not None)
     assert all("the disk is full" in one for one in told)
     assert team["ben"].digest("harbour").item_ids
+
+
+@pytest.mark.spec("4.1", "L5")
+def test_an_answer_counts_what_was_superseded_and_would_have_matched(book: Book) -> None:
+    ada, ben = book.as_actor("ada"), book.as_actor("ben")
+    old = str(ada.remember("The cache is kept in Redis on the large host", shared=True).id)
+    own = str(ada.remember("The cache key is the user's number").id)
+    ada.remember(key="cache.minutes", value=5, shared=True)
+    before = book.head
+    ada.remember("Nothing is cached any more", shared=True, supersedes=old)
+    ada.remember("There is no cache key", supersedes=own)
+    ada.remember(key="cache.minutes", value=0, shared=True, supersedes=True)
+
+    def superseded(who: Book | Actor, query: str, **how: Any) -> list[str]:
+        left_out = who.search(query, **how).left_out
+        return [one.what for one in left_out if "superseded" in one.what]
+
+    for mode in ("hybrid", "keyword"):
+        assert superseded(ada, "redis", mode=mode) == ["1 superseded"]  # also where nothing is found
+        assert superseded(ada, "cache", mode=mode) == ["3 superseded"]
+        assert superseded(ben, "cache", mode=mode) == ["2 superseded"]  # one is not his to know of
+    assert superseded(ada, "cache", at=before) == []
+    assert superseded(ada, "harbour") == []
+    assert superseded(ada, "redis", tiers=["working"]) == []
+    ada.forget(old, confirm="FORGET", erase=True)
+    assert superseded(ada, "redis") == []

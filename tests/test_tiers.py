@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Actor, Book
 from commonplace.errors import BadInput, Conflict, Denied
+from commonplace.memory.facts import lasting_subject
 from commonplace.memory.markdown import block, fields
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy, Rule
 from commonplace.state.requests import Open
@@ -183,13 +186,29 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
         {"decision": "PERHAPS"},
         {"confidence": 2},
         {"iteration_index": 6},
-        {"mood": "x"},
+        {"iteration_index": -1},
+        {"max_iterations": 0},
+        {"max_iterations": 6},
+        {"mood": object()},
+        {"mood": b"a blob"},
     ):
         with pytest.raises(BadInput):
             ada.gate("x", **{"gate": "PLAN", "decision": "GO", **wrong})  # type: ignore[arg-type]
     for name in ("../escape", "a/b", "", ".hidden"):
         with pytest.raises(BadInput):
             ada.task_note("x", name, "y")
+
+
+@pytest.mark.spec("3.2")
+def test_the_first_iteration_of_a_gate_is_0_and_further_fields_are_kept(ada: Actor) -> None:
+    for index, most in ((0, 1), (1, 5), (5, 5)):
+        ada.gate("Login", "PHASE_REVIEW", "REPLAN", iteration_index=index, max_iterations=most, mood="calm")
+    ada.gate("Login", "PLAN", "GO", findings=[{"file": "a.py", "count": 0}], note="", key=SECRET)
+    *reviews, plan = (json.loads(line)["payload"] for line in ada.gates("Login").splitlines())
+    assert [one["iteration_index"] for one in reviews] == [0, 1, 5]
+    assert {one["mood"] for one in reviews} == {"calm"}
+    assert (plan["findings"], plan["note"]) == ([{"file": "a.py", "count": 0}], "")
+    assert SECRET not in ada.gates("Login")
 
 
 @pytest.mark.spec("3.2")
@@ -283,3 +302,79 @@ def test_an_item_reads_the_same_from_its_markdown() -> None:
         fields("- ")
     with pytest.raises(BadInput, match="key"):
         fields("- no key", "fact")
+
+
+SUBJECTS = """
+Release 2024-05-01 notes format | Release notes format
+Release - 2024-05-01 - notes format | Release - notes format
+Release (2024-05-01) notes format | Release notes format
+Notes (phase 2, 2024-05-01) format | Notes format
+Notes (phase 2, draft) format | Notes (draft) format
+2024-05-01: release notes | release notes
+release-2024-05-01-notes format | release-notes format
+Retry policy as of 2024-05-01 | Retry policy
+Data from 2024-05-01 to 2024-06-01 in the lake | Data in the lake
+The price list of 1 May 2024 | The price list
+Prices since September 2024 | Prices
+Marketing 2024 goals | Marketing 2024 goals
+Backups, 2024-05-01, and restores | Backups, and restores
+Login flow after phase 2 | Login flow
+Phase 2 of the rollout | rollout
+phase-2-login-fix rules | login-fix rules
+Task 3's result | result
+[ABC-123] retry policy | retry policy
+issue 12 and 13 labels | labels
+plans/artifacts/add-login/decisions.md layout | layout
+Floor plan rendering | Floor plan rendering
+Task scheduler | Task scheduler
+Issue tracker labels | Issue tracker labels
+Phase shift keying | Phase shift keying
+plan-b fallback | plan-b fallback
+UTF-8 file names | UTF-8 file names
+sha-256 checksums | sha-256 checksums
+Python 3.12 support | Python 3.12 support
+May release | May release
+API (v2) | API (v2)
+the flag --dry-run | the flag --dry-run
+"""
+
+
+@pytest.mark.spec("3.2", "6.6")
+@pytest.mark.parametrize("line", SUBJECTS.strip().splitlines())
+def test_a_subject_reads_well_without_its_plan_and_day(line: str) -> None:
+    subject, expected = line.split(" | ")
+    more: dict[str, Any] = {"citations": ["a.py:1"], "reason": "it is needed later", "category": "project"}
+    with commonplace.open("memory:") as book:
+        kept = book.repository_fact(subject, "It holds.", **more)
+        assert book.item(str(kept.id)).key == expected
+
+
+@pytest.mark.spec("3.2")
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "phase 2",
+                "2024-05-01",
+                "ABC-123",
+                "of",
+                "the",
+                "notes",
+                "plan",
+                "(",
+                ")",
+                ",",
+                "-",
+                ":",
+                "task 3's",
+            ]
+        ),
+        max_size=8,
+    ).map(" ".join)
+)
+def test_what_is_left_of_a_subject_names_no_plan_and_no_day(subject: str) -> None:
+    left = lasting_subject(subject)
+    assert lasting_subject(left) == left
+    assert "2024" not in left
+    assert "ABC" not in left
+    assert set(left) <= set(subject)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ..errors import BadInput, MissingExtra, UnknownEngine, shown
+from ..version import install_hint
 from .contract import Engine
 
 DEFAULT_BOOK = "default"
@@ -93,5 +94,5 @@ def _load(module: str, engine: str) -> Any:
         return getattr(import_module(f"{__name__}.{module}"), engine)
     except ModuleNotFoundError as missing:
         raise MissingExtra(
-            f"this engine needs {missing.name}, which is not installed: pip install 'commonplace[{module}]'"
+            f"this engine needs {missing.name}, which is not installed: {install_hint(module)}"
         ) from missing

@@ -136,6 +136,13 @@ class Columns:
             del self._views[next(iter(self._views))]
         return found
 
+    def ended(self, as_of: int, may: tuple[bool, ...]) -> NDArray[np.bool_]:
+        """The versions that have ended by then, of those who may see these kinds now."""
+        mask = among(may, self.kind)
+        mask &= self.since < self.until  # none that was erased
+        mask &= self.until <= as_of
+        return mask
+
     def _visible(self, file: File, as_of: int, may: tuple[bool, ...]) -> NDArray[np.bool_]:
         visible = among(may, self.kind)
         visible &= self.since <= as_of

@@ -194,6 +194,7 @@ class Index:
         how: How = "keyword",
         vectors: bool = True,
         limit: int = 10,
+        ended: bool = False,
     ) -> Found:
         """What answers a query best, among the documents that the reader may see as of `at` (None: now), and in
         their last version still may.
@@ -201,7 +202,8 @@ class Index:
         `allowed` is asked once for each different Who. Tiers, authors, `chosen` and times (`since_us` included,
         `until_us` not) choose among the hits and leave their scores as they are. Any query is good; an empty
         one finds nothing, or with `listing` all there is, the newest first. `how` is by its words, by what it
-        is about (semantic), or by all there is to go by (hybrid), which can do without `vectors`.
+        is about (semantic), or by all there is to go by (hybrid), which can do without `vectors`. With `ended`, only
+        versions that have ended by then are found, of documents that have others since, too.
         """
         asked = parse(query)
 
@@ -216,7 +218,12 @@ class Index:
                 for who, tier in columns.classes
             ]
             view = columns.view(self._file, as_of, tuple(sees[who] for who, _ in columns.classes))
-            kept = view.visible if all(wanted) else view.visible & among(wanted, columns.kind)
+            visible = (
+                columns.ended(as_of, tuple(sees[who] for who, _ in columns.classes))
+                if ended
+                else view.visible
+            )
+            kept = visible if all(wanted) else visible & among(wanted, columns.kind)
             if since_us is not None:
                 kept = kept & (columns.time_us >= since_us)
             if until_us is not None:

@@ -87,7 +87,11 @@ def _created(event: Event) -> Any:
     row = {**payload["item"], "id": event.id, "agent": payload.get("for", event.actor), "run": event.run_id}
     row |= {"recorded_us": event.created_us, "updated_us": event.created_us, "position": event.position}
     row |= {name: event.labels[name] for name in ("sensitivity", "trust") if name in event.labels}
-    row |= {name: payload[name] for name in ("supersedes", "secrets", "held", "retells") if name in payload}
+    row |= {
+        name: payload[name]
+        for name in ("supersedes", "secrets", "held", "retells", "disputed")
+        if name in payload
+    }
     if event.labels.get("audience") == "team":
         row["shared"] = True
     if "held" in payload:
@@ -355,7 +359,7 @@ MEMORY = Capability(
     },
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
-        View("memory.exact", 2, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
+        View("memory.exact", 3, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
         View("memory.alike", 1, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View("memory.keys", 2, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View(

@@ -21,12 +21,10 @@ from ..events import canonical, draft
 from ..labels import strictness
 from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
 from .reading import all_items, item_at, may_name, may_read, words
-from .remember import change, contradicts, known, standing, weight_of
+from .remember import change, contradicts, end_disputes, known, open_rivals, standing, successors, weight_of
 from .requests import CONSOLIDATED, DELETED, FORGOTTEN, Forget, Forgotten, Mark, Patch, Resolve
 from .upkeep import Retell, note_of
 
-CHOICES = ("skip", "merge", "create")
-SETTLEMENTS = ("new", "old", "both")
 DELETERS = ("user", "operator", "system", "budget", "consolidation")
 
 
@@ -141,7 +139,17 @@ def decide_mark(overlay: Overlay, request: Mark) -> int | Denied:
             decide_resolve(overlay, Resolve(request.by, item.id, "create", request.why))
             item = known(overlay, request.by, item.id)
         position = _put(overlay, request, item, _marked(overlay, request, item)) or position
+        if request.act == "restored" and item.held is not None and item.held.why == "dispute":
+            position = _dispute_again(overlay, request, item) or position
     return position
+
+
+def _dispute_again(overlay: Overlay, request: Mark, item: Item) -> int | None:
+    """Put in doubt again what an item that waits again says otherwise about."""
+    held = item.held.items if item.held is not None else ()
+    others = [one for one in successors(overlay, held) if one.current and item.id not in one.disputed]
+    changes = {one.id: {"disputed": [*one.disputed, item.id]} for one in others}
+    return change(overlay, request.by, "disputed", changes, why=request.why) if changes else None
 
 
 def _put(overlay: Overlay, request: Mark, item: Item, after: dict[str, Any]) -> int | None:
@@ -202,9 +210,10 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
     if item.held is None or item.status != "held":
         raise Conflict(f"item {item.id!r} is {item.status}, not held: there is nothing to resolve")
     why = item.held.why
-    allowed = SETTLEMENTS if why == "dispute" else CHOICES
-    if request.choice not in allowed:
-        raise BadInput(f"{request.choice!r:.40} is no choice for a {why}: choose {', '.join(allowed)}")
+    if request.choice not in item.held.choices:
+        raise BadInput(
+            f"{request.choice!r:.40} is no choice for a {why}: choose {', '.join(item.held.choices)}"
+        )
     if why in ("dispute", "proposal") and request.choice != "skip":
         refused = need(overlay, request.by, "keep_memory", f"settle {item.id}")
     else:
@@ -215,7 +224,7 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
         raise BadInput(
             f"to {request.choice} it beside what is there takes a rationale: say why both are needed"
         )
-    others = _successors(overlay, item.held.items)
+    others = successors(overlay, item.held.items)
     changes = _resolved(overlay, request, item, item.held, others)
     touched = [item, *(one for id in changes if id != item.id and (one := item_at(overlay, id)) is not None)]
     moved = [(one, replace(one, **changes[one.id])) for one in touched if one.id in changes]
@@ -227,18 +236,6 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
     rights = rights_of(overlay, request.by)
     stands = next((one.id for one in others if one.current and may_read(rights, one)), item.id)
     return stands if request.choice in ("skip", "merge", "old") else item.id
-
-
-def _successors(overlay: Overlay, ids: Iterable[str]) -> list[Item]:
-    """These items, or what has taken their place since."""
-    found: dict[str, Item] = {}
-    for id in ids:
-        one = item_at(overlay, id)
-        while one is not None and one.superseded_by is not None and one.id not in found:
-            one = item_at(overlay, one.superseded_by)
-        if one is not None:
-            found[one.id] = one
-    return list(found.values())
 
 
 def _resolved(
@@ -284,6 +281,9 @@ def _resolved(
         id: {**undisputed.get(id, {}), **gone.get(id, {})} for id in {**undisputed, **gone}
     }
     stands: dict[str, Any] = {"status": "live", "held": None, "supersedes": list(gone)}
+    replaced = [one for one in (item_at(overlay, id) for id in gone) if one is not None]
+    if rivals := open_rivals(overlay, replaced, item):
+        stands["disputed"] = rivals
     if request.choice == "both":
         stands["links"] = tuple(sorted({*item.links, *((BESIDE, one.id) for one in others)}))
         for one in others:
@@ -320,8 +320,6 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
     derived = tuple(id for id in _items_among(overlay, gone) if id not in erasing)
     if request.dry_run or not (fresh or gone):
         return Forgotten(tuple(item.id for item in fresh), already, *_shown(overlay, by, gone, derived))
-    for item in fresh:
-        _end_disputes(overlay, by, item)
     position = _bury(overlay, request, [*(erasing or [item.id for item in fresh]), *derived])
     again: tuple[str, ...] = ()
     if gone:
@@ -340,17 +338,6 @@ def _shown(
     return tuple(id for id in gone if id in mine), tuple(id for id in derived if id in mine)
 
 
-def _end_disputes(overlay: Overlay, by: str, item: Item) -> None:
-    """What an item that goes had put in doubt is in doubt no longer."""
-    if item.held is None or item.held.why != "dispute":
-        return
-    for id in item.held.items:
-        other = item_at(overlay, id)
-        if other is not None and item.id in other.disputed:
-            left = [one for one in other.disputed if one != item.id]
-            change(overlay, by, "undisputed", {id: {"disputed": left}})
-
-
 def _bury(overlay: Overlay, request: Forget, ids: Iterable[str]) -> int:
     """Record the tombstones of these items; answers the position."""
     items = [one for one in (item_at(overlay, id) for id in ids) if one is not None]
@@ -359,6 +346,8 @@ def _bury(overlay: Overlay, request: Forget, ids: Iterable[str]) -> int:
     ]
     if not stones:
         return overlay.position
+    for item in items:
+        end_disputes(overlay, request.by, item)
     payload: dict[str, Any] = {
         "items": stones,
         "by": request.deleted_by,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
@@ -25,6 +25,8 @@ from typing import Any
 from ..events import MAX_NAME, canonical
 
 Claim = frozenset[str]
+Sentence = tuple[str, ...]
+"""The words of a sentence."""
 
 _REPORT_WORDS = """
     recall recalls recalled recollect remember remembers remembered remembering note noted notes noting mention
@@ -76,10 +78,13 @@ _DIGITS = (
 _NUMBERS = {word: str(number) for number, word in enumerate(_DIGITS)}
 _DENIALS = "not no never none nobody nothing nor neither without cannot except unless false wrong"
 _NEGATIONS = frozenset(_DENIALS.split())
-_LIMITS = frozenset(
-    ("but", "only", "if", "when", "until", "though", "although", "however", "instead", "otherwise", "longer")
-)
-"""Words that say when something does not hold."""
+_LIMIT_WORDS = "but only if when until though although however instead otherwise longer < > ≤ ≥"
+_LIMITS = frozenset(_LIMIT_WORDS.split())
+"""Words and signs that say when something does not hold."""
+_MOST_CHANGED = 2
+"""Words of a sentence that another one replaces, so that it is the same sentence with another value."""
+_MOST_ALIKE = 64
+"""Sentences that one is compared with which begin or end alike: enough, and the time stays in proportion."""
 _FEWEST_OF_A_PART = 20
 """Words that a part of a text has at least: fewer can say something else than the whole."""
 
@@ -102,6 +107,9 @@ _POWERS = {
     ord(sign): f"^{digit}" for digits in ("⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉") for digit, sign in enumerate(digits)
 }
 """10² is not 102."""
+_COMPARISONS = {"!=": "not", "≠": "not", "<=": "≤", "≤": "≤", ">=": "≥", "≥": "≥"}
+_COMPARED = re.compile("|".join(_COMPARISONS))
+"""An equals sign stands between words like a colon; with a sign before it, it says something else."""
 _PHRASE = re.compile(r"(?:on|at|in|by|for|from|with|via|under|during|since|after|before|every|each)\b")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _BETWEEN_WORDS = re.compile(r"[\s,:=–—\"“”«»()\[\]{}|]++")
@@ -145,14 +153,58 @@ def is_part(text: str, whole: str) -> bool:
 
 def corrects(text: str, known: Iterable[str]) -> bool:
     """Whether a text that is derived from others says something critical that none of them does (a number, a name, an
-    identifier, a path, a "not"), or leaves out a "not" of theirs."""
+    identifier, a path, a "not"), leaves out a "not" or a limit of theirs, or repeats a sentence of theirs with one or
+    two words changed, with words added, or with its words in another order."""
     others = list(known)
     theirs = frozenset(word for other in others for word in _flat(other))
     if _critical(text) - theirs:
         return True
     mine = frozenset(_flat(text))
     denied = {word for other in others for word in _denied(other)}
-    return bool((denied & mine) - _denied(text))
+    if (denied & mine) - _denied(text):
+        return True
+    said = dict.fromkeys(_sentences(text))
+    shown = [dict.fromkeys(_sentences(other)) for other in others]
+    for sentences in shown:
+        left_out = [word for sentence in sentences if sentence not in said for word in sentence]
+        if any(sentence in sentences for sentence in said) and _limits(left_out):
+            return True
+    return _alters_one(said, dict.fromkeys(sentence for sentences in shown for sentence in sentences))
+
+
+def _alters_one(said: Mapping[Sentence, None], known: Mapping[Sentence, None]) -> bool:
+    """Whether one of these sentences is a known one, altered. An altered sentence has its words, its first or its last
+    word in common with the known one, so only those are compared."""
+    by_trait = dict[Any, list[Sentence]]()
+    for sentence in known:
+        for trait in _traits(sentence):
+            by_trait.setdefault(trait, []).append(sentence)
+    return any(
+        _alters(sentence, other)
+        for sentence in said
+        if sentence not in known
+        for trait in _traits(sentence)
+        for other in by_trait.get(trait, ())[:_MOST_ALIKE]
+    )
+
+
+def _traits(sentence: Sentence) -> tuple[Any, ...]:
+    return frozenset(sentence), ("first", sentence[0]), ("last", sentence[-1])
+
+
+def _alters(new: Sentence, old: Sentence) -> bool:
+    """Whether a sentence is another one with its words in another order, with one or two of them changed, or with
+    words added. Words that are left out alter it if they limit it."""
+    if sorted(new) == sorted(old):
+        return True
+    shorter = min(len(new), len(old))
+    begin = next((at for at in range(shorter) if new[at] != old[at]), shorter)
+    end = next((at for at in range(shorter - begin) if new[-1 - at] != old[-1 - at]), shorter - begin)
+    added, gone = new[begin : len(new) - end], old[begin : len(old) - end]
+    if not added:
+        return _limits(gone)
+    changed_few = len(gone) <= _MOST_CHANGED and len(added) <= _MOST_CHANGED
+    return (changed_few or not gone) and begin + end >= max(len(added), len(gone))
 
 
 def framed(text: str) -> bool:
@@ -192,6 +244,7 @@ def _plain(text: str) -> str:
         char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf"
     )
     folded = _THOUSANDS.sub("", shown.casefold()).replace("**", "").replace("`", "")
+    folded = _COMPARED.sub(lambda match: f" {_COMPARISONS[match[0]]} ", folded)
     folded = folded.replace("from memory", "recalled")
     return folded.replace("*", "") if folded.count("*") == 2 else folded
 
@@ -210,7 +263,7 @@ def _unmarked(line: str) -> str:
 
 
 @lru_cache(1024)
-def _sentences(text: str) -> tuple[tuple[str, ...], ...]:
+def _sentences(text: str) -> tuple[Sentence, ...]:
     """The words of each sentence, its frames left out. A text that is nothing but a frame keeps its words."""
     lines = _lines(text)
     told = [_unmarked(_without_head(line)) for line in lines]  # a list may begin right after a frame
@@ -225,7 +278,7 @@ def _phrase_last(sentence: str) -> str:
     return f"{rest.rstrip(' .')} {phrase}" if leads else sentence
 
 
-def _worded(parts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+def _worded(parts: Iterable[str]) -> tuple[Sentence, ...]:
     return tuple(words for part in parts if (words := _words(part)))
 
 
@@ -233,7 +286,7 @@ def _flat(text: str) -> list[str]:
     return [word for sentence in _sentences(text) for word in sentence]
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _words(text: str) -> Sentence:
     """What is between the punctuation. What is inside of a word (`api.limit`, `src/a.py`, `don't`) is part of it."""
     words = (word.lstrip("'‘’").rstrip(".!?'’…") for word in _BETWEEN_WORDS.split(text))
     return tuple(_NUMBERS.get(word, word) for word in words if word.strip("-") and word not in _NOISE)

@@ -6,14 +6,56 @@ import re
 from collections.abc import Sequence
 
 from ..errors import BadInput, shown
-from ..events import check_text
+from ..events import MAX_NAME, check_text
 
 _CITED = re.compile(r"[^\s:][^\n]*?:\d+(?:-\d+)?")
-_OF_A_PLAN = re.compile(
-    r"(?i)\b(?:phase|iteration|sprint|plan|task|ticket|issue)[ -]?#?\d+\b|\b[A-Z]{2,}-\d+\b"
+_NUMBERED = r"(?i:phase|iteration|sprint|plan|task|ticket|issue)[ -]?#?\d+(?:\.\d+)*"
+_MORE_NUMBERS = r"(?:(?:[/–-]|,? (?i:and|or|to) )#?\d+(?:\.\d+)*)*"
+_STANDARD = r"UTF|UCS|SHA|MD|ISO|IEC|IEEE|RFC|PEP|ECMA|ES|DIN|EN|AES|RSA|HTTP|TLS|SSL|USB|CVE|CWE|GPT|COVID"
+"""Letters before a hyphen and a number that name no ticket."""
+_TICKET = rf"(?!(?:{_STANDARD})-)[A-Z][A-Z0-9]+-\d+(?![.-]\w)"
+_FOLDER = r"plans/(?:artifacts/)?[\w./-]+"
+_PLAN = rf"(?:{_NUMBERED}{_MORE_NUMBERS}|{_TICKET}|{_FOLDER})\b(?:['’]s\b)?(?: of\b(?: the\b)?)?"
+_MONTH = (
+    r"(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
+_YEAR = r"(?:19|20)\d\d"
+_DAY = (
+    rf"(?:{_YEAR}[-/]\d\d[-/]\d\d(?:T[\d:.]+Z?)?|\d\d?[./]\d\d?[./]{_YEAR}"
+    rf"|\d\d? {_MONTH} {_YEAR}|{_MONTH} (?:\d\d?, )?{_YEAR})\b"
+)
+_JOINER = r"(?i:(?:as of|of|for|from|in|on|since|until|after|before|by|at|during|to)(?: the)? )"
+_MARK = rf"\b{_JOINER}?(?<![\w.])(?:{_PLAN}|{_DAY})"
+_TEMPORARY = re.compile(rf"[(\[] ?{_MARK}(?:[,;]? {_MARK})* ?[)\]]|-?{_MARK}-?")
+"""A plan or a day with the preposition, the brackets or the hyphens that tie it to the rest."""
+_REPEATED = re.compile(r"(?<=[,;:–-]) [,;:–-](?= )")
+_OUT_OF_PLACE = re.compile(r"(?<=[(\[])[ ,;:]++|(?<![ ,;:])[ ,;:]++(?=[)\]])| (?=[,;:](?: |$))")
 _SENTENCE = re.compile(r"[.!?](?:\s|$)")
+
+
+def lasting_subject(subject: str) -> str:
+    """A subject without plans and days, so that what is left still reads as a subject; empty if nothing is left."""
+    before, left = "", subject
+    while left != before:  # taking one away can bring two others together
+        before, left = left, _TEMPORARY.sub(_joint, left)
+        if left != before:
+            left = _REPEATED.sub("", " ".join(left.split()))
+            left = _trimmed(_OUT_OF_PLACE.sub("", left))
+    return left
+
+
+def _trimmed(text: str) -> str:
+    """A text without separators at its ends. A hyphen that is tied to a word stays."""
+    before = ""
+    while text != before:
+        before, text = text, text.strip(" ,;:–").removeprefix("- ").removesuffix(" -")
+    return "" if text == "-" else text
+
+
+def _joint(match: re.Match[str]) -> str:
+    """What takes the place of a plan or day: a hyphen where hyphens tied it on both sides, else a space."""
+    return "-" if match[0][0] == match[0][-1] == "-" else " "
 
 
 def checked_fact(
@@ -22,7 +64,11 @@ def checked_fact(
     """The parts of a fact as they are kept, plans and days stripped from its subject. Raises BadInput that lists
     everything that is wrong with it."""
     given = " ".join(check_text("subject", subject).split())
-    subject = " ".join(_DATE.sub("", _OF_A_PLAN.sub("", given)).split()).strip(" ,;:-–()[]")
+    if len(given) > MAX_NAME:
+        raise BadInput(
+            f"a subject has at most {MAX_NAME} characters, not {len(given):,}: say the rest in the fact"
+        )
+    subject = lasting_subject(given)
     fact = " ".join(check_text("fact", fact).split())
     wrong = []
     if not given:

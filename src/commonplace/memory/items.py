@@ -90,6 +90,23 @@ class Held(msgspec.Struct, frozen=True):
     supersedes: tuple[str, ...] = ()
     """What it will take the place of, if it is chosen."""
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What `resolve` can make of it."""
+        return ("new", "old", "both") if self.why == "dispute" else ("skip", "merge", "create")
+
+    @property
+    def because(self) -> str:
+        """Why it waits, as part of a sentence."""
+        others = " and ".join(self.items) or "another item"
+        if self.why == "near_duplicate":
+            return f"it is nearly the same as {others}"
+        if self.why == "proposal":
+            return "it is a proposal for a core"
+        if self.items and {*self.items} <= {*self.supersedes}:
+            return f"it would take the place of {others}, which is not its author's own"
+        return f"it contradicts {others}"
+
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One item as of one moment."""
@@ -108,7 +125,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     value: Any = None
     title: str | None = None
     body: str | None = None
+    """Of a note or procedure; None for other kinds. `text` is what an item of any kind says."""
     summary: str | None = None
+    """Of an episode; None for other kinds."""
     occurred_us: int | None = None
     observed_us: int | None = None
     confidence: float | None = None
@@ -150,6 +169,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def text(self) -> str:
         """What it says, without its secrets: key and value, or title and text."""
         return joined(*subject_and_fact(self.as_content()))
+
+    def __str__(self) -> str:
+        return self.text
 
     def as_content(self) -> dict[str, Any]:
         return {
@@ -455,6 +477,17 @@ def _provenance(field: str, value: Any) -> dict[str, Any]:
     return given | {
         name: check_name(name, given[name]) for name in ORIGINS if isinstance(given.get(name), str)
     }
+
+
+def wanted_provenance(given: object) -> dict[str, Any]:
+    """The fields by which items are chosen. Raises BadInput for one that no item can have."""
+    wanted = _provenance("provenance", given)
+    empty = sorted(str(name) for name in given if name not in wanted) if isinstance(given, Mapping) else []
+    if empty:
+        raise BadInput(
+            f"provenance says nothing of {', '.join(empty)}: give a value to look for, or leave it out"
+        )
+    return wanted
 
 
 def _code_refs(field: str, value: Any) -> list[dict[str, Any]]:

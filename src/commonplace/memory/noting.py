@@ -14,7 +14,7 @@ from ..access.commands import Denial
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, Denied, TooLarge, shown
-from ..events import Event, check_name, check_seen, check_text
+from ..events import Event, blobs_of, check_name, check_seen, check_text, encode_payload
 from . import daily, papers, upkeep
 from .cores import Core, may_know
 from .daily import Entry, Log
@@ -183,20 +183,12 @@ class Noting:
 
     def gate(self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any) -> Event:
         """Record a gate that a task has come to: which, what was decided, and with phase, confidence, reason,
-        next_action, iteration_index, max_iterations and trace_id if they are known."""
-        known = (
-            "phase",
-            "confidence",
-            "reason",
-            "next_action",
-            "iteration_index",
-            "max_iterations",
-            "trace_id",
-        )
-        stray = sorted(name for name in more if name not in known)
-        if stray:
-            raise BadInput(f"a gate has no {', '.join(stray)}: it may have {', '.join(known)}")
-        event = mask(checked_gate(self._memory_actor, {**more, "gate": gate, "decision": decision}))
+        next_action, iteration_index (the first is 0), max_iterations and trace_id if they are known. Further fields are
+        kept in the event's payload."""
+        given = encode_payload({**more, "gate": gate, "decision": decision})[1]
+        if blobs_of(given):
+            raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
+        event = mask(checked_gate(self._memory_actor, given))
         request = Gate(self._memory_actor, gates_path(task, id), event, self._memory_run)
         recorded: Event = self._ask_memory("memory.gate", request, "gate")
         return recorded

@@ -34,6 +34,8 @@ SESSIONS, TASKS = "memories/session/", "plans/artifacts/"
 SECTIONS = ("Current State", "Files and Functions", "Errors & Corrections", "Key Results", "Worklog")
 GATES = ("PLAN", "PREFLECT", "PHASE_REVIEW", "HIGH_RISK_APPROVAL", "COMPLETION")
 DECISIONS = ("GO", "REPLAN", "ABSTAIN", "BLOCKED")
+OF_A_GATE = ("gate", "phase", "trace_id")
+"""What is said of a gate and stands beside the payload of its event."""
 MAX_TEXT = 100_000
 MAX_TITLE = 80
 _PAPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -196,17 +198,18 @@ def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
     payload = {
         "decision": allowed("decision", DECISIONS),
         "confidence": number("confidence", 0, 1, False),
-        "iteration_index": number("iteration_index", 1, 5, True),
+        "iteration_index": number("iteration_index", 0, 5, True),
         "max_iterations": number("max_iterations", 1, 5, True),
         "reason": check_text("reason", given.get("reason") or ""),
         "next_action": check_text("next_action", given.get("next_action") or ""),
     }
+    further = {name: one for name, one in given.items() if name not in {*payload, *OF_A_GATE}}
     return {
         "trace_id": trace,
         "agent": agent,
         "phase": number("phase", 0, 10**6, True),
         "event_type": allowed("gate", GATES),
-        "payload": {name: one for name, one in payload.items() if one not in (None, "")},
+        "payload": {name: one for name, one in payload.items() if one not in (None, "")} | further,
     }
 
 

@@ -155,9 +155,19 @@ class Judge:
     def shown(self, item: Item) -> Item:
         """An item as its reader is shown it: without secrets, and with what it is too near to beside it."""
         if item.held is not None and item.status == "held":
-            others = [self.item(id) for id in item.held.items]
+            others = [self._standing(id) for id in item.held.items]
             item = replace(item, held=replace(item.held, comparison=compared(item.as_content(), others)))
         return without_secrets(item if self._rights[0].owner else self._without_hidden(item))
+
+    def _standing(self, id: str) -> Item | None:
+        """An item, or what has taken its place since, as far as the reader may see it."""
+        item = self.item(id)
+        while item is not None and item.superseded_by is not None:
+            newer = self.item(item.superseded_by)
+            if newer is None:
+                break
+            item = newer
+        return item
 
     def _without_hidden(self, item: Item) -> Item:
         """An item that names no other one which its reader may not see."""

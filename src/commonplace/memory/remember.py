@@ -7,7 +7,7 @@ Nothing is dropped without a word, and nothing is decided that somebody should c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -46,12 +46,14 @@ from .similar import FLAGGED, jaccard, tokens
 from .visibility import may_read_id, may_see
 
 WAITS = {
-    "near_duplicate": "it is nearly the same as an item that is there: resolve it with skip, merge, or create and a "
-    "rationale",
-    "dispute": "it contradicts what is remembered under the same key: a person or librarian settles it",
-    "proposal": "it is a proposal: a librarian or person decides what a core holds",
+    "near_duplicate": "resolve it with skip, merge, or create and a rationale",
+    "dispute": "a person or librarian settles it",
+    "proposal": "a librarian or person decides what a core holds",
 }
-"""Why an item is held, and what it waits for."""
+"""What an item that is held waits for."""
+
+STANDING = ("live", "held")
+"""The statuses of items that keep others out: they stand, or wait for a choice."""
 
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
@@ -73,7 +75,7 @@ class Case(NamedTuple):
     def comparable(self, id: str) -> Item | None:
         """An item, if it stands in the same place and its author may know of it."""
         found = item_at(self.overlay, id)
-        if found is None or found.status not in ("live", "held"):
+        if found is None or found.status not in STANDING:
             return None
         if found.core != self.request.content.get("core") or not may_read(self.rights, found):
             return None
@@ -169,7 +171,7 @@ def texts_of(item: Item) -> list[str]:
 
 def comparable(rights: Rights, items: Iterable[Item]) -> list[Item]:
     """The items that stand or wait for a choice, and that somebody may see: only these keep others out."""
-    return [item for item in items if item.status in ("live", "held") and may_read(rights, item)]
+    return [item for item in items if item.status in STANDING and may_read(rights, item)]
 
 
 def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]]) -> str:
@@ -199,17 +201,23 @@ def _echo(case: Case) -> str:
 
 def _echo_by_lineage(case: Case) -> str:
     """The receipt that this is derived from, unless it corrects what that receipt's reader was shown."""
-    overlay, request, _ = case
+    overlay, request, rights = case
     found = ""
     for parent in request.parents:
         event = overlay.event(parent)
-        if event is None or not may_see(overlay, rights_of(overlay, request.by), event):
+        if event is None or not may_see(overlay, rights, event):
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
         if event.kind == RECALLED or event.kind.startswith("receipt."):
             listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
             ids = event.payload.get("shown", [row[0] for row in listed])
-            items = [item for item in (item_at(overlay, id) for id in ids) if item is not None]
-            texts = [text for item in items for text in texts_of(item)]
+            # An item that the author may not read any more must not show in the answer, not even by a right guess.
+            shown = (item_at(overlay, id) for id in ids)
+            items = [item for item in shown if item is not None and may_read(rights, item)]
+            standing_texts = [(item.id, texts_of(item)) for item in items if item.status in STANDING]
+            ended_texts = [(item.id, texts_of(item)) for item in items if item.status not in STANDING]
+            if items and (not standing_texts or echo_among(request.content, ended_texts)):
+                continue  # what stands no more keeps nothing out
+            texts = [text for _, of_item in standing_texts for text in of_item]
             found = found or ("" if corrects(joined(*subject_and_fact(request.content)), texts) else event.id)
     return found
 
@@ -460,6 +468,8 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
     payload: dict[str, Any] = {"item": content}
     if superseded and held is None:
         payload["supersedes"] = [one.id for one in superseded]
+        if rivals := open_rivals(overlay, superseded, from_row({"id": "", "agent": request.by, **content})):
+            payload["disputed"] = rivals
     if held is not None:
         payload["held"] = msgspec.to_builtins(held)
     if request.secrets:
@@ -472,7 +482,9 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         overflow = _overflow(overlay, weight)
         payload["weight"] = weight
     event = overlay.emit(_draft(request, payload))
-    reason = "" if held is None else WAITS[held.why]
+    for one in superseded if held is None else ():
+        end_disputes(overlay, request.by, one)
+    reason = "" if held is None else f"{held.because}: {WAITS[held.why]}"
     others = [] if held is None else [item_at(overlay, id) for id in held.items]
     return Kept(
         event.id,
@@ -564,3 +576,44 @@ def known(overlay: Overlay, by: str, id: str) -> Item:
     if found is None or found.status == "forgotten" or not may_read(rights_of(overlay, by), found):
         raise NotFound(f"there is no item {id!r} in this book")
     return found
+
+
+# disputes
+
+
+def open_rivals(overlay: Overlay, ended: Collection[Item], new: Item) -> list[str]:
+    """The items that dispute what ends and that still wait, unless what takes its place says the same as they do: these
+    dispute what takes its place."""
+    ids = dict.fromkeys(id for item in ended for id in item.disputed)
+    others = (item_at(overlay, id) for id in ids if id not in {new.id, *(item.id for item in ended)})
+    return [one.id for one in others if one is not None and one.status == "held" and not _agree(new, one)]
+
+
+def _agree(new: Item, rival: Item) -> bool:
+    return (
+        new.kind == rival.kind == "fact"
+        and key_form(new.key or "") == key_form(rival.key or "")
+        and not contradicts(new, rival)
+    )
+
+
+def end_disputes(overlay: Overlay, by: str, item: Item) -> None:
+    """What an item that waited, and does so no longer, had put in doubt is in doubt no longer."""
+    if item.held is None or item.held.why != "dispute" or item.status != "held":
+        return
+    for other in successors(overlay, item.held.items):
+        if item.id in other.disputed:
+            left = [id for id in other.disputed if id != item.id]
+            change(overlay, by, "undisputed", {other.id: {"disputed": left}})
+
+
+def successors(overlay: Overlay, ids: Iterable[str]) -> list[Item]:
+    """These items, or what has taken their place since."""
+    found: dict[str, Item] = {}
+    for id in ids:
+        one = item_at(overlay, id)
+        while one is not None and one.superseded_by is not None and one.id not in found:
+            one = item_at(overlay, one.superseded_by)
+        if one is not None:
+            found[one.id] = one
+    return list(found.values())

@@ -61,6 +61,41 @@ class Kept(msgspec.Struct, frozen=True):
     advice: str = ""
     """What to think about: it was kept, and looks like something that is told elsewhere or will not last."""
 
+    @property
+    def id(self) -> str | None:
+        """The same as `item_id`."""
+        return self.item_id
+
+    def __str__(self) -> str:
+        return self.told(f"book.resolve({self.item_id!r}, CHOICE, rationale=WHY)")
+
+    def told(self, settling: str) -> str:
+        """What happened, in one sentence. `settling` is the call that settles what is held, as the reader would
+        write it, with CHOICE and WHY to be filled in."""
+        match self.outcome:
+            case "stored":
+                replaced = f" in place of {' and '.join(self.superseded)}" if self.superseded else ""
+                said = f"stored as {self.item_id}{replaced}"
+            case "merged":
+                said = f"merged with {self.item_id}: {self.reason}"
+            case "flagged":
+                said = f"flagged and held as {self.item_id}"
+                if self.held is not None:
+                    who = (
+                        "settle it"
+                        if self.held.why == "near_duplicate"
+                        else "a librarian or person settles it"
+                    )
+                    choices = ", ".join(self.held.choices)
+                    said += f" because {self.held.because}; {who} with {settling}, where CHOICE is one of {choices}"
+            case "rejected":
+                said = f"rejected: {self.reason}"
+        secrets = (
+            f"it holds a secret ({', '.join(self.redacted)}), which nobody is shown" if self.redacted else ""
+        )
+        advice = f"advice: {self.advice}" if self.advice else ""
+        return "; ".join(part for part in (said, secrets, self.overflow, advice) if part)
+
 
 class Patch(msgspec.Struct, frozen=True):
     """Change fields of an item that may be changed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from msgspec import convert, json
 from msgspec.structs import replace
@@ -32,7 +32,19 @@ from . import daily, papers
 from .cores import DEEPEST, Core, SetCore, Step, core_of, may_know, no_core, walked
 from .exclusions import excluded
 from .facts import checked_fact
-from .items import SHAPES, Item, Status, check_tag, checked, from_row, mask, texts_in, value_text
+from .items import (
+    CATEGORIES,
+    SHAPES,
+    Item,
+    Status,
+    check_tag,
+    checked,
+    from_row,
+    mask,
+    texts_in,
+    value_text,
+    wanted_provenance,
+)
 from .markdown import fitting
 from .noting import Noting
 from .reading import Judge, Settings, chosen, judging, labelled, of_memory, settings_of, tombstones
@@ -344,6 +356,7 @@ class Remembering(Noting):
 
     def items(
         self,
+        /,
         *,
         kind: str | None = None,
         key: str | None = None,
@@ -356,9 +369,14 @@ class Remembering(Noting):
         status: str | None = "live",
         at: At = None,
         valid_at: datetime | None = None,
+        **unknown: Never,
     ) -> list[Item]:
         """The items that match everything that is given, oldest first, as of `at` (when the book knew of them)
-        and `valid_at` (when they hold). `status` None: also those that are held, superseded or put aside."""
+        and `valid_at` (when they hold). `status` None: also those that are held, superseded or put aside. A filter, a
+        field of `provenance` or a category that there is not is BadInput, never an empty answer."""
+        _known_filters(
+            "items", unknown, "kind key tag agent core scope category provenance status at valid_at"
+        )
         moment = None if valid_at is None else to_us("valid_at", valid_at)
         key, agent, core = (
             None if name is None else check_name(field, name)
@@ -367,13 +385,13 @@ class Remembering(Noting):
         tag = None if tag is None else check_tag(tag)
         _one_of("kind", kind, SHAPES)
         _one_of("status", status, get_args(Status))
-        if provenance is not None and not isinstance(provenance, Mapping):
-            raise BadInput(f"provenance {shown(provenance)} is not a mapping, such as {{'channel': 'chat'}}")
+        _one_of("category", category, CATEGORIES)
+        origin = None if provenance is None else wanted_provenance(provenance)
         self._may_read_tier("long_term")
         with self._judging(at) as judge:
             found = chosen(
                 judge.items(), kind=kind, key=key, tag=tag, agent=agent, core=core, scope=scope, category=category,
-                provenance=None if provenance is None else dict(provenance), status=status, valid_at=moment,
+                provenance=origin, status=status, valid_at=moment,
             )  # fmt: skip
             listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
         self._was_shown([one.id for one in listed])
@@ -399,6 +417,7 @@ class Remembering(Noting):
 
     def forget(
         self,
+        /,
         id: str | Sequence[str] | None = None,
         *,
         key: str | None = None,
@@ -409,10 +428,12 @@ class Remembering(Noting):
         reason: str = "",
         dry_run: bool = False,
         seen: int | None = None,
+        **unknown: Never,
     ) -> Forgotten:
         """Forget items by id, key, tag or provenance (all that is given must match). They leave tombstones and
         can be restored, unless `erase`: then their content and everything derived from it is gone. It takes
         `confirm="FORGET"`; `dry_run` shows first what it would do."""
+        _known_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run seen")
         if confirm != CONFIRMATION and not dry_run:
             raise BadInput(
                 f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'
@@ -671,6 +692,11 @@ def _each(ids: str | Sequence[str]) -> Sequence[str]:
     if not isinstance(ids, str | list | tuple):
         raise BadInput(f"{shown(ids)} is not an item's id, nor a list of them")
     return (ids,) if isinstance(ids, str) else ids
+
+
+def _known_filters(verb: str, unknown: Mapping[str, Any], known: str) -> None:
+    if unknown:
+        raise BadInput(f"{verb} has no {', '.join(sorted(unknown))}: it takes {', '.join(known.split())}")
 
 
 def _one_of(field: str, given: object, allowed: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from ..memory.reading import judging
 from ..memory.requests import CREATED
 from .checking import checked
 from .feed import RESULT
-from .search import Answer, LeftOut, Result, asked, result, visible
+from .search import MOST, Answer, LeftOut, Result, asked, result, visible
 
 if TYPE_CHECKING:
     from ..book import At
@@ -54,7 +55,7 @@ def find(
     if search.mode == "semantic" and not tiers:
         return Answer((), 0, tuple(left_out), now_at if position is None else position)
 
-    def look(index: Index) -> Found:
+    def look(index: Index, ended: bool = False) -> Found:
         return index.search(
             search.query,
             allowed=visible(rights),
@@ -63,10 +64,11 @@ def find(
             until_us=search.until_us,
             authors=search.agents,
             chosen=chosen,
-            limit=search.max_results,
+            limit=MOST if ended else search.max_results,
             listing=not search.query.strip() and search.mode in ("date_range", "agent_filter"),
-            how=HOW.get(search.mode, "keyword"),
+            how="keyword" if ended else HOW.get(search.mode, "keyword"),
             vectors="semantic" in tiers,
+            ended=ended,
         )
 
     found, trouble = looked_up(ledger, look)
@@ -83,6 +85,7 @@ def find(
     results = [result(hit, search.mode, explain) for hit in hits]
     results, dropped = _verified(ledger, actor, run, results, position)
     left_out += dropped
+    left_out += superseded(ledger, actor, position, partial(look, ended=True))
     return Answer(tuple(results), found.total, tuple(left_out), found.as_of, found.corrected)
 
 
@@ -101,6 +104,14 @@ def _verified(
         told = "; ".join(dict.fromkeys(stale.values()))
         return [one for one in results if one.id not in stale], [LeftOut(f"{len(stale)} stale", told)]
     return [replace(one, stale=stale.get(one.id, "")) for one in results], []
+
+
+def superseded(ledger: Ledger, actor: str, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:
+    """How many items would have matched whose place another one has taken, of those that their reader may see."""
+    ids = dict.fromkeys(hit.id for hit in ledger.indexing.asked(look).hits if hit.kind == CREATED)
+    with judging(ledger, actor, at) as judge:
+        items = [item for id in ids if (item := judge.item(id)) is not None and item.status == "superseded"]
+    return [LeftOut(f"{len(items)} superseded", "another item has taken the place")] if items else []
 
 
 def looked_up(ledger: Ledger, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:

@@ -20,6 +20,7 @@ from ..engines import locate
 from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..events import Event
+from ..version import install_hint
 
 EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",)}
 SWITCH = "commonplace migrate index auto --switch"
@@ -173,7 +174,7 @@ def findings(report: dict[str, Any]) -> Rows:
         rows.append(("free disk", in_bytes(report["free"])))
     rows.append(("versions", _named(report["versions"])))
     for extra, there in report["extras"].items():
-        rows.append((extra, "installed" if there else f"not installed: pip install 'commonplace[{extra}]'"))
+        rows.append((extra, "installed" if there else f"not installed: {install_hint(extra)}"))
     return rows
 
 

@@ -11,12 +11,13 @@ import msgspec
 import typer
 
 from ..errors import BadInput
-from .draw import Human, clean, lines, table
+from .draw import Human, clean, lines, page, table
 from .options import AtOption, as_of, json_or_text, moment
 from .shell import Answer, Shell, command, group, plain
 
 if TYPE_CHECKING:
     from ..memory.items import Item
+    from ..memory.requests import Kept
 
 IdArgument = Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.", show_default=False)]
 TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")]
@@ -113,13 +114,16 @@ def remember(
         valid_until=None if valid_until is None else moment(valid_until), **given,
     )  # fmt: skip
 
+    return _kept(shell, kept)
+
+
+def _kept(shell: Shell, kept: Kept) -> Answer:
+    """What became of something to remember, with the command that settles it if it is held."""
+    settling = shell.next_command("resolve", str(kept.item_id), "CHOICE", "--rationale", "WHY")
+
     def human() -> Human:
-        yield from lines(f"{kept.outcome} {kept.item_id or ''}".rstrip())
-        yield from lines(f"advice: {kept.advice}") if kept.advice else ()
-        for one in (kept.reason, kept.overflow, *([kept.held.comparison] if kept.held else [])):
-            yield from lines(*one.splitlines()) if one else ()
-        if kept.redacted:
-            yield from lines(f"it holds a secret ({', '.join(kept.redacted)}), which nobody is shown")
+        yield from page(clean(kept.told(settling)))  # no line break within a command
+        yield from lines(*kept.held.comparison.splitlines()) if kept.held else ()
 
     return Answer(kept, human(), code=1 if kept.outcome == "rejected" else 0)
 
@@ -143,8 +147,7 @@ def fact(
     kept = shell.acting(mirrored=True).repository_fact(
         subject, fact, citations=cite, reason=reason, category=category, **more
     )
-    told = f"{kept.outcome} {kept.item_id or ''} {kept.reason}".rstrip()
-    return Answer(kept, lines(told), code=1 if kept.outcome == "rejected" else 0)
+    return _kept(shell, kept)
 
 
 @command
@@ -572,6 +575,13 @@ def folder__gate(
     confidence: Annotated[float | None, typer.Option(metavar="0..1", help="How sure it is.")] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
     next_action: Annotated[str, typer.Option(metavar="TEXT", help="What comes next.")] = "",
+    iteration_index: Annotated[
+        int | None, typer.Option(metavar="0..5", help="Which iteration; the first is 0.")
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(metavar="1..5", help="How many there may be.")] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD=VALUE", help="A further field; may be repeated.")
+    ] = None,
     id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The task's id, if it has one.")
     ] = None,
@@ -586,6 +596,9 @@ def folder__gate(
         confidence=confidence,
         reason=reason,
         next_action=next_action,
+        iteration_index=iteration_index,
+        max_iterations=max_iterations,
+        **{name: json_or_text(value) for name, value in map(_pair, field or ())},
     )
     return Answer(event.as_dict(), lines(f"recorded at {event.position}"))
 

@@ -91,6 +91,11 @@ class Shell:
                 f"there is no book at {public(url)}: create it with `commonplace init{place}`"
             ) from None
 
+    def next_command(self, *words: str) -> str:
+        """A command for the user to type next: of the same book, if it was named."""
+        place = () if self.given is None else ("--book", public(self.given))
+        return shlex.join(["commonplace", *words, *place])
+
     def _mirror_of(self, url: str) -> str | None:
         return self.mirror if url == self.url else None
 

