@@ -211,8 +211,8 @@ def test_memory_is_left_out_when_somebody_asks_for_it(book: Book) -> None:
     said = "Memory digest: memory was left out of this turn, as asked."
     for digest in (
         ada.digest("set up the database", ignore_memory=True),
-        ada.digest("Ignore memory and set up the database"),
-        ada.digest("set up the database with fresh context"),
+        ada.digest("Ignore memory. Set up the database"),
+        ada.digest("set up the database\nfresh context, please"),
     ):
         assert digest.text == said
         assert digest.item_ids == ()

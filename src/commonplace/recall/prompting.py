@@ -108,27 +108,50 @@ def _least(most: int | None, left: int) -> int:
     return max(0, left if most is None else min(most, left))
 
 
-_ABOUT_COMPUTERS = (
-    "leak|usage|use|limit|error|warning|pressure|address|map|allocation|bound|safety|model|bank|card|footprint|"
-    "consumption|issue|bug|pool"
-)
+LONGEST_INSTRUCTION = 200
+"""How many characters a sentence may have that leaves memory out: more says something else, too."""
 
 
 @cache
-def _words() -> re.Pattern[str]:
-    whose = r"(?:(?:all|any|the|your|our|my|of)\s+){0,4}"
-    memory = rf"{whose}(?:memory|memories)\b(?![-.\w]*\w)(?!\s+(?:{_ABOUT_COMPUTERS}))"
-    never = r"(?<!not\s)(?<!never\s)(?<!n't\s)(?<!n’t\s)"
+def _quoted() -> re.Pattern[str]:
+    """What a text only mentions: code, quotes, and lines that are marked as quoted."""
+    return re.compile(r"(?s:```.*?(?:```|\Z))|`[^`\n]*`|\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|(?m:^[ \t]*>.*$)")
+
+
+_SENTENCE_END = re.compile(r"\n|(?<=[.!?…])[\s)\]*_]+")
+_BULLET = re.compile(r"^[-*+•]\s+")
+
+
+@cache
+def _instruction() -> re.Pattern[str]:
+    """A whole sentence, in lower case and without commas, that says to leave memory out and nothing else."""
+    memory = r"(?:(?:all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored) )*+(?:memory|memories)"
+    turn = "turn|time|task|one|question|request|answer|reply|response|message|prompt|step|call"
+    around = (
+        "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|at all|completely|entirely|"
+        rf"this (?:time|turn)|for now|(?:for|in|on|during) (?:this|that|the current|the next|one) (?:{turn})"
+    )
     return re.compile(
-        rf"(?i){never}\bignore\s+{memory}|\b(?:don['’]?t|do\s+not|without)\s+(?:us(?:e|ing)|consult(?:ing)?)\s+{memory}"
-        rf"|\bwithout\s+{memory}|\bfresh\s+context\b(?!\s+(?:manager|menu|switch))"
+        rf"(?:(?:{around}) )*+(?:"
+        rf"(?:ignore|disregard) {memory}|"
+        rf"(?:do not|don'?t) (?:use|consult|look at|rely on|read) {memory}|"
+        rf"without (?:(?:using|consulting) )?{memory}|"
+        r"(?:(?:use|take|with|in|start (?:with|from|in)|begin with) )?(?:a )?fresh context"
+        rf")(?: (?:{around}))*+"
     )
 
 
 def asks_to_ignore(text: str) -> str:
-    """The words of a text that ask for memory to be left out, if there are some."""
-    found = _words().search(text)
-    return found[0] if found else ""
+    """The sentence or line of a text that asks for memory to be left out and says nothing else, if there is one. A
+    question, a heading and what is quoted ask for nothing."""
+    for part in _SENTENCE_END.split(_quoted().sub(" ¶ ", text)):
+        if len(part) > LONGEST_INSTRUCTION:
+            continue
+        sentence = _BULLET.sub("", part.strip()).strip("*_()[] ").rstrip(".!…,;: ")
+        plain = " ".join(sentence.casefold().replace("’", "'").replace(",", " ").split())
+        if _instruction().fullmatch(plain):
+            return sentence
+    return ""
 
 
 def long_term_block(items: Sequence[Item], most: int) -> tuple[str, tuple[tuple[str, int], ...], str]:
