@@ -99,7 +99,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     wanted = {
         name: value
         for name, value in request.content.items()
-        if canonical(before.get(name)) != canonical(value)
+        if canonical(msgspec.to_builtins(getattr(item, name))) != canonical(value)
     }
     if not wanted:
         return item.position
@@ -278,12 +278,16 @@ def _resolved(
         return {item.id: {"held": Held("proposal", supersedes=held.supersedes)}}
     ended = {"status": "superseded", "superseded_by": item.id}
     gone = {id: ended for id in held.supersedes if item_at(overlay, id) is not None}
+    replaced = [one for one in (item_at(overlay, id) for id in gone) if one is not None]
     if request.choice == "new":
         gone |= {one.id: ended for one in others if one.current}
+        replaced += others
     old: dict[str, dict[str, Any]] = {
         id: {**undisputed.get(id, {}), **gone.get(id, {})} for id in {**undisputed, **gone}
     }
     stands: dict[str, Any] = {"status": "live", "held": None, "supersedes": list(gone)}
+    if any(one.pinned for one in replaced):
+        stands["pinned"] = True
     if request.choice == "both":
         stands["links"] = tuple(sorted({*item.links, *((BESIDE, one.id) for one in others)}))
         for one in others:

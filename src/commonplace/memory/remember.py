@@ -130,7 +130,8 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
     same = all(stored.get(name) == value for name, value in request.content.items() if name not in free)
     same = same and key_form(stored.get("key", "")) == key_form(request.content.get("key", ""))
     labels = {name: event.labels.get(name) for name in request.labels} == request.labels
-    same = same and labels and len(stored) - ("links" in stored) == len({*request.content} - {"links"})
+    added = {"links"} | {"pinned"} - {*request.content}  # what the book may have added by itself
+    same = same and labels and {*stored} - added == {*request.content} - added
     if event.kind != CREATED or event.actor != request.by or not same:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     held = event.payload.get("held")
@@ -267,7 +268,8 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
 def _not_taken(request: Remember, twin: Item) -> str:
     """What was said of an item that is known, and does not hold of it."""
     wanted = {
-        name: request.content.get(name) for name in ("tags", "citations", "reason", "category", "confidence")
+        name: request.content.get(name)
+        for name in ("tags", "citations", "reason", "category", "confidence", "pinned")
     }
     left = [name for name, said in wanted.items() if said and not _covers(getattr(twin, name), said)]
     if request.labels.get("audience") == "team" and not twin.shared:
@@ -454,6 +456,8 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
     under = same_key(case)
     if under:
         content["key"] = under[-1].key  # a key is shown as it was first written
+    if "pinned" not in content and held is None and any(one.pinned for one in superseded):
+        content["pinned"] = True  # a correction of what is pinned is as important
     related = _related(case)
     if related:
         content["links"] = [*content.get("links", ()), *related]

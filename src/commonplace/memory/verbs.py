@@ -57,6 +57,7 @@ _EMPTY: dict[str, Any] = {
     "code_refs": [],
     "provenance": {},
     "reason": "",
+    "pinned": False,
 }
 """What a field has when it is taken away, where that is not None."""
 
@@ -83,6 +84,7 @@ class Remembering(Noting):
         sensitivity: str | None = None,
         trust: str | None = None,
         shared: bool | None = None,
+        pinned: bool | None = None,
         provenance: Mapping[str, Any] | None = None,
         citations: Sequence[str] = (),
         reason: str | None = None,
@@ -107,8 +109,8 @@ class Remembering(Noting):
 
         The answer says what became of it: stored, merged with what is known, flagged (held until somebody
         chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
-        owner keeps is shared) or public. `supersedes` names the items it takes the place of; True: the author's
-        own fact under the same key. `override` is a reason to keep what would not be kept. With an `id` of
+        owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the items it takes the place of; True: the author's
+        own fact under the same key; a pin goes with the place. `override` is a reason to keep what would not be kept. With an `id` of
         your own the call can be repeated safely.
         """
         kind = ("note" if key is None else "fact") if kind is None else kind
@@ -118,7 +120,7 @@ class Remembering(Noting):
         given = _given(
             key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
             scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
-            source_type=source_type, code_refs=code_refs or None,
+            source_type=source_type, code_refs=code_refs or None, pinned=pinned,
         )  # fmt: skip
         for field, moment in (("valid_from", valid_from), ("valid_until", valid_until)):
             if moment is not None:

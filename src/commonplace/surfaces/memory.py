@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 IdArgument = Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.", show_default=False)]
 TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Why.")]
+PinOption = Annotated[
+    bool | None, typer.Option("--pin/--unpin", help="Prompts show it before all else, or no longer.")
+]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
 
@@ -29,8 +33,15 @@ def _item(item: Item) -> dict[str, Any]:
 
 
 def _table(items: list[Item]) -> Human:
+    from ..memory.items import remarks
+
+    now_us = time.time_ns() // 1000
+
+    def status(item: Item) -> str:
+        return ", ".join((item.status, *remarks(item, now_us)))
+
     rows = (
-        (one.id, one.kind, one.status, one.agent, one.sensitivity, clean(one.text)[:160]) for one in items
+        (one.id, one.kind, status(one), one.agent, one.sensitivity, clean(one.text)[:160]) for one in items
     )
     return table(rows, "id", "kind", "status", "whose", "sensitivity", "text")
 
@@ -73,6 +84,7 @@ def remember(
     shared: Annotated[
         bool | None, typer.Option("--shared/--own", help="For the whole team, or for whoever acts alone.")
     ] = None,
+    pin: PinOption = None,
     cite: Annotated[list[str] | None, typer.Option(metavar="FILE:LINE", help="Where it can be seen.")] = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it matters.")] = None,
     supersedes: Annotated[
@@ -104,7 +116,7 @@ def remember(
     given = {"value": json_or_text(value)} if value is not None else {}
     kept = shell.acting(mirrored=True).remember(
         said, kind=kind, key=key, title=title, tags=tag or (), category=category, confidence=confidence,
-        sensitivity=sensitivity, shared=shared, citations=cite or (), reason=reason, supersedes=supersedes or (),
+        sensitivity=sensitivity, shared=shared, pinned=pin, citations=cite or (), reason=reason, supersedes=supersedes or (),
         core=core, type=type, override=override, run_id=run, id=id, trust=trust,
         provenance=dict(_pair(one) for one in source) if source else None,
         links=[_pair(one) for one in link or ()],
@@ -171,10 +183,11 @@ def revise(
         str | None, typer.Option(metavar="VALUE", help="A fact's new value: JSON, or else text.")
     ] = None,
     tag: TagOption = None,
+    pin: PinOption = None,
     why: WhyOption = "",
 ) -> Answer:
     """Change an item; its history stays."""
-    given: dict[str, Any] = {"text": text, "title": title, "tags": tag}
+    given: dict[str, Any] = {"text": text, "title": title, "tags": tag, "pinned": pin}
     given = {name: one for name, one in given.items() if one is not None}
     if value is not None:
         given["value"] = json_or_text(value)
