@@ -214,6 +214,15 @@ class Ledger:
         with self.reads() as reads:
             return self._position(reads, self.meta_of(reads.head), at)
 
+    def moment(self, at: int | datetime | None = None) -> int:
+        """The time that `at` means, in microseconds: now, a time, or when the event at a position was recorded."""
+        if at is None:
+            return _now()
+        if isinstance(at, datetime):
+            return to_us("at", at)
+        event = next(self.events(at - 1, at), None) if at else None
+        return 0 if event is None else event.created_us
+
     def _position(self, reads: Reads, meta: Meta, at: int | datetime) -> int:
         return resolve(reads, at, meta.space(CLOCKS), _now())
 

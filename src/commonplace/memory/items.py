@@ -172,10 +172,11 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.valid_until_us is not None and self.valid_until_us <= at_us
 
 
-def remarks(item: Item, now_us: int) -> list[str]:
+def remarks(item: Item, now_us: int, stale: bool = False) -> list[str]:
     """What a reader has to know of an item besides what it says."""
     told = ["pinned"] if item.pinned else []
     told += ["disputed"] if item.disputed else []
+    told += ["stale"] if stale else []
     told += [f"from {from_us(item.valid_from_us):%Y-%m-%d %H:%M}"] if now_us < (item.valid_from_us or 0) else []
     return told + (["expired"] if item.expired(now_us) else [])
 

@@ -164,8 +164,8 @@ def _check_links(case: Case) -> None:
 def texts_of(item: Item) -> list[str]:
     """What an item says, in each way in which it is shown."""
     shown = without_secrets(item)
-    found = "\n".join((shown.text, " ".join(shown.tags)))  # as a search shows it
-    return list(dict.fromkeys((item.text, found, subject_and_fact(shown.as_content())[1], block(shown))))
+    said = subject_and_fact(shown.as_content())[1]
+    return list(dict.fromkeys((item.text, shown.text, said, block(shown))))
 
 
 def comparable(rights: Rights, items: Iterable[Item]) -> list[Item]:

@@ -381,13 +381,13 @@ class Remembering(Noting):
         return listed
 
     def long_term(self, at: At = None) -> list[Item]:
-        """What MEMORY.md holds, as far as this actor may see it: what the team knows, the newest that fits."""
+        """What MEMORY.md holds, as far as this actor may see it: what the team knows and has not expired, the pinned
+        and the newest that fits."""
         self._may_read_tier("long_term")
+        now_us = self._ledger.moment(at)
         with self._judging(at) as judge:
-            settings, seen = (
-                judge.settings,
-                [judge.shown(one) for one in chosen(judge.items()) if of_memory(one)],
-            )
+            known = (one for one in chosen(judge.items()) if of_memory(one) and not one.expired(now_us))
+            settings, seen = judge.settings, [judge.shown(one) for one in known]
         fit = fitting(seen, settings.max_size_kb * 1024)[0]
         self._was_shown([one.id for one in fit])
         return fit

@@ -289,7 +289,7 @@ def checked(
     wanted = [one for one in items if claims(one)]
     if not wanted:
         return {}
-    known, root = _known(ledger, wanted, at), ledger.repository
+    known, root = recorded(ledger, wanted, at), ledger.repository
     if root is None or at is not None:
         return known
     before = {id: one.check for id, one in known.items()}
@@ -299,10 +299,11 @@ def checked(
     if not changed:
         return known
     ledger.submit("recall.checked", Record(by, run, changed))
-    return _known(ledger, wanted, None)
+    return recorded(ledger, wanted, None)
 
 
-def _known(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+    """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
     with ledger.snapshot(at) as lens:
         rows = {one.id: lens.get("recall.checks", one.id) for one in items}
     return {id: msgspec.convert(row, Known) for id, row in rows.items() if row is not None}

@@ -129,7 +129,7 @@ def _instruction() -> re.Pattern[str]:
     turn = "turn|time|task|one|question|request|answer|reply|response|message|prompt|step|call"
     around = (
         "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|at all|completely|entirely|"
-        rf"this (?:time|turn)|for now|(?:for|in|on|during) (?:this|that|the current|the next|one) (?:{turn})"
+        rf"this (?:time|turn)|for now|(?:for|in|on|during) (?:this|that|the current|the next|one) (?:{turn})|for this"
     )
     return re.compile(
         rf"(?:(?:{around}) )*+(?:"

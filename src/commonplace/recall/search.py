@@ -64,7 +64,14 @@ class Result(msgspec.Struct, frozen=True):
     text: str = ""
     """All of it."""
     stale: str = ""
-    """What of it does not hold any more, as far as it can be looked up."""
+    """What of it does not hold any more, as far as it was looked up."""
+    disputed: tuple[str, ...] = ()
+    """Items that say otherwise, until somebody settles it."""
+
+    @property
+    def marks(self) -> str:
+        """What a reader has to know before taking it for a fact."""
+        return ", ".join((["disputed"] if self.disputed else []) + ([f"stale: {self.stale}"] if self.stale else []))
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -176,6 +183,7 @@ def envelope(answer: Answer) -> dict[str, Any]:
     shown = [
         {name: getattr(one, name) for name in ("id", "tier", "source", "content", "score", "timestamp")}
         | {name: told for name in ("why", "stale") if (told := getattr(one, name))}
+        | ({"disputed": list(one.disputed)} if one.disputed else {})
         for one in answer.results
     ]
     return {

@@ -23,7 +23,7 @@ from ..memory.visibility import without_hidden
 from .bisecting import Bisected, bisected
 from .episodes import Recollection, by_rank, recent, salient
 from .observing import recalling
-from .packing import CountTokens, all_of, estimated
+from .packing import Candidate, CountTokens, all_of, candidate, estimated
 from .prompting import (
     NUDGES,
     PARTS,
@@ -85,20 +85,38 @@ class Recalling(Remembering):
         mode; with no query, those two modes list what there is. `cores` looks in these cores alone. `explain` says why
         each result is there. With `ignore_memory`, or in a turn that was asked to, nothing is looked for.
         """
-        from .finding import find
-        from .search import Answer, LeftOut
-
         wanted = {
             "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,
             "max_results": max_results, "cores": cores,
         }  # fmt: skip
-        if ignore_memory or self._ignoring():
+        return self._found(wanted, at, explain=explain, ignore=ignore_memory)
+
+    def _found(
+        self, wanted: dict[str, Any], at: At, *, explain: bool = False, ignore: bool = False, anew: bool = False
+    ) -> Answer:
+        """What a search finds. What is said of files is as it was found last, or is checked `anew`."""
+        from .finding import find
+        from .search import Answer, LeftOut
+
+        if ignore or self._ignoring():
             return Answer((), 0, (LeftOut("memory", IGNORED),), self._position())
-        self._note_denied_tiers(tiers)
+        self._note_denied_tiers(wanted["tiers"])
         actor, run = self._memory_actor, self._memory_run
-        answer = find(self._ledger, actor, run, wanted, self._memory_tiers(), at, explain)
+        answer = find(self._ledger, actor, run, wanted, self._memory_tiers(), at, explain, anew)
         self._was_shown([one.id for one in answer.results])
         return answer
+
+    def _remembered_about(self, query: str, cores: Sequence[str] | None, most: int, at: At) -> list[Candidate]:
+        """What is remembered about something, as lines for a prompt; what they say of files is checked anew."""
+        wanted = {
+            "query": query, "mode": "hybrid", "tiers": ["long_term"], "date_range": None, "agent_filter": None,
+            "max_results": most, "cores": cores,
+        }  # fmt: skip
+        answer = self._found(wanted, at, anew=True)
+        with self._judging(at) as judge:
+            read = [(hit, judge.item(hit.id)) for hit in answer.results]
+            items = [(hit, judge.shown(item)) for hit, item in read if item is not None]
+        return [candidate(item, "search", hit.content, hit.score, stale=hit.stale) for hit, item in items]
 
     # what a prompt is given
 

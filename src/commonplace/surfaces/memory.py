@@ -249,7 +249,10 @@ def search(
     def human() -> Human:
         shown = found.results
         rows = (
-            (f"{one.score:.2f}", one.tier, one.source, one.timestamp[:19], clean(one.content))
+            (
+                f"{one.score:.2f}", one.tier, one.source, one.timestamp[:19],
+                clean(f"[{one.marks}] {one.content}" if one.marks else one.content),
+            )  # fmt: skip
             for one in shown
         )
         yield from table(rows, "score", "tier", "source", "when", "what")
