@@ -172,7 +172,11 @@ def test_memory_md_shows_what_holds_and_marks_what_is_in_doubt(book: Book, tmp_p
 def test_a_remark_is_no_part_of_what_a_person_edits(book: Book, tmp_path: Path) -> None:
     kept = book.remember("The crane lifts nine tons", shared=True, pinned=True).item_id or ""
     episode = book.remember(
-        "The crane fell", kind="episode", occurred_at=datetime(2026, 3, 1, tzinfo=UTC), pinned=True, shared=True
+        "The crane fell",
+        kind="episode",
+        occurred_at=datetime(2026, 3, 1, tzinfo=UTC),
+        pinned=True,
+        shared=True,
     ).item_id
     mirror = book.mirror(tmp_path)
     mirror.sync()

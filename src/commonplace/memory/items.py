@@ -177,7 +177,8 @@ def remarks(item: Item, now_us: int, stale: bool = False) -> list[str]:
     told = ["pinned"] if item.pinned else []
     told += ["disputed"] if item.disputed else []
     told += ["stale"] if stale else []
-    told += [f"from {from_us(item.valid_from_us):%Y-%m-%d %H:%M}"] if now_us < (item.valid_from_us or 0) else []
+    begins = item.valid_from_us
+    told += [f"from {from_us(begins):%Y-%m-%d %H:%M}"] if begins is not None and now_us < begins else []
     return told + (["expired"] if item.expired(now_us) else [])
 
 

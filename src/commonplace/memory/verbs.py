@@ -109,9 +109,10 @@ class Remembering(Noting):
 
         The answer says what became of it: stored, merged with what is known, flagged (held until somebody
         chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
-        owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the items it takes the place of; True: the author's
-        own fact under the same key; a pin goes with the place. `override` is a reason to keep what would not be kept. With an `id` of
-        your own the call can be repeated safely.
+        owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the
+        items it takes the place of, with their pins; True: the author's own fact under the same
+        key. `override` is a reason to keep what would not be kept. With an `id` of your own the call can be repeated
+        safely.
         """
         kind = ("note" if key is None else "fact") if kind is None else kind
         _shape(kind)
@@ -566,20 +567,24 @@ class Remembering(Noting):
             found = [convert(row, Core) for _, row in viewer.lens.scan("memory.cores")]
             return [core for core in found if viewer.sees_core(core.id)]
 
-    def proposals(self, core: str | None = None) -> list[Item]:
-        """What was proposed for cores and waits for a librarian or person: `resolve` with create or skip."""
-        held = self.items(core=core, status="held")
+    def proposals(self, core: str | None = None, at: At = None) -> list[Item]:
+        """What was proposed for cores and waits for a librarian or person, as of `at`: `resolve` with create or
+        skip."""
+        held = self.items(core=core, status="held", at=at)
         return [one for one in held if one.held is not None and one.held.why == "proposal"]
 
-    def suggestions(self, core: str | None = None, *, now: datetime | None = None) -> list[Suggestion]:
-        """What could be done for memory, or for one core: duplicates to merge, links to make, what has grown stale,
-        better tags. It changes nothing."""
+    def suggestions(
+        self, core: str | None = None, *, now: datetime | None = None, at: At = None
+    ) -> list[Suggestion]:
+        """What could be done for memory, or for one core, as of `at`: duplicates to merge, links to make, what has
+        grown stale, better tags. It changes nothing."""
         from .suggestions import suggested
 
-        rules = {one.id: one.config for one in self.cores()}
+        rules = {one.id: one.config for one in self.cores(at)}
         if core is not None and check_name("a core", core) not in rules:
             raise NotFound(no_core(core))
-        return suggested(self.items(core=core), rules, to_us("now", now or datetime.now(UTC)))
+        now_us = self._ledger.moment(at) if now is None else to_us("now", now)
+        return suggested(self.items(core=core, at=at), rules, now_us)
 
     def traverse(
         self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None

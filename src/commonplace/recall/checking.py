@@ -61,7 +61,11 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def name(self) -> str:
         where = f":{self.first}-{self.last}" if self.first else ""
-        return f"{self.file}{where} {self.symbol}".strip() if self.file else f"$ {self.command} {self.target}".strip()
+        return (
+            f"{self.file}{where} {self.symbol}".strip()
+            if self.file
+            else f"$ {self.command} {self.target}".strip()
+        )
 
 
 def claims(item: Item) -> tuple[Claim, ...]:
@@ -133,7 +137,9 @@ def check(root: Path, item: Item, known: Checked | None, read: Read | None = Non
             wrong, lines = f"{named} cannot be read ({type(error).__name__})", ""
         if not wrong:
             seen.setdefault(one.name, lines)
-        elif one.name in before or (one.cited and (not one.target or manifest(root, one.command) is not None)):
+        elif one.name in before or (
+            one.cited and (not one.target or manifest(root, one.command) is not None)
+        ):
             stale.append(wrong)
     return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), seen, files)
 

@@ -1,8 +1,8 @@
 """What a command in a text names that a repository can be asked about: a target of make, a script of a package, a file.
 
-    make deploy            the target deploy of the Makefile
-    npm run build          the script build of package.json
-    python scripts/x.py    the file scripts/x.py, and so for ./run.sh
+make deploy            the target deploy of the Makefile
+npm run build          the script build of package.json
+python scripts/x.py    the file scripts/x.py, and so for ./run.sh
 """
 
 from __future__ import annotations
@@ -90,9 +90,15 @@ def lacks(text: str, program: str, target: str) -> str:
     if program != "make":
         package = json.loads(text)
         scripts = package.get("scripts") if isinstance(package, dict) else None
-        return "" if isinstance(scripts, dict) and target in scripts else f"package.json has no script {target}"
+        return (
+            "" if isinstance(scripts, dict) and target in scripts else f"package.json has no script {target}"
+        )
     rules = [name for rule in _RULE.finditer(text) for name in rule[1].split()]
-    if target in rules or _ELSEWHERE.search(text) or any(_fits(rule, target) for rule in rules if "%" in rule):
+    if (
+        target in rules
+        or _ELSEWHERE.search(text)
+        or any(_fits(rule, target) for rule in rules if "%" in rule)
+    ):
         return ""
     if any("$" in rule for rule in rules) and re.search(rf"(?<![\w-]){re.escape(target)}(?![\w-])", text):
         return ""  # a variable may hold it

@@ -71,7 +71,9 @@ class Result(msgspec.Struct, frozen=True):
     @property
     def marks(self) -> str:
         """What a reader has to know before taking it for a fact."""
-        return ", ".join((["disputed"] if self.disputed else []) + ([f"stale: {self.stale}"] if self.stale else []))
+        return ", ".join(
+            (["disputed"] if self.disputed else []) + ([f"stale: {self.stale}"] if self.stale else [])
+        )
 
 
 class Answer(msgspec.Struct, frozen=True):

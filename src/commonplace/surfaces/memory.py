@@ -116,8 +116,8 @@ def remember(
     given = {"value": json_or_text(value)} if value is not None else {}
     kept = shell.acting(mirrored=True).remember(
         said, kind=kind, key=key, title=title, tags=tag or (), category=category, confidence=confidence,
-        sensitivity=sensitivity, shared=shared, pinned=pin, citations=cite or (), reason=reason, supersedes=supersedes or (),
-        core=core, type=type, override=override, run_id=run, id=id, trust=trust,
+        sensitivity=sensitivity, shared=shared, citations=cite or (), reason=reason, supersedes=supersedes or (),
+        pinned=pin, core=core, type=type, override=override, run_id=run, id=id, trust=trust,
         provenance=dict(_pair(one) for one in source) if source else None,
         links=[_pair(one) for one in link or ()],
         occurred_at=None if occurred_at is None else moment(occurred_at),
@@ -250,9 +250,12 @@ def search(
         shown = found.results
         rows = (
             (
-                f"{one.score:.2f}", one.tier, one.source, one.timestamp[:19],
+                f"{one.score:.2f}",
+                one.tier,
+                one.source,
+                one.timestamp[:19],
                 clean(f"[{one.marks}] {one.content}" if one.marks else one.content),
-            )  # fmt: skip
+            )
             for one in shown
         )
         yield from table(rows, "score", "tier", "source", "when", "what")
@@ -432,9 +435,9 @@ def core__propose(
 
 
 @_core
-def core__proposals(shell: Shell) -> Answer:
+def core__proposals(shell: Shell, at: AtOption = None) -> Answer:
     """List what was proposed and waits for resolve ITEM create or skip."""
-    found = shell.acting().proposals()
+    found = shell.acting().proposals(at=as_of(at))
     return Answer([_item(one) for one in found], _table(found))
 
 
@@ -442,9 +445,10 @@ def core__proposals(shell: Shell) -> Answer:
 def core__suggest(
     shell: Shell,
     core: Annotated[str | None, typer.Argument(metavar="[CORE]", help="Only of this core.")] = None,
+    at: AtOption = None,
 ) -> Answer:
     """Say what could be done: duplicates to merge, links to make, what has grown stale, better tags."""
-    found = shell.acting().suggestions(core)
+    found = shell.acting().suggestions(core, at=as_of(at))
     told = [f"{one.act:8} {' '.join(one.items)} {' '.join(one.tags)} ({one.why})" for one in found]
     return Answer(found, lines(*told) if told else lines("nothing to suggest"))
 
