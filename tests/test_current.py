@@ -119,6 +119,21 @@ def test_tags_stand_in_no_text_that_is_shown(book: Book) -> None:
     assert "infra" not in context.text
 
 
+@pytest.mark.spec("4.1", "4.5", "L9")
+@pytest.mark.parametrize("size", range(1, 8))
+def test_what_is_shown_of_a_long_text_begins_and_ends_with_whole_words(size: int) -> None:
+    text = f"{'w' * size} " + " ".join(f"word{n}" for n in range(200))
+    with commonplace.open("memory:") as book:
+        book.remember(f"{text} quartz {text}")
+        me = book.as_actor("ada")
+        hit = me.search("quartz").results[0]
+        line = me.digest("quartz").text.splitlines()[2].partition("…")[2].rpartition("…")[0]
+        for part in (hit.content, line):
+            assert "quartz" in part
+            assert {*part.split()} <= {*text.split(), "quartz"}
+            assert me.remember(part, override="x").reason.startswith("an echo")
+
+
 @pytest.mark.spec("4.1", "4.10")
 def test_a_search_shows_the_last_check_and_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()

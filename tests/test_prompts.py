@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Book
@@ -346,3 +348,45 @@ def test_the_command_line_makes_and_replays_a_prompt_as_of_then(cli: Cli, tmp_pa
     assert "red" in made["text"]
     assert "blue" not in made["text"]
     assert cli("receipt", made["receipt_id"], "--replay", *path).json["text"] == made["text"]
+
+
+@pytest.mark.spec("4.5", "4.6", "4.7", "L6")
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["crane", "mill", "dock", "pier"]),
+            st.integers(1, 90),
+            st.sampled_from(["shared", "own", "pinned", "expired", "fact"]),
+        ),
+        max_size=12,
+    ),
+    st.one_of(st.none(), st.integers(60, 3_000)),
+    st.one_of(st.none(), st.integers(20, 700)),
+)
+def test_any_prompt_keeps_its_budget_repeats_nothing_and_can_be_given_again(
+    things: list[tuple[str, int, str]], max_chars: int | None, max_tokens: int | None
+) -> None:
+    with commonplace.open("memory:") as book:
+        ada = book.as_actor("ada")
+        for number, (name, size, how) in enumerate(things):
+            fact = {"key": f"{name}.{number}", "value": "x" * size} if how == "fact" else {}
+            ada.remember(
+                None if fact else f"The {name} {number} " + f"is {how} " * size,
+                kind="fact" if fact else "note",
+                **fact,  # type: ignore[arg-type]
+                shared=how != "own",
+                pinned=how == "pinned",
+                valid_until=OVER if how == "expired" else None,
+                override="as it is",
+            )
+        prompt = ada.prompt("look at the crane", max_chars=max_chars, max_tokens=max_tokens)
+        assert max_chars is None or len(prompt) <= max_chars
+        assert max_tokens is None or len(prompt) <= 4 * max_tokens
+        assert "is expired" not in prompt
+        shown = ids_in(block(prompt))
+        cut = {id for id, why in prompt.omitted if why.startswith("cut")}
+        assert prompt.digest is not None
+        assert not {*shown} - cut & {*prompt.digest.item_ids}
+        assert len({*shown}) == len(shown)
+        assert book.receipt(prompt.receipt_id or "").replay() == prompt

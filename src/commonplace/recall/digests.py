@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..access.secrets import masked
 from ..index import Found, Who
-from ..index.words import snippet
 from ..labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
@@ -31,7 +30,7 @@ from .data import as_name, mark_of
 from .finding import looked_up
 from .packing import LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
 from .receipts import Around, Counted, Trace, Write, trace_of
-from .search import LeftOut, visible
+from .search import LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
     from ..index import Hit, How, Index
@@ -277,7 +276,9 @@ class Maker:
     ) -> str | None:
         included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
         around = wanted.around
-        work, sources = (None, ()) if around is None else (around.work, around.sources)
+        work, sources, omitted = (
+            (None, (), ()) if around is None else (around.work, around.sources, around.omitted)
+        )
         if around is not None:
             trace = replace(trace, whole=around.whole)
         payload = {
@@ -288,7 +289,7 @@ class Maker:
             "outside": outside,
             "included": included,
             "block": [list(one) for one in (*wanted.beside, *wanted.also)],
-            "omitted": _numbered(packed.omitted),
+            "omitted": _numbered(list(dict.fromkeys((*packed.omitted, *omitted)))),
             "hash": sha256(trace.again("" if around is None else around.work_text).encode()).hexdigest(),
             "work": None if work is None else list(work),
             "ignored": wanted.ignored,
@@ -426,7 +427,7 @@ def _as_block_line(item: Item, found: Gathered | None) -> Candidate:
 def _part(item: Item, words: Collection[str] = ()) -> str:
     """What a line says of an item: all of a short text, of a longer one what stands around these words."""
     text = text_of(item)
-    part = snippet(text, words)
+    part = excerpt(text, words)
     return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
 
 

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from ..access.rights import rights_of
 from ..index import Found, Hit, Who
-from ..index.words import snippet
 from ..memory.items import Item
 from ..memory.reading import judging
 from ..memory.requests import CREATED
 from .checking import Known, checked, recorded
 from .feed import RESULT
-from .search import MOST, Answer, LeftOut, Result, asked, result, visible
+from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
 
 if TYPE_CHECKING:
     from ..book import At
@@ -162,7 +161,7 @@ def _shown(found: Holds, mode: str, explain: bool) -> Result:
     if item is None:
         return plain
     words = {word for _, those, _ in hit.matched for word in those.split(" ")}
-    content = snippet(item.text, words)
+    content = excerpt(item.text, words)
     return replace(plain, content=content, text=item.text, stale=stale, disputed=item.disputed)
 
 

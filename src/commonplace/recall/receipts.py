@@ -56,13 +56,18 @@ class Around(msgspec.Struct, frozen=True):
     work: Focused | None
     work_text: str
     digest: bool
+    omitted: tuple[tuple[str, str], ...] = ()
+    """Items that its long-term block leaves out, or cuts, and why."""
 
 
 def around(building: Building, has_digest: bool) -> Around:
     """What a receipt keeps of a prompt that is put together but for its digest."""
     kept = {name: text for name, text in building.kept.items() if name not in ("long_term", "work")}
     whole = Whole(kept, tuple(building.block), building.block_chars)
-    return Around(whole, tuple(building.sources), building.work, building.kept.get("work", ""), has_digest)
+    return Around(
+        whole, tuple(building.sources), building.work, building.kept.get("work", ""), has_digest,
+        tuple(building.omitted),
+    )  # fmt: skip
 
 
 class Trace(msgspec.Struct, frozen=True):

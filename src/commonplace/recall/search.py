@@ -12,6 +12,7 @@ from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
 from ..events import check_name, check_text, iso, to_us
 from ..index import Hit, Who
+from ..index.words import snippet
 from ..memory.daily import check_day
 from .feed import RESULT
 
@@ -25,6 +26,7 @@ SERVES = {
 """The tiers that each mode looks at."""
 
 MOST = 200
+LONGEST_WORD = 40
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -178,6 +180,23 @@ def result(hit: Hit, mode: str, explain: bool) -> Result:
         why = "; ".join(told) or f"its meaning is near ({hit.score:.3f})"
     when = iso(hit.time_us)
     return Result(hit.id, tier, hit.source, hit.snippet, hit.score, when, hit.author, hit.kind, why, hit.text)
+
+
+def excerpt(text: str, words: Collection[str]) -> str:
+    """What stands in a text around these words, from the beginning of a word to the end of one; a short text whole."""
+    part = snippet(text, words)
+    start = text.find(part)
+    if start > 0 and not text[start - 1].isspace():
+        part = part[_first_space(part) :].lstrip()
+    end = text.find(part) + len(part)
+    if end < len(text) and not text[end].isspace():
+        part = part[: len(part) - _first_space(part[::-1])].rstrip()
+    return part
+
+
+def _first_space(text: str) -> int:
+    """Where the first white space stands, unless what stands before it is too long for a word."""
+    return next((place for place, one in enumerate(text[:LONGEST_WORD]) if one.isspace()), 0)
 
 
 def envelope(answer: Answer) -> dict[str, Any]:

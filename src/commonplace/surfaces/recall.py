@@ -88,7 +88,12 @@ def prompt(
         task, parts=part or PARTS, max_chars=max_chars, max_tokens=max_tokens, stable=stable,
         ignore_memory=ignore_memory, work=work, at=as_of(at),
     )  # fmt: skip
-    told = {"text": str(made), "receipt_id": made.receipt_id, "left_out": made.left_out}
+    told = {
+        "text": str(made),
+        "receipt_id": made.receipt_id,
+        "omitted": made.omitted,
+        "left_out": made.left_out,
+    }
     return Answer(told, page(str(made)))
 
 
