@@ -25,7 +25,7 @@ _NAME = r"[\w@][\w.@:/+-]*"
 _PROGRAM = re.compile(r"[a-z][\w.-]{0,30}")
 _SPOKEN = re.compile(rf"(?<![\w/.-])(make|(?:npm|pnpm|yarn|bun)(?= run )) (?:run )?({_NAME})")
 _SPOKEN_SCRIPT = re.compile(r"(?<![\w/.])\./([\w-][\w./-]*)")
-_RULE = re.compile(r"^([^\s#:=][^:=#\n]*?)[ \t]*::?(?![:=])", re.M)
+_RULE = re.compile(r"^([^\s#:=][^:=#\n]*+)::?(?![:=])", re.M)
 _ELSEWHERE = re.compile(r"^[ \t]*-?s?include\b|\$\((?:eval|call)\b", re.M)
 
 
