@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import commonplace
 from commonplace import Book
@@ -163,6 +164,9 @@ def test_nothing_outside_the_repository_is_read(repository: Path) -> None:
         body="see",
         code_refs=({"file": "../secret.txt"}, {"file": "link.txt"}),
     )
+    (repository.parent / "Makefile").write_text("deploy:\n")
+    (repository / "Makefile").symlink_to(repository.parent / "Makefile")
+    item = replace(item, body="see `make deploy`")
     found = check(repository, item, None)
     assert found.files == {}
     assert found.stale == "../secret.txt lies outside the repository; link.txt lies outside the repository"
@@ -174,7 +178,7 @@ def test_nothing_outside_the_repository_is_read(repository: Path) -> None:
         ("see src/a.py:3-5 for it", {"src/a.py:3-5"}),
         ("read https://example.com/a.html first", set()),
         ("version 1.2.3 of node.js", {"node.js"}),
-        ("`make test` and `helper()` in lib/b.go", {"lib/b.go", "$ make", "lib/b.go helper"}),
+        ("`make test` and `helper()` in lib/b.go", {"lib/b.go", "$ make", "$ make test", "lib/b.go helper"}),
         ("mail me at a@b.com", set()),
         ("`src/a.py`", {"src/a.py"}),
     ],
@@ -188,3 +192,89 @@ def test_without_a_repository_nothing_is_checked() -> None:
         book.remember("The server listens on the port in PORT", citations=["src/server.py:3"])
         assert "stale" not in book.digest("server port").text
         assert not list(book.events(kinds=["memory.checked"]))
+
+
+@pytest.mark.spec("4.10")
+@pytest.mark.parametrize(
+    "said", ["Ship it with `make deploy`", "Run make deploy to ship it", "`cd . && make -s deploy ENV=live`"]
+)
+def test_a_target_of_make_is_looked_for_in_the_makefile(book: Book, repository: Path, said: str) -> None:
+    makefile = repository / "Makefile"
+    makefile.write_text("VERSION := 1\n\nbuild:\n\techo build\ndeploy test: build ## ship it\n\t./ship\n")
+    book.remember(f"The server port is free then. {said}", kind="procedure")
+    assert stale(book) == ""
+    makefile.write_text("VERSION := 1\n\nbuild:\n\techo deploy: now\n")
+    assert stale(book) == "the Makefile has no target deploy"
+    makefile.write_text("VERSION := 1\ninclude more.mk\n\nbuild:\n\techo build\n")
+    assert stale(book) == "", "it may be in the other file"
+    makefile.unlink()
+    assert stale(book) == "there is no Makefile for make deploy"
+
+
+@pytest.mark.spec("4.10")
+def test_a_target_that_the_makefile_never_had_is_told_at_once(book: Book, repository: Path) -> None:
+    said = "The server port is freed by `make release`"
+    book.remember(said, kind="procedure")
+    assert stale(book) == "", "without a Makefile it may speak of another place"
+    (repository / "Makefile").write_text("build:\n\techo build\n")
+    assert stale(book) == "the Makefile has no target release"
+
+
+@pytest.mark.spec("4.10")
+def test_what_only_sounds_like_a_target_is_none(book: Book, repository: Path) -> None:
+    (repository / "Makefile").write_text("build:\n\techo build\n")
+    book.remember("Make sure that the server port is free, and make it known")
+    assert stale(book) == ""
+
+
+@pytest.mark.spec("4.10")
+def test_a_script_of_npm_is_looked_for_in_the_package(
+    book: Book, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm = tmp_path / "bin" / "npm"
+    npm.parent.mkdir()
+    npm.write_text("#!/bin/sh\n")
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(npm.parent))
+    package = repository / "package.json"
+    package.write_text('{"scripts": {"build": "tsc", "test": "vitest"}}')
+    book.remember("The server port is set by `npm run build`; check it with `npm test`", kind="procedure")
+    assert stale(book) == ""
+    package.write_text('{"scripts": {"test": "vitest"}}')
+    assert stale(book) == "package.json has no script build"
+    package.write_text("{")
+    assert stale(book) == "$ npm build cannot be read (JSONDecodeError"
+
+
+@pytest.mark.spec("4.10")
+@pytest.mark.parametrize(
+    ("said", "script"),
+    [
+        ("`python scripts/x.py --fast`", "scripts/x.py"),
+        ("`python3 -u scripts/free`", "scripts/free"),
+        ("`./run.sh`", "run.sh"),
+        ("then ./run.sh", "run.sh"),
+        ("`$ bash tools/free stop`", "tools/free"),
+        ("`tools/free`", "tools/free"),
+        ("`PORT=1 ./bin/free now | tee log`", "bin/free"),
+    ],
+)
+def test_a_script_that_a_command_names_is_looked_for(
+    book: Book, repository: Path, said: str, script: str
+) -> None:
+    path = repository / script
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("echo\n")
+    book.remember(f"To free the server port: {said}", kind="procedure")
+    assert stale(book) == ""
+    path.unlink()
+    assert stale(book) == f"{script} is gone"
+
+
+@pytest.mark.spec("4.10")
+def test_the_value_of_a_fact_can_be_a_command(book: Book, repository: Path) -> None:
+    (repository / "Makefile").write_text("ship:\n\techo\n")
+    book.remember(key="server.port.command", value="make ship")
+    assert stale(book) == ""
+    (repository / "Makefile").write_text("build:\n\techo\n")
+    assert stale(book) == "the Makefile has no target ship"

@@ -215,8 +215,8 @@ def test_memory_is_left_out_when_somebody_asks_for_it(book: Book) -> None:
     said = "Memory digest: memory was left out of this turn, as asked."
     for digest in (
         ada.digest("set up the database", ignore_memory=True),
-        ada.digest("Ignore memory and set up the database"),
-        ada.digest("set up the database with fresh context"),
+        ada.digest("Ignore memory. Set up the database"),
+        ada.digest("set up the database\nfresh context, please"),
     ):
         assert digest.text == said
         assert digest.item_ids == ()
@@ -247,9 +247,13 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
     with book.run(run_id="r1") as run, run.agent("dev") as me:
         prompt = me.prompt("set up the database")
         assert prompt.startswith("## Task\nset up the database\n\n")
-        assert "\n## Long-term Memory\n- db.port: 5433\n- db.host: harbour-1\n" in prompt
+        assert (
+            f"\n## Long-term Memory\n- [procedure] {ids['howto']} (private) — To set up the database"
+            in prompt
+        )
+        assert f"- [fact] {ids['host']} (private) key=db.host value=harbour-1 (prov=ada)\n" in prompt
         assert (ids["howto"], "the prompt shows it already") in prompt.left_out
-        assert "Memory digest: what matches is left out, or shown elsewhere." in prompt
+        assert "Memory digest" not in prompt
         plain = me.prompt("set up the database", parts=["task", "digest"])
         assert "Long-term" not in plain
         assert ids["howto"] in plain
@@ -257,7 +261,7 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
         small = me.prompt("set up the database", max_chars=700)
         assert len(small) <= 700
         assert len(me.prompt("set up the database", max_tokens=200)) <= 800
-    assert book.as_actor("cem").prompt("set up the database").count("Memory digest:") == 1
+    assert book.as_actor("ben").prompt("set up the database").count("Memory digest:") == 1
     book.configure_memory(v1={"enabled": False})
     without = book.as_actor("cem").prompt("set up the database")
     assert "Memory digest" not in without
@@ -285,10 +289,12 @@ def test_the_long_term_block_keeps_to_the_labels_that_a_digest_may_show(book: Bo
 def test_a_long_text_in_a_short_prompt_shows_how_it_begins(book: Book) -> None:
     long = "The harbour has a mill, a gate and a crane. " * 5
     assert book.remember(long, shared=True, override="it is about a place").outcome == "stored"
-    small = book.as_actor("ada").prompt("go on", parts=["long_term"], max_chars=60)
-    assert len(small) <= 60
-    assert "\n- The harbour has a mill" in small
-    assert [what for what, _ in small.left_out] == ["long-term memory"]
+    small = book.as_actor("ada").prompt("go on", parts=["long_term"], max_chars=160)
+    assert len(small) <= 160
+    assert " — The harbour has a mill" in small
+    assert small.endswith("… (prov=owner)\n")
+    ((_, why),) = small.omitted
+    assert why.startswith("cut to ")
 
 
 @pytest.mark.spec("4.8")

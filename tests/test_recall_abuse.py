@@ -159,7 +159,7 @@ def test_any_query_is_a_good_query(query: str) -> None:
 @pytest.mark.parametrize(
     ("task", "left_out"),
     [
-        ("Ignore memory and answer", True),
+        ("Ignore memory. Then answer", True),
         ("please don't use memory here", True),
         ("do not use your memory for this", True),
         ("Start with fresh context.", True),

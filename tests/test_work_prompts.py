@@ -57,13 +57,13 @@ def test_a_prompt_begins_with_the_focus_of_the_work_and_memory_comes_after(book:
         "- Decided: Which colour? green (dev-2)",
     ]
     assert not [what for what, _ in prompt.left_out if "work" in what]
-    places = [prompt.index(text) for text in ("## Task", "## Work Focus", "Memory digest:")]
+    places = [prompt.index(text) for text in ("## Task", "## Work Focus", "## Long-term Memory")]
     assert places == sorted(places)
     assert prompt.receipt_id is not None
-    assert dev.receipt(prompt.receipt_id).replay() == prompt.parts["digest"]
+    assert dev.receipt(prompt.receipt_id).replay() == prompt
     without = dev.prompt("Build the token service: rotation")
     assert "Work Focus" not in without
-    assert without.parts["digest"] == prompt.parts["digest"]
+    assert without.parts["long_term"] == prompt.parts["long_term"]
     assert "My task" not in book.as_actor("dev-9").prompt("x", work=work)
     assert "Goal: Add JWT" in book.prompt("x", work=work)  # the owner holds no task
 

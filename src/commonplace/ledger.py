@@ -7,7 +7,7 @@ small views. A plain event touches no row but the first of its run; events with 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
@@ -214,6 +214,19 @@ class Ledger:
         """The position that `at` means: a position of this book, or a time."""
         with self.reads() as reads:
             return self._position(reads, self.meta_of(reads.head), at)
+
+    def ids_at(self, positions: Iterable[int]) -> list[str]:
+        """The ids of the events at these positions."""
+        return [event.id for position in positions for event in self.events(position - 1, position)]
+
+    def moment(self, at: int | datetime | None = None) -> int:
+        """The time that `at` means, in microseconds: now, a time, or when the event at a position was recorded."""
+        if at is None:
+            return _now()
+        if isinstance(at, datetime):
+            return to_us("at", at)
+        event = next(self.events(at - 1, at), None) if at else None
+        return 0 if event is None else event.created_us
 
     def _position(self, reads: Reads, meta: Meta, at: int | datetime) -> int:
         return resolve(reads, at, meta.space(CLOCKS), _now())

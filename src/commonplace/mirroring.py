@@ -171,9 +171,10 @@ class BookMirror:
 
     def _sheets(self, snapshot: Snapshot) -> list[Sheet]:
         """Every page, in the place where this book has it."""
+        now_us = self._book._ledger.moment()
         self._places = settings_of(snapshot).places
         check_places(self._places)  # once more: a ledger from somebody else may hold what none of ours would
-        return [one._replace(path=renamed(one.path, self._places)) for one in sheets(snapshot)]
+        return [one._replace(path=renamed(one.path, self._places)) for one in sheets(snapshot, now_us)]
 
     # what people change
 

@@ -19,8 +19,10 @@ from .access.rights import OWNER
 from .errors import BadInput, CommonplaceError, Denied, NotEnabled, NotFound, shown
 from .events import encode_payload
 from .memory import daily
+from .memory.items import remarks
 from .memory.markdown import document
 from .memory.reading import MEMORY_MD
+from .recall.checking import recorded
 from .recall.search import envelope
 from .state.cells import about
 from .state.contract import violations
@@ -65,9 +67,12 @@ def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"dates": caller.me.days()}
     if target == "long_term":
         shown = caller.me.long_term()
-        caller.me._was_shown([item.id for item in shown])
+        ledger = caller.me._ledger
+        now_us, checks = ledger.moment(), recorded(ledger, shown, None)
+        stale = {id for id, known in checks.items() if known.check.stale}
+        page = document("Memory", shown, lambda item: remarks(item, now_us, item.id in stale))
         return {
-            "content": document("Memory", shown) if shown else "",
+            "content": page if shown else "",
             "exists": bool(shown),
             "file": MEMORY_MD,
         }

@@ -97,7 +97,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     wanted = {
         name: value
         for name, value in request.content.items()
-        if canonical(before.get(name)) != canonical(value)
+        if canonical(msgspec.to_builtins(getattr(item, name))) != canonical(value)
     }
     if not wanted:
         return item.position
@@ -284,6 +284,8 @@ def _resolved(
     replaced = [one for one in (item_at(overlay, id) for id in gone) if one is not None]
     if rivals := open_rivals(overlay, replaced, item):
         stands["disputed"] = rivals
+    if any(one.pinned for one in replaced):
+        stands["pinned"] = True
     if request.choice == "both":
         stands["links"] = tuple(sorted({*item.links, *((BESIDE, one.id) for one in others)}))
         for one in others:

@@ -22,7 +22,7 @@ import msgspec
 
 from ..access.secrets import masked
 from ..errors import BadInput, TooLarge, shown
-from ..events import canonical, check_name, check_text
+from ..events import canonical, check_name, check_text, from_us
 from ..views import typed
 from .claims import Claim, claim_of, key_form, value_form
 from .similar import FLAGGED, tokens
@@ -60,7 +60,7 @@ SHAPES = {
 }
 COMMON = (
     "category", "tags", "links", "provenance", "valid_from_us", "valid_until_us", "core", "type", "scope",
-    "source_type", "code_refs",
+    "source_type", "code_refs", "pinned",
 )  # fmt: skip
 CONTENT = frozenset(
     {
@@ -118,6 +118,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     status: Status = "live"
     shared: bool = False
     """Whether the whole team may see it."""
+    pinned: bool = False
+    """Whether prompts show it before all else."""
     sensitivity: str = "private"
     trust: str = "normal"
     category: str | None = None
@@ -185,7 +187,21 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def valid(self, at_us: int) -> bool:
         """Whether it holds at a time, as far as somebody said from when and until when it does."""
         begun = self.valid_from_us is None or self.valid_from_us <= at_us
-        return begun and (self.valid_until_us is None or at_us < self.valid_until_us)
+        return begun and not self.expired(at_us)
+
+    def expired(self, at_us: int) -> bool:
+        """Whether the time until when it holds is over."""
+        return self.valid_until_us is not None and self.valid_until_us <= at_us
+
+
+def remarks(item: Item, now_us: int, stale: bool = False) -> list[str]:
+    """What a reader has to know of an item besides what it says."""
+    told = ["pinned"] if item.pinned else []
+    told += ["disputed"] if item.disputed else []
+    told += ["stale"] if stale else []
+    begins = item.valid_from_us
+    told += [f"from {from_us(begins):%Y-%m-%d %H:%M}"] if begins is not None and now_us < begins else []
+    return told + (["expired"] if item.expired(now_us) else [])
 
 
 def joined(subject: str, fact: str) -> str:
@@ -422,6 +438,12 @@ def _share(field: str, value: Any) -> float:
     return float(value)
 
 
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput(f"{field} {shown(value)} is neither True nor False")
+    return value
+
+
 def _one_of(*allowed: str) -> Any:
     def check(field: str, value: Any) -> str:
         if value not in allowed:
@@ -525,4 +547,5 @@ CHECKS: dict[str, Any] = {
     "scope": _one_of("repository"),
     "source_type": _one_of("manual", "extracted", "promoted", "imported"),
     "code_refs": _code_refs,
+    "pinned": _flag,
 }

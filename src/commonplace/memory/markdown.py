@@ -3,13 +3,14 @@
 - **db.port**: 5433                       a fact: its key, its value
 - **db port** — Postgres listens …        anything else: its title, if it has one, and its text
   a second line of the same item
+- *(pinned, disputed)* **api.limit**: 60  remarks, which are no part of the item
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,8 @@ HEADINGS = {"fact": "Facts", "note": "Notes", "procedure": "Procedures", "episod
 _BULLET = re.compile(r"[-*+] ")
 _FACT = re.compile(r"\*\*(?P<key>[^*\n]+)\*\*: (?P<value>.*)", re.DOTALL)
 _DAY = re.compile(r"^(?:- )?(?:\*\*[^*\n]+\*\* — )?(\d{4}-\d{2}-\d{2}): ")
+_REMARK = r"(?:pinned|disputed|stale|expired|from [\d: -]+)"
+_REMARKS = re.compile(rf"^(\s*[-*+] )?\*\({_REMARK}(?:, {_REMARK})*\)\* ")
 _TITLED = re.compile(r"\*\*(?P<title>[^*\n]+)\*\* — (?P<text>.*)", re.DOTALL)
 
 
@@ -39,6 +42,15 @@ def block(item: Item) -> str:
     return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)])
 
 
+def remarked(bullet: str, remarks: Sequence[str]) -> str:
+    """A bullet with remarks in front of what it says."""
+    return f"- *({', '.join(remarks)})* {bullet.removeprefix('- ')}" if remarks else bullet
+
+
+def _unremarked(bullet: str) -> str:
+    return _REMARKS.sub(r"\1", bullet)
+
+
 def _plain(title: str) -> str:
     return title.replace("*", "∗").replace("\n", " ")
 
@@ -46,7 +58,7 @@ def _plain(title: str) -> str:
 def fields(text: str, kind: str | None = None) -> tuple[str, dict[str, Any]]:
     """What somebody wrote as a bullet: the kind of item, and its fields. Without a kind, a key and value are a
     fact and anything else is a note."""
-    said = _unindented(text)
+    said = _unindented(_unremarked(text))
     if not said.strip():
         raise BadInput("an item of memory cannot be empty: delete its line to have it forgotten")
     found = _FACT.fullmatch(said)
@@ -79,6 +91,7 @@ def bullets(text: str) -> list[str]:
 def changed_fields(item: Item, text: str) -> dict[str, Any]:
     """What somebody changed of an item by changing its text. What looks as it did is as it was: a key that markdown
     cannot show, a text that reads like a number."""
+    text = _unremarked(text)
     _, said = fields(text, item.kind)
     _, shown = fields(block(item), item.kind)
     changed = {name: value for name, value in said.items() if name not in shown or shown[name] != value}
@@ -126,22 +139,25 @@ HEAD = 400
 """The bytes of a page's head and end."""
 
 
-def fitting(items: Iterable[Item], limit: int) -> tuple[list[Item], list[Item]]:
-    """The newest items that fit into so many bytes, and the others, which are older."""
-    newest = sorted(items, key=lambda one: (one.recorded_us, one.id), reverse=True)
+def fitting(
+    items: Iterable[Item], limit: int, remarks: Callable[[Item], Sequence[str]] = lambda _: ()
+) -> tuple[list[Item], list[Item]]:
+    """The pinned and the newest items that fit into so many bytes with their remarks, and the others, which are
+    older."""
+    newest = sorted(items, key=lambda one: (one.pinned, one.recorded_us, one.id), reverse=True)
     left, shown, older = limit - HEAD, list[Item](), list[Item]()
     for one in newest:
-        left -= size(one)
+        left -= size(one) + len(remarked("", remarks(one)))
         (older if left < 0 else shown).append(one)
     return ordered(shown), ordered(older)
 
 
-def document(title: str, items: Iterable[Item]) -> str:
+def document(title: str, items: Iterable[Item], remarks: Callable[[Item], Sequence[str]]) -> str:
     """A page of items as text, each kind under its heading."""
     parts, last = [f"# {title}"], ""
     for one in ordered(items):
         if one.kind != last:
             parts.append(f"\n## {HEADINGS[one.kind]}\n")
             last = one.kind
-        parts.append(block(one))
+        parts.append(remarked(block(one), remarks(one)))
     return "\n".join(parts) + "\n"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ..access.secrets import masked
 from ..commit import Lens
 from ..errors import BadInput, shown
 from ..events import from_us
 from . import daily, papers, upkeep
-from .items import Item, without_secrets
-from .markdown import block, fitting, ordered
+from .items import Item, remarks, without_secrets
+from .markdown import block, fitting, ordered, remarked
 from .papers import NOTES, file_name
-from .reading import MEMORY_MD, all_items, of_memory, settings_of
+from .reading import MEMORY_MD, all_items, item_at, of_memory, settings_of
 
 ARCHIVE = "archive/MEMORY.md"
 AGENTS, CORES, REPOSITORY = "memories/agents/", "memories/cores/", "memories/repo/"
@@ -73,27 +75,46 @@ def source_of(item: Item) -> str:
     return MEMORY_MD if item.shared else f"{AGENTS}{file_name(item.agent)}.md"
 
 
-def sheets(lens: Lens) -> Iterator[Sheet]:
-    """Every page of a book, each always with the same bytes for the same ledger. Sensitive items are not shown:
-    files have no rights."""
+def sheets(lens: Lens, now_us: int) -> Iterator[Sheet]:
+    """Every page of a book, each always with the same bytes for the same ledger and what has expired by now. Sensitive
+    items are not shown: files have no rights."""
     settings = settings_of(lens)
-    live = [one for one in all_items(lens) if one.current and one.sensitivity != "sensitive"]
-    shown, older = fitting([one for one in live if of_memory(one)], settings.max_size_kb * 1024)
-    yield _items(MEMORY_MD, f"# Memory\n\nWhat the team knows. {HOW}", shown)
-    if older:
-        told = f"# Memory, archived\n\nOlder entries that no longer fit into {MEMORY_MD}. They can still be found."
-        yield _items(ARCHIVE, told, older)
+    items = [one for one in all_items(lens) if one.current and one.sensitivity != "sensitive"]
+    live = [_with_known_disputes(lens, one) for one in items if not one.expired(now_us)]
+    told = {one.id: remarks(one, now_us, _is_stale(lens, one)) for one in live}
+    shown, older = fitting(
+        [one for one in live if of_memory(one)], settings.max_size_kb * 1024, lambda one: told[one.id]
+    )
+    yield _items(MEMORY_MD, f"# Memory\n\nWhat the team knows. {HOW}", shown, told)
+    expired = [one for one in items if of_memory(one) and one.expired(now_us)]
+    if older or expired:
+        head = f"Entries that no longer fit into {MEMORY_MD}, which can still be found, and those that have expired."
+        told |= {one.id: remarks(one, now_us) for one in expired}
+        yield _items(ARCHIVE, f"# Memory, archived\n\n{head}", [*older, *expired], told)
     rest: dict[str, list[Item]] = {}
     for one in live:
         if not of_memory(one):
             rest.setdefault(source_of(one), []).append(one)
     for path, found in sorted(rest.items()):
         own = path.startswith(AGENTS)
-        told = "Only shown here: it is the agent's own." if own else HOW
-        yield _items(path, f"# {_title(found[0])}\n\n{told}", found, "nothing" if own else "edit")
+        how = "Only shown here: it is the agent's own." if own else HOW
+        yield _items(path, f"# {_title(found[0])}\n\n{how}", found, told, "nothing" if own else "edit")
     yield from _days(lens)
     yield from _papers(lens)
     yield Sheet(TEMPLATE, papers.template(), (), "nothing")
+
+
+def _with_known_disputes(lens: Lens, item: Item) -> Item:
+    """An item without the claims against it that only their authors may see."""
+    others = [(id, item_at(lens, id)) for id in item.disputed]
+    known = [id for id, other in others if other is not None and (other.shared or other.agent == item.agent)]
+    return replace(item, disputed=tuple(known))
+
+
+def _is_stale(lens: Lens, item: Item) -> bool:
+    """Whether something that an item says of files did not hold when it was checked last."""
+    row = lens.get("recall.checks", item.id)
+    return bool(row and row["check"].get("stale"))
 
 
 def _title(item: Item) -> str:
@@ -104,8 +125,11 @@ def _title(item: Item) -> str:
     return f"What {item.agent} remembers"
 
 
-def _items(path: str, head: str, items: Iterable[Item], may: str = "edit") -> Sheet:
-    return Sheet(path, head, tuple((one.id, block(without_secrets(one))) for one in ordered(items)), may)
+def _items(
+    path: str, head: str, items: Iterable[Item], told: Mapping[str, Sequence[str]], may: str = "edit"
+) -> Sheet:
+    blocks = [(one.id, remarked(block(without_secrets(one)), told[one.id])) for one in ordered(items)]
+    return Sheet(path, head, tuple(blocks), may)
 
 
 def _days(lens: Lens) -> Iterator[Sheet]:

@@ -132,7 +132,8 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
     same = all(stored.get(name) == value for name, value in request.content.items() if name not in free)
     same = same and key_form(stored.get("key", "")) == key_form(request.content.get("key", ""))
     labels = {name: event.labels.get(name) for name in request.labels} == request.labels
-    same = same and labels and len(stored) - ("links" in stored) == len({*request.content} - {"links"})
+    added = {"links"} | {"pinned"} - {*request.content}  # what the book may have added by itself
+    same = same and labels and {*stored} - added == {*request.content} - added
     if event.kind != CREATED or event.actor != request.by or not same:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     held = event.payload.get("held")
@@ -165,8 +166,8 @@ def _check_links(case: Case) -> None:
 def texts_of(item: Item) -> list[str]:
     """What an item says, in each way in which it is shown."""
     shown = without_secrets(item)
-    found = "\n".join((shown.text, " ".join(shown.tags)))  # as a search shows it
-    return list(dict.fromkeys((item.text, found, subject_and_fact(shown.as_content())[1], block(shown))))
+    said = subject_and_fact(shown.as_content())[1]
+    return list(dict.fromkeys((item.text, shown.text, said, block(shown))))
 
 
 def comparable(rights: Rights, items: Iterable[Item]) -> list[Item]:
@@ -275,7 +276,8 @@ def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
 def _not_taken(request: Remember, twin: Item) -> str:
     """What was said of an item that is known, and does not hold of it."""
     wanted = {
-        name: request.content.get(name) for name in ("tags", "citations", "reason", "category", "confidence")
+        name: request.content.get(name)
+        for name in ("tags", "citations", "reason", "category", "confidence", "pinned")
     }
     left = [name for name, said in wanted.items() if said and not _covers(getattr(twin, name), said)]
     if request.labels.get("audience") == "team" and not twin.shared:
@@ -462,6 +464,8 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
     under = same_key(case)
     if under:
         content["key"] = under[-1].key  # a key is shown as it was first written
+    if "pinned" not in content and held is None and any(one.pinned for one in superseded):
+        content["pinned"] = True  # a correction of what is pinned is as important
     related = _related(case)
     if related:
         content["links"] = [*content.get("links", ()), *related]

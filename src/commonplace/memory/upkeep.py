@@ -167,8 +167,9 @@ def _within(live: list[Item], budget: Budget) -> list[Chore]:
     return chores
 
 
-def _age(item: Item) -> tuple[int, str]:
-    return item.recorded_us, item.id
+def _age(item: Item) -> tuple[bool, int, str]:
+    """Pinned items go last."""
+    return item.pinned, item.recorded_us, item.id
 
 
 def _duplicates(live: list[Item]) -> list[tuple[str, tuple[str, ...]]]:

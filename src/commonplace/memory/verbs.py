@@ -70,6 +70,7 @@ _EMPTY: dict[str, Any] = {
     "code_refs": [],
     "provenance": {},
     "reason": "",
+    "pinned": False,
 }
 """What a field has when it is taken away, where that is not None."""
 
@@ -96,6 +97,7 @@ class Remembering(Noting):
         sensitivity: str | None = None,
         trust: str | None = None,
         shared: bool | None = None,
+        pinned: bool | None = None,
         provenance: Mapping[str, Any] | None = None,
         citations: Sequence[str] = (),
         reason: str | None = None,
@@ -120,9 +122,10 @@ class Remembering(Noting):
 
         The answer says what became of it: stored, merged with what is known, flagged (held until somebody
         chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
-        owner keeps is shared) or public. `supersedes` names the items it takes the place of; True: the author's
-        own fact under the same key. `override` is a reason to keep what would not be kept. With an `id` of
-        your own the call can be repeated safely.
+        owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the
+        items it takes the place of, with their pins; True: the author's own fact under the same
+        key. `override` is a reason to keep what would not be kept. With an `id` of your own the call can be repeated
+        safely.
         """
         kind = ("note" if key is None else "fact") if kind is None else kind
         _shape(kind)
@@ -131,7 +134,7 @@ class Remembering(Noting):
         given = _given(
             key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
             scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
-            source_type=source_type, code_refs=code_refs or None,
+            source_type=source_type, code_refs=code_refs or None, pinned=pinned,
         )  # fmt: skip
         for field, moment in (("valid_from", valid_from), ("valid_until", valid_until)):
             if moment is not None:
@@ -398,13 +401,13 @@ class Remembering(Noting):
         return listed
 
     def long_term(self, at: At = None) -> list[Item]:
-        """What MEMORY.md holds, as far as this actor may see it: what the team knows, the newest that fits."""
+        """What MEMORY.md holds, as far as this actor may see it: what the team knows and has not expired, the pinned
+        and the newest that fits."""
         self._may_read_tier("long_term")
+        now_us = self._ledger.moment(at)
         with self._judging(at) as judge:
-            settings, seen = (
-                judge.settings,
-                [judge.shown(one) for one in chosen(judge.items()) if of_memory(one)],
-            )
+            known = (one for one in chosen(judge.items()) if of_memory(one) and not one.expired(now_us))
+            settings, seen = judge.settings, [judge.shown(one) for one in known]
         fit = fitting(seen, settings.max_size_kb * 1024)[0]
         self._was_shown([one.id for one in fit])
         return fit
@@ -589,20 +592,24 @@ class Remembering(Noting):
             found = [convert(row, Core) for _, row in viewer.lens.scan("memory.cores")]
             return [core for core in found if viewer.sees_core(core.id)]
 
-    def proposals(self, core: str | None = None) -> list[Item]:
-        """What was proposed for cores and waits for a librarian or person: `resolve` with create or skip."""
-        held = self.items(core=core, status="held")
+    def proposals(self, core: str | None = None, at: At = None) -> list[Item]:
+        """What was proposed for cores and waits for a librarian or person, as of `at`: `resolve` with create or
+        skip."""
+        held = self.items(core=core, status="held", at=at)
         return [one for one in held if one.held is not None and one.held.why == "proposal"]
 
-    def suggestions(self, core: str | None = None, *, now: datetime | None = None) -> list[Suggestion]:
-        """What could be done for memory, or for one core: duplicates to merge, links to make, what has grown stale,
-        better tags. It changes nothing."""
+    def suggestions(
+        self, core: str | None = None, *, now: datetime | None = None, at: At = None
+    ) -> list[Suggestion]:
+        """What could be done for memory, or for one core, as of `at`: duplicates to merge, links to make, what has
+        grown stale, better tags. It changes nothing."""
         from .suggestions import suggested
 
-        rules = {one.id: one.config for one in self.cores()}
+        rules = {one.id: one.config for one in self.cores(at)}
         if core is not None and check_name("a core", core) not in rules:
             raise NotFound(no_core(core))
-        return suggested(self.items(core=core), rules, to_us("now", now or datetime.now(UTC)))
+        now_us = self._ledger.moment(at) if now is None else to_us("now", now)
+        return suggested(self.items(core=core, at=at), rules, now_us)
 
     def traverse(
         self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None

@@ -74,10 +74,11 @@ def _without(receipt: Receipt, gone: frozenset[str]) -> Changed | None:
     lost: list[str] = []
     gained: list[str] = []
     if receipt.trace is not None:
-        was, now = receipt.trace.packed(), receipt.trace.packed(gone)
-        after = now.text
-        lost = [line for line in was.lines if line not in now.lines]
-        gained = [line for line in now.lines if line not in was.lines]
+        after = receipt.trace.packed(gone).text
+        was = [line for _, line in receipt.trace.lines()]
+        now = [line for _, line in receipt.trace.lines(gone)]
+        lost = [line for line in was if line not in now]
+        gained = [line for line in now if line not in was]
     if before == after and not from_block:
         return None
     return Changed(receipt.id, receipt.position, tuple(lost), tuple(gained), before, after, from_block)

@@ -22,6 +22,7 @@ from ..errors import BadInput
 from ..events import Event, canonical, check_path, draft
 from ..keys import Key
 from ..memory.items import Item
+from .commands import Named, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -43,23 +44,28 @@ _PATH = re.compile(
 )
 _QUOTED = re.compile(r"`([^`\n]{1,200})`")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(\)")
-_COMMAND = re.compile(r"(?:\$ )?([a-z][\w.-]{0,30})(?: .*)?")
 
 
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that can be looked up: a file, lines or a symbol in one, or a command."""
+    """Something that can be looked up: a file, lines or a symbol in one, or a command with what it is to make."""
 
     file: str = ""
     symbol: str = ""
     first: int = 0
     last: int = 0
     command: str = ""
+    target: str = ""
     cited: bool = False
+    """Whether it must be there; what is only named counts once it was there. A target must be where targets are."""
 
     @property
     def name(self) -> str:
         where = f":{self.first}-{self.last}" if self.first else ""
-        return f"{self.file}{where} {self.symbol}".strip() if self.file else f"$ {self.command}"
+        return (
+            f"{self.file}{where} {self.symbol}".strip()
+            if self.file
+            else f"$ {self.command} {self.target}".strip()
+        )
 
 
 def claims(item: Item) -> tuple[Claim, ...]:
@@ -85,11 +91,16 @@ def _named(item: Item) -> Iterator[Claim]:
     files = [*dict.fromkeys(map(_claim, _PATH.finditer(said)))][:MOST_CLAIMS]
     yield from files
     for match in _QUOTED.finditer(said):
-        call, command = _CALL.fullmatch(match[1]), _COMMAND.fullmatch(match[1])
+        call = _CALL.fullmatch(match[1])
         if call:
             yield from (Claim(one.file, call[1]) for one in files)
-        elif command and not _PATH.fullmatch(match[1]):
-            yield Claim(command=command[1])
+        elif not _PATH.fullmatch(match[1]):
+            yield from (_of_command(named, cited=True) for named in named_by(match[1]))
+    yield from (_of_command(named, cited=False) for named in islice(spoken_of(said), MOST_CLAIMS))
+
+
+def _of_command(named: Named, cited: bool) -> Claim:
+    return Claim(named.file, command=named.program, target=named.target, cited=cited and bool(named.target))
 
 
 def _claim(match: re.Match[str], cited: bool = False) -> Claim:
@@ -122,10 +133,13 @@ def check(root: Path, item: Item, known: Checked | None, read: Read | None = Non
         try:
             wrong, lines = _look(root, one, before.get(one.name, ""), files, read)
         except (OSError, ValueError) as error:
-            wrong, lines = f"{one.file[:100]} cannot be read ({type(error).__name__})", ""
+            named = one.file[:100] or one.name
+            wrong, lines = f"{named} cannot be read ({type(error).__name__})", ""
         if not wrong:
             seen.setdefault(one.name, lines)
-        elif one.cited or one.name in before:
+        elif one.name in before or (
+            one.cited and (not one.target or manifest(root, one.command) is not None)
+        ):
             stale.append(wrong)
     return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), seen, files)
 
@@ -145,6 +159,15 @@ def reading() -> Read:
 
 def _look(root: Path, claim: Claim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
     """What is wrong with a claim, and the hash of the lines it cites."""
+    if claim.target:
+        path = manifest(root, claim.command)
+        if path is None:
+            where = "Makefile" if claim.command == "make" else "package.json"
+            return f"there is no {where} for {claim.command} {claim.target}", ""
+        if path.stat().st_size > LARGEST:
+            return "", ""
+        text, files[path.name] = read(path)
+        return lacks(text, claim.command, claim.target), ""
     if claim.command:
         return ("" if shutil.which(claim.command) else f"{claim.command} is not on the PATH"), ""
     path = (root / claim.file).resolve()
@@ -272,7 +295,7 @@ def checked(
     wanted = [one for one in items if claims(one)]
     if not wanted:
         return {}
-    known, root = _known(ledger, wanted, at), ledger.repository
+    known, root = recorded(ledger, wanted, at), ledger.repository
     if root is None or at is not None:
         return known
     before = {id: one.check for id, one in known.items()}
@@ -282,10 +305,11 @@ def checked(
     if not changed:
         return known
     ledger.submit("recall.checked", Record(by, run, changed))
-    return _known(ledger, wanted, None)
+    return recorded(ledger, wanted, None)
 
 
-def _known(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+    """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
     with ledger.snapshot(at) as lens:
         rows = {one.id: lens.get("recall.checks", one.id) for one in items}
     return {id: msgspec.convert(row, Known) for id, row in rows.items() if row is not None}

@@ -1,12 +1,13 @@
 """The memory digest: what is remembered about a task, packed into a budget, with a receipt.
 
-Candidates come in a fixed order: pinned facts, tagged items, what is found by the words and the meaning of the query.
+Candidates come in a fixed order: facts under configured keys, tagged items, what is found by the words and the meaning
+of the query; of those that fit equally well, the newer first. A prompt has a block of long-term memory beside it: what
+is pinned, what was found for the task, and the newest.
 The same request at the same moment gives the same bytes, in every process and on every engine.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from random import random
@@ -18,19 +19,18 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..access.secrets import masked
 from ..index import Found, Who
-from ..index.words import snippet
 from ..labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
-from ..memory.reading import Judge, Settings, all_items, judging, settings_of
+from ..memory.reading import Judge, Settings, all_items, chosen, judging, of_memory, settings_of
 from ..memory.requests import CREATED
 from .checking import Known, checked
 from .data import as_name, mark_of
 from .finding import looked_up
-from .packing import Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
-from .receipts import Counted, Trace, Write, trace_of
-from .search import LeftOut, visible
+from .packing import LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
+from .receipts import Around, Counted, Trace, Write, trace_of
+from .search import LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
     from ..index import Hit, How, Index
@@ -41,8 +41,6 @@ NO_MATCH = "nothing that is remembered matches."
 NOTHING = "nothing is remembered yet."
 ALL_LEFT_OUT = "what matches is left out, or shown elsewhere."
 CORRECTED = "correction"
-SPARE = 6
-"""How many candidates a trace keeps beyond those that there was room for."""
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -64,11 +62,12 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What is asked for. `beside` is what the prompt shows already, `also` what else it says of items,
-    and `told` the premises it tells of."""
+    """What is asked for, as of `at` (None: now), which is the time `now_us`. `beside` is what the prompt shows already,
+    `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself."""
 
     query: str
     rules: DigestRules
+    now_us: int
     at: int | None = None
     ignored: str = ""
     stable: str = ""
@@ -76,6 +75,8 @@ class Wanted(msgspec.Struct, frozen=True):
     also: tuple[tuple[str, int], ...] = ()
     told: tuple[str, ...] = ()
     count: CountTokens | None = None
+    in_prompt: bool = False
+    around: Around | None = None
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -88,32 +89,54 @@ class Gathered(msgspec.Struct, frozen=True):
     signals: tuple[tuple[str, float], ...] = ()
 
 
+class Gathering(NamedTuple):
+    """What was found for a task, the best first; what was not looked at; the index that was asked; and what to say if
+    there is nothing to show."""
+
+    found: Sequence[Gathered]
+    left_out: Sequence[LeftOut]
+    fingerprint: str
+    nothing: str
+
+
+class LongTerm(NamedTuple):
+    """What may stand in the long-term block, in its order; what may not, and why; and how much there is."""
+
+    candidates: Sequence[Candidate]
+    barred: Sequence[tuple[str, str]]
+    total: int
+
+
 class Maker:
     """Makes digests for one actor."""
 
     def __init__(self, ledger: Ledger, actor: str, run: str | None) -> None:
         self._ledger, self._actor, self._run = ledger, actor, run
 
-    def make(self, wanted: Wanted, delivered: bool = True) -> Digest:
-        """A digest with its receipt; unless it is `delivered` to anybody, nothing is written."""
-        off = not wanted.rules.enabled and not wanted.ignored
-        left_out = [LeftOut("the memory digest", "memory.v1.enabled is false")] if off else []
-        if off and not wanted.told:
+    def make(self, wanted: Wanted, gathering: Gathering | None = None, delivered: bool = True) -> Digest:
+        """A digest with its receipt; unless it is `delivered` to anybody, nothing is written. What was gathered for
+        the same request before is not looked for again."""
+        around = wanted.around
+        left_out: Sequence[LeftOut] = ()
+        if not wanted.rules.enabled and not wanted.ignored:
+            left_out = [LeftOut("the memory digest", "memory.v1.enabled is false")]
+        off = bool(left_out) or (around is not None and not around.digest)
+        if off and around is None and not wanted.told:
             return Digest("", left_out=tuple(left_out))
         ledger = self._ledger
         with ledger.snapshot() as now:
             settings = settings_of(now)
             then = now.position if wanted.at is None else wanted.at
-        now_us = time.time_ns() // 1000 if wanted.at is None else self._time_of(wanted.at)
-        gathered, index, nothing = list[Gathered](), "", "" if off else NOT_CONSULTED
+        gathered: Sequence[Gathered] = ()
+        index, nothing = "", "" if off else NOT_CONSULTED
         before, lines, rebased = None, list[_Line](), ""
         if not off and not wanted.ignored:
-            gathered, left_out, index, nothing = self._gather(wanted, then)
+            gathered, left_out, index, nothing = gathering or self.gather(wanted)
             before, rebased = self._before(wanted) if wanted.stable else (None, "")
             lines = self._lines(wanted, before)
         items = [one.item for one in gathered] + [one.item for one in lines if one.item is not None]
         known = checked(ledger, self._actor, self._run, items, wanted.at)
-        bar = _Bar(wanted, settings, now_us, known)
+        bar = _Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
         asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates)
@@ -133,17 +156,39 @@ class Maker:
         if not delivered:
             return digest
         outside = [(id, one.position) for id, one in sorted(known.items())]
-        return replace(
-            digest, receipt_id=self._write(wanted, settings, trace, packed, now_us, then, index, outside)
-        )
+        return replace(digest, receipt_id=self._write(wanted, settings, trace, packed, then, index, outside))
 
-    def _time_of(self, position: int) -> int:
-        event = next(self._ledger.events(position - 1, position), None) if position else None
-        return 0 if event is None else event.created_us
+    def long_term(self, wanted: Wanted, gathering: Gathering, most: int) -> LongTerm:
+        """What a prompt shows of long-term memory, in so many characters: what is pinned first, then what was found
+        for the task, then the newest. What has expired or grown stale is not shown; the digest marks what is stale."""
+        with judging(self._ledger, self._actor, wanted.at) as judge:
+            settings = judge.settings
+            known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
+        newest = sorted(known, key=lambda one: (-one.recorded_us, one.id))
+        places = {one.item.id: place for place, one in enumerate(gathering.found)}
+        found = {one.item.id: one for one in gathering.found}
+        last = len(places)
+        ordered = sorted(
+            newest, key=lambda one: (not one.pinned, places.get(one.id, last) if not one.pinned else 0)
+        )
+        bar = _Bar(wanted, settings, {})
+        barred = [(one.id, why) for one in ordered if (why := bar.why(one))]
+        hidden = {id for id, _ in barred}
+        hold = [one for one in ordered if one.id not in hidden]
+        some = hold[: most // LEAST + 1]  # no line is shorter, so no more can be shown
+        stale = {
+            id: check.check.stale
+            for id, check in checked(self._ledger, self._actor, self._run, some, wanted.at).items()
+            if check.check.stale
+        }
+        barred += [(one.id, f"stale: {stale[one.id]}") for one in some if one.id in stale]
+        lines = [_as_block_line(one, found.get(one.id)) for one in some if one.id not in stale]
+        return LongTerm(lines, barred, len(hold) - len(stale))
 
     # looking
 
-    def _gather(self, wanted: Wanted, then: int) -> tuple[list[Gathered], list[LeftOut], str, str]:
+    def gather(self, wanted: Wanted) -> Gathering:
+        """What is remembered about a task."""
         rules, told = wanted.rules, list[LeftOut]()
         hits: list[tuple[str, list[Hit]]] = []
         if wanted.query.strip():
@@ -159,12 +204,14 @@ class Maker:
                 told.append(LeftOut("semantic", self._ledger.indexing.missing))
         with judging(self._ledger, self._actor, wanted.at) as judge:
             found_items = [*self._structured(judge, rules), *_of_hits(judge, hits)]
-            nothing = ALL_LEFT_OUT if found_items else NO_MATCH
+            nothing = NO_MATCH
+            if found_items:  # a caller is told what is left out; to a model that says nothing
+                nothing = "" if wanted.in_prompt else ALL_LEFT_OUT
             if not found_items and next(filter(judge.allows, all_items(judge.then)), None) is None:
                 nothing = NOTHING
         once = {one.item.id: one for one in reversed(found_items)}
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
-        return ordered, told, self._ledger.indexing.fingerprint, nothing
+        return Gathering(ordered, told, self._ledger.indexing.fingerprint, nothing)
 
     def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[Found, list[LeftOut]]:
         with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
@@ -223,35 +270,41 @@ class Maker:
         settings: Settings,
         trace: Trace,
         packed: Packed,
-        now_us: int,
         then: int,
         index: str,
         outside: list[tuple[str, int]],
     ) -> str | None:
         included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
+        around = wanted.around
+        work, sources, omitted = (
+            (None, (), ()) if around is None else (around.work, around.sources, around.omitted)
+        )
+        if around is not None:
+            trace = replace(trace, whole=around.whole)
         payload = {
             "request": {"query": masked(wanted.query), "rules": msgspec.to_builtins(wanted.rules)},
             "as_of": then,
-            "now": now_us,
+            "now": wanted.now_us,
             "index": index,
             "outside": outside,
             "included": included,
             "block": [list(one) for one in (*wanted.beside, *wanted.also)],
-            "omitted": _numbered(packed.omitted),
-            "hash": sha256(packed.text.encode()).hexdigest(),
+            "omitted": _numbered(list(dict.fromkeys((*packed.omitted, *omitted)))),
+            "hash": sha256(trace.again("" if around is None else around.work_text).encode()).hexdigest(),
+            "work": None if work is None else list(work),
             "ignored": wanted.ignored,
             "told": list(wanted.told),
             "stable": "" if wanted.ignored else wanted.stable,
             "past": wanted.at is not None,
             "reached": self._ledger.premises.reached,
         }
-        words = [one for one in (*trace.candidates, *trace.kept) if one.before or one.text]
+        block = () if around is None else around.whole.block
+        words = [one.id for one in (*block, *trace.candidates, *trace.kept) if one.before or one.text]
         shown = tuple(dict.fromkeys(one.id for one in packed.taken if one.text))
         must = wanted.ignored or wanted.told or wanted.stable
         keep = bool(must) or random() < settings.receipts  # noqa: S311  a sample, not a secret
-        request = Write(
-            self._actor, self._run, payload, trace, tuple(dict.fromkeys(one.id for one in words)), shown, keep
-        )
+        named = tuple(dict.fromkeys((*words, *sources)))
+        request = Write(self._actor, self._run, payload, trace, named, shown, keep)
         id: str | None = self._ledger.submit("recall.receipt", request) if keep or shown else None
         return id
 
@@ -303,14 +356,14 @@ class _Asked(NamedTuple):
 class _Bar:
     """What keeps an item out of a digest, however much room there is."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, now_us: int, known: dict[str, Known]) -> None:
-        self._wanted, self._settings, self._now_us, self._known = wanted, settings, now_us, known
+    def __init__(self, wanted: Wanted, settings: Settings, known: dict[str, Known]) -> None:
+        self._wanted, self._settings, self._known = wanted, settings, known
         self._beside = {id for id, _ in wanted.beside}
         self._said: dict[str, str] = {}
 
     def candidate(self, one: Gathered) -> Candidate:
         item = one.item
-        barred, twin = self._why(item), ""
+        barred, twin = self.why(item), ""
         if not barred:
             twin = self._said.setdefault(f"{item.kind} {item.text}", item.id)
             twin = "" if twin == item.id else twin
@@ -324,7 +377,7 @@ class _Bar:
         item = line.item
         if item is None or item.status == "forgotten":
             return "something in it was forgotten, or may not be shown any more"
-        why = self._why(item)
+        why = self.why(item)
         if why:
             return f"something in it is left out by now: {why}"
         return (
@@ -336,12 +389,13 @@ class _Bar:
     def _stale(self, item: Item) -> str:
         return self._known[item.id].check.stale if item.id in self._known else ""
 
-    def _why(self, item: Item) -> str:
+    def why(self, item: Item) -> str:
+        """Why an item is left out, if it is."""
         if not _allowed(self._wanted, item):
             return f"it is {item.sensitivity}, which is not allowed here"
         if item.id in self._beside:
             return "the prompt shows it already"
-        if not item.valid(self._now_us):
+        if not item.valid(self._wanted.now_us):
             return "it does not hold at this time"
         stale = self._stale(item)
         return f"stale: {stale}" if stale and self._settings.stale == "leave_out" else ""
@@ -365,16 +419,23 @@ def _is_item(who: Who) -> bool:
 
 def _of_hits(judge: Judge, hits: list[tuple[str, list[Hit]]]) -> Iterator[Gathered]:
     for via, found in hits:
-        for hit in found:
-            for item in _current(judge, [hit.id]):
-                words = {word for _, those, _ in hit.matched for word in those.split(" ")}
-                yield Gathered(item, via, _part(item, words), hit.score, _gave(hit))
+        read = [(hit, item) for hit in found for item in _current(judge, [hit.id])]
+        for hit, item in sorted(read, key=lambda one: (-one[0].score, -one[1].recorded_us, one[1].id)):
+            words = {word for _, those, _ in hit.matched for word in those.split(" ")}
+            yield Gathered(item, via, _part(item, words), hit.score, _gave(hit))
+
+
+def _as_block_line(item: Item, found: Gathered | None) -> Candidate:
+    """An item as a line of the long-term block, with all that it says."""
+    if item.pinned or found is None:
+        return candidate(item, "pinned" if item.pinned else "newest", text_of(item))
+    return candidate(item, found.via, text_of(item), found.score, found.signals)
 
 
 def _part(item: Item, words: Collection[str] = ()) -> str:
     """What a line says of an item: all of a short text, of a longer one what stands around these words."""
     text = text_of(item)
-    part = snippet(text, words)
+    part = excerpt(text, words)
     return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
 
 

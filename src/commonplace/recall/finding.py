@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ..access.rights import rights_of
-from ..index import Found, Who
+from ..index import Found, Hit, Who
+from ..memory.items import Item
 from ..memory.reading import judging
 from ..memory.requests import CREATED
-from .checking import checked
+from .checking import Known, checked, recorded
 from .feed import RESULT
-from .search import MOST, Answer, LeftOut, Result, asked, result, visible
+from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
 
 if TYPE_CHECKING:
     from ..book import At
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 
 HOW: dict[str, How] = {"semantic": "semantic", "hybrid": "hybrid"}
+MOST_LOOKED_AT = 8 * MOST
+"""How many hits are looked at for those that still hold."""
 
 
 def find(
@@ -34,8 +37,10 @@ def find(
     enabled: Collection[str],
     at: At,
     explain: bool,
+    check_anew: bool = False,
 ) -> Answer:
-    """Answer one search by one actor. Raises BadInput."""
+    """Answer one search by one actor. What is said of files is as it was found last, or is checked anew. Raises
+    BadInput."""
     search = asked(**wanted, enabled=enabled)
     indexing: Indexing = ledger.indexing
     with ledger.snapshot() as now, ledger.snapshot(at) as then:
@@ -55,7 +60,7 @@ def find(
     if search.mode == "semantic" and not tiers:
         return Answer((), 0, tuple(left_out), now_at if position is None else position)
 
-    def look(index: Index, ended: bool = False) -> Found:
+    def look(limit: int, index: Index, ended: bool = False) -> Found:
         return index.search(
             search.query,
             allowed=visible(rights),
@@ -64,46 +69,102 @@ def find(
             until_us=search.until_us,
             authors=search.agents,
             chosen=chosen,
-            limit=MOST if ended else search.max_results,
+            limit=limit,
             listing=not search.query.strip() and search.mode in ("date_range", "agent_filter"),
             how="keyword" if ended else HOW.get(search.mode, "keyword"),
             vectors="semantic" in tiers,
             ended=ended,
         )
 
-    found, trouble = looked_up(ledger, look)
+    holding = _Holding(ledger, actor, run, position, ledger.moment(at), check_anew)
+    limit = search.max_results
+    while True:  # what does not hold takes nobody's place
+        found, trouble = looked_up(ledger, partial(look, limit))
+        hits, dropped = holding.of(found.hits)
+        if len(hits) >= search.max_results or len(found.hits) < limit or limit >= MOST_LOOKED_AT:
+            break
+        limit *= 2
     left_out += trouble
-    hits = found.hits
-    if found.total > len(hits):
-        left_out.append(
-            LeftOut(f"{found.total - len(hits)} more", f"only {search.max_results} were asked for")
-        )
+    total, hits = found.total - len(found.hits) + len(hits), hits[: search.max_results]
+    if total > len(hits):
+        left_out.append(LeftOut(f"{total - len(hits)} more", f"only {search.max_results} were asked for"))
     if found.cut:
         left_out.append(LeftOut("the end of the query", "it is longer than a query may be"))
     if indexing.missing and "semantic" in tiers:
         left_out.append(LeftOut("semantic", indexing.missing))
-    results = [result(hit, search.mode, explain) for hit in hits]
-    results, dropped = _verified(ledger, actor, run, results, position)
     left_out += dropped
-    left_out += superseded(ledger, actor, position, partial(look, ended=True))
-    return Answer(tuple(results), found.total, tuple(left_out), found.as_of, found.corrected)
+    left_out += superseded(ledger, actor, position, partial(look, MOST, ended=True))
+    results = [_shown(one, search.mode, explain) for one in hits]
+    return Answer(tuple(results), total, tuple(left_out), found.as_of, found.corrected)
 
 
-def _verified(
-    ledger: Ledger, actor: str, run: str | None, results: list[Result], at: int | None
-) -> tuple[list[Result], list[LeftOut]]:
-    """The results, with what does not hold any more marked, or left out if the book says so."""
-    if ledger.repository is None:
-        return results, []
-    with judging(ledger, actor, at) as judge:
-        policy = judge.settings.stale
-        items = [judge.item(one.id) for one in results if one.kind == CREATED]
-    known = checked(ledger, actor, run, [one for one in items if one is not None], at)
-    stale = {id: one.check.stale for id, one in known.items() if one.check.stale}
-    if policy == "leave_out" and stale:
-        told = "; ".join(dict.fromkeys(stale.values()))
-        return [one for one in results if one.id not in stale], [LeftOut(f"{len(stale)} stale", told)]
-    return [replace(one, stale=stale.get(one.id, "")) for one in results], []
+class Holds(NamedTuple):
+    """A hit that still holds, its item, if it is one, and what of that is stale."""
+
+    hit: Hit
+    item: Item | None = None
+    stale: str = ""
+
+
+class _Holding:
+    """Tells hits that still hold from those that do not, for one reader as of one moment."""
+
+    def __init__(
+        self, ledger: Ledger, actor: str, run: str | None, at: int | None, now_us: int, check_anew: bool
+    ) -> None:
+        self._ledger, self._actor, self._run, self._at, self._now_us = ledger, actor, run, at, now_us
+        self._check_anew = check_anew
+
+    def of(self, hits: list[Hit]) -> tuple[list[Holds], list[LeftOut]]:
+        """The hits that hold, and how many do not, and why. What its reader may not see any more is neither."""
+        with judging(self._ledger, self._actor, self._at) as judge:
+            policy = judge.settings.stale
+            read = ((hit.id, judge.item(hit.id)) for hit in hits if hit.kind == CREATED)
+            items = {id: judge.shown(item) for id, item in read if item is not None}
+        known = self._checks(list(items.values()))
+        stale = {id: one.check.stale for id, one in known.items() if one.check.stale}
+        kept, reasons = list[Holds](), dict[tuple[str, str], int]()
+        for hit in hits:
+            item = items.get(hit.id)
+            if item is None:
+                kept += [Holds(hit)] if hit.kind != CREATED else []
+                continue
+            why = self._why_not(item)
+            if not why and policy == "leave_out" and hit.id in stale:
+                why = "stale", stale[hit.id]
+            if why:
+                reasons[why] = reasons.get(why, 0) + 1
+            else:
+                kept.append(Holds(hit, item, stale.get(hit.id, "")))
+        return kept, [LeftOut(f"{number} {what}", why) for (what, why), number in reasons.items()]
+
+    def _checks(self, items: list[Item]) -> dict[str, Known]:
+        if self._ledger.repository is None:
+            return {}
+        if self._check_anew:
+            return checked(self._ledger, self._actor, self._run, items, self._at)
+        return recorded(self._ledger, items, self._at)
+
+    def _why_not(self, item: Item) -> tuple[str, str] | None:
+        """What an item is that does not hold, and why."""
+        if not item.current:
+            return item.status, f"it is {item.status} by now"
+        if item.expired(self._now_us):
+            return "expired", "expired: the time for which it holds is over"
+        if not item.valid(self._now_us):
+            return "not yet valid", "the time for which it holds has not begun"
+        return None
+
+
+def _shown(found: Holds, mode: str, explain: bool) -> Result:
+    """A hit as its reader sees it: of an item only what it says, not the tags by which it is found, too."""
+    hit, item, stale = found
+    plain = result(hit, mode, explain)
+    if item is None:
+        return plain
+    words = {word for _, those, _ in hit.matched for word in those.split(" ")}
+    content = excerpt(item.text, words)
+    return replace(plain, content=content, text=item.text, stale=stale, disputed=item.disputed)
 
 
 def superseded(ledger: Ledger, actor: str, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:

@@ -13,14 +13,18 @@ from msgspec.structs import replace
 
 from ..events import iso
 from ..memory.items import SHAPES, Item, value_text
-from ..memory.portions import Portion, Portions
+from ..memory.portions import PerKind, Portion, Portions
 from .data import HEADING, as_data, as_name, block, mark_of
 
 CountTokens = Callable[[str], int]
+Frame = Callable[[Sequence[str]], str]
+"""How lines become a text."""
 
 LEAST = 40
 """The fewest characters that a text is cut to: less of it says nothing."""
 CUT = "…"
+SPARE = 6
+"""How many candidates a trace keeps beyond those that there was room for."""
 
 
 def estimated(text: str) -> int:
@@ -80,11 +84,12 @@ def pack(
     nothing: str = "",
     kept: Sequence[Candidate] = (),
     mark: str = "",
+    frame: Frame | None = None,
 ) -> Packed:
     """Take the candidates in their order as long as they fit. What does not fit is cut, if enough of it is left, or
     skipped. `kept` are there already and stay as they are, under their `mark`. With nothing to show the text says
-    `nothing`, if even that fits."""
-    pile = _Pile(budgets, count, mark)
+    `nothing`, if even that fits. Lines become a block of a digest, unless there is another `frame`."""
+    pile = _Pile(budgets, count, frame or (lambda lines: block(lines, mark or mark_of(lines))))
     for one in kept:
         pile.add(one)
     over = pile.over()
@@ -107,11 +112,21 @@ def pack(
     return Packed(text, tuple(pile.taken), tuple(omitted), frozenset(unread), over)
 
 
+LONG_TERM = "## Long-term Memory"
+
+
+def long_term_block(candidates: Sequence[Candidate], most: int) -> Packed:
+    """What every prompt shows of long-term memory, in so many characters with its heading."""
+    every = Portion()
+    budgets = Portions(Portion(max_chars=most), PerKind(every, every, every, every))
+    return pack(candidates, budgets, frame=lambda lines: "\n".join((LONG_TERM, *lines)))
+
+
 class _Pile:
     """What is packed so far."""
 
-    def __init__(self, budgets: Portions, count: CountTokens, mark: str) -> None:
-        self._budgets, self._count, self._mark = budgets, count, mark
+    def __init__(self, budgets: Portions, count: CountTokens, frame: Frame) -> None:
+        self._budgets, self._count, self._frame = budgets, count, frame
         self.taken: list[Candidate] = []
         self._of_kind: dict[str, list[str]] = {}
 
@@ -120,8 +135,7 @@ class _Pile:
         self._of_kind.setdefault(one.kind, []).append(one.line)
 
     def text(self, *more: Candidate) -> str:
-        lines = [one.line for one in (*self.taken, *more)]
-        return block(lines, self._mark or mark_of(lines))
+        return self._frame([one.line for one in (*self.taken, *more)])
 
     def full(self, kind: str) -> str:
         """Which number of items is reached, if one is: then nothing more of it has to be looked at."""

@@ -146,9 +146,7 @@ class PremiseWatch:
         )
         if traced is None or traced.erased:
             return ""
-        packed = trace_of(self._ledger, traced).packed()
-        lines = dict(zip(packed.ids, packed.lines, strict=True))
-        return lines.get(item, "")
+        return dict(trace_of(self._ledger, traced).lines()).get(item, "")
 
 
 def _what_happened(event: Event, item: str) -> tuple[str, str]:

@@ -5,59 +5,112 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from ..access.secrets import masked
 from ..events import Event
-from ..memory.items import Item
-from ..memory.markdown import ordered
 from ..memory.portions import Portion
 from .data import as_name
-from .packing import CountTokens, all_of
+from .packing import Candidate, CountTokens
 
 if TYPE_CHECKING:
+    from ..book import At
     from .digests import Digest
 
 PARTS = ("task", "inputs", "work", "nudges", "long_term", "digest", "recent", "changed")
 """The parts of a prompt, in their order."""
-LONG_TERM = "## Long-term Memory"
 RECENT = "## Recent Memory"
 PREMISES = "## Changed Since You Were Told"
 WORK = "## Work Focus"
 NUDGES = "## Nudges"
-MORE = "…"
+
+
+def prompt_text(parts: Mapping[str, str]) -> str:
+    """The parts of a prompt, in their order, as one text."""
+    return "\n\n".join(parts[name] for name in PARTS if parts.get(name)) + "\n"
 
 
 class Prompt(str):
-    """A text for a model, which knows its parts, the digest in it and what was left out."""
+    """A text for a model, which knows its parts, the digest in it, what was left out (`omitted`: of items) and the
+    receipt that gives it again."""
 
     parts: Mapping[str, str]
     digest: Digest | None
+    omitted: Sequence[tuple[str, str]]
     left_out: Sequence[tuple[str, str]]
+    receipt_id: str | None
 
     @classmethod
     def of(
-        cls, parts: Mapping[str, str], digest: Digest | None, left_out: Sequence[tuple[str, str]]
+        cls,
+        parts: Mapping[str, str],
+        digest: Digest | None,
+        omitted: Sequence[tuple[str, str]],
+        left_out: Sequence[tuple[str, str]],
+        receipt_id: str | None,
     ) -> Prompt:
-        made = cls("\n\n".join(parts[name] for name in PARTS if parts.get(name)) + "\n")
-        made.parts, made.digest, made.left_out = parts, digest, left_out
+        made = cls(prompt_text(parts))
+        made.parts, made.digest, made.receipt_id = parts, digest, receipt_id
+        made.omitted, made.left_out = omitted, left_out
         return made
 
+
+class Focused(NamedTuple):
+    """What a prompt told of a work: so many lines, as of a position."""
+
+    id: str
+    position: int
+    lines: int
+
+
+class Building:
+    """A prompt while it is put together: its parts so far, in one budget, what was left out, and for its receipt the
+    events that its words come from and the parts as they may be kept."""
+
+    def __init__(self, room: Room, at: int | None) -> None:
+        self.room, self.at = room, at
+        self.parts: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
+        self.sources: list[str] = []
+        self.omitted: list[tuple[str, str]] = []
+        self.left_out: list[tuple[str, str]] = []
+        self.work: Focused | None = None
+        self.block: Sequence[Candidate] = ()
+        self.block_chars = 0
+
+    def add(self, name: str, text: str, sources: Sequence[str] = (), kept: str | None = None) -> None:
+        """Add a part. `kept` is what a receipt may keep of it, if that is not all but secrets."""
+        self.parts[name] = text
+        if text:
+            self.kept[name] = masked(text if kept is None else kept)
+            self.sources += sources
+
+    def leave_out(self, what: str, why: str) -> None:
+        self.left_out.append((what, why))
+
+    def fitted(self, name: str, build: Callable[[int], str], most: int) -> int:
+        return self.room.fitted(self.parts, name, build, most)
+
     @property
-    def receipt_id(self) -> str | None:
-        return None if self.digest is None else self.digest.receipt_id
+    def over(self) -> str:
+        return self.room.over(self.parts)
 
 
 class Focus(Protocol):
     """What a work has for a prompt: how things stand, and words that wait for whoever is prompted. Lines are data."""
 
-    def lines(self) -> Sequence[tuple[str, str]]:
-        """What matters most first: the id of what a line is about, and the line."""
+    @property
+    def id(self) -> str: ...
+
+    def lines(self, at: At = None) -> tuple[Sequence[tuple[str, str]], int]:
+        """What matters most first: the id of what a line is about, and the line. And as of which position."""
         ...
 
-    def waiting(self, changes: bool) -> Sequence[tuple[str, str]]:
-        """The nudges that wait, the most urgent first; with `changes`, also of what was told and has changed since."""
+    def waiting(self, changes: bool, at: At = None) -> Sequence[tuple[str, str]]:
+        """The nudges that wait, or waited then, the most urgent first; with `changes`, also of what was told and has
+        changed since."""
         ...
 
     def deliver(self, ids: Sequence[str]) -> Sequence[str]:
@@ -73,7 +126,7 @@ class Room:
 
     def over(self, made: Mapping[str, str]) -> str:
         """Which budget the parts exceed, if they do."""
-        text = Prompt.of(made, None, ())
+        text = prompt_text(made)
         if self._chars is not None and len(text) > self._chars:
             return f"it has {len(text):,} characters, and the budget is {self._chars:,}"
         if self._tokens is not None and self._count(text) > self._tokens:
@@ -95,7 +148,7 @@ class Room:
 
     def left(self, made: Mapping[str, str], total: Portion, less: int = 0) -> Portion:
         """What is left for the last part, within what that may have anyway, and less so many tokens."""
-        used = Prompt.of({**made, "digest": "x"}, None, ())
+        used = prompt_text({**made, "digest": "x"})
         chars, tokens = total.max_chars, total.max_tokens
         if self._chars is not None:
             chars = _least(chars, self._chars - len(used) + 1)
@@ -108,50 +161,55 @@ def _least(most: int | None, left: int) -> int:
     return max(0, left if most is None else min(most, left))
 
 
-_ABOUT_COMPUTERS = (
-    "leak|usage|use|limit|error|warning|pressure|address|map|allocation|bound|safety|model|bank|card|footprint|"
-    "consumption|issue|bug|pool"
-)
+LONGEST_INSTRUCTION = 200
+"""How many characters a sentence may have that leaves memory out: more says something else, too."""
 
 
 @cache
-def _words() -> re.Pattern[str]:
-    whose = r"(?:(?:all|any|the|your|our|my|of)\s+){0,4}"
-    memory = rf"{whose}(?:memory|memories)\b(?![-.\w]*\w)(?!\s+(?:{_ABOUT_COMPUTERS}))"
-    never = r"(?<!not\s)(?<!never\s)(?<!n't\s)(?<!n’t\s)"
+def _quoted() -> re.Pattern[str]:
+    """What a text only mentions: code, quotes, and lines that are marked as quoted."""
+    return re.compile(r"(?s:```.*?(?:```|\Z))|`[^`\n]*`|\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|(?m:^[ \t]*>.*$)")
+
+
+_SENTENCE_END = re.compile(r"\n|(?<=[.!?…])[\s)\]*_]+")
+_BULLET = re.compile(r"^[-*+•]\s+")
+
+
+@cache
+def _instruction() -> re.Pattern[str]:
+    """A whole sentence, in lower case and without commas, that says to leave memory out and nothing else."""
+    memory = r"(?:(?:all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored) )*+(?:memory|memories)"
+    turn = "turn|time|task|one|question|request|answer|reply|response|message|prompt|step|call"
+    around = (
+        "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|at all|completely|"
+        rf"this (?:time|turn)|for now|(?:for|in|on|during) (?:this|that|the current|the next|one) (?:{turn})|for this"
+    )
     return re.compile(
-        rf"(?i){never}\bignore\s+{memory}|\b(?:don['’]?t|do\s+not|without)\s+(?:us(?:e|ing)|consult(?:ing)?)\s+{memory}"
-        rf"|\bwithout\s+{memory}|\bfresh\s+context\b(?!\s+(?:manager|menu|switch))"
+        rf"(?:(?:{around}) )*+(?:"
+        rf"(?:ignore|disregard) {memory}|"
+        rf"(?:do not|don'?t) (?:use|consult|look at|rely on|read) {memory}|"
+        rf"without (?:(?:using|consulting) )?{memory}|"
+        r"(?:(?:use|take|with|in|start (?:with|from|in)|begin with) )?(?:a )?fresh context"
+        rf")(?: (?:{around}))*+"
     )
 
 
 def asks_to_ignore(text: str) -> str:
-    """The words of a text that ask for memory to be left out, if there are some."""
-    found = _words().search(text)
-    return found[0] if found else ""
+    """The sentence or line of a text that asks for memory to be left out and says nothing else, if there is one. A
+    question, a heading and what is quoted ask for nothing."""
+    for part in _SENTENCE_END.split(_quoted().sub(" ¶ ", text)):
+        if len(part) > LONGEST_INSTRUCTION:
+            continue
+        sentence = _BULLET.sub("", part.strip()).strip("*_()[] ").rstrip(".!…,;: ")
+        plain = " ".join(sentence.casefold().replace("’", "'").replace(",", " ").split())
+        if _instruction().fullmatch(plain):
+            return sentence
+    return ""
 
 
-def long_term_block(items: Sequence[Item], most: int) -> tuple[str, tuple[tuple[str, int], ...], str]:
-    """What MEMORY.md holds, cut to so many characters: the block, the items that it shows whole, and what is to be
-    said of the rest."""
-    text, shown, lines = (
-        "",
-        list[tuple[str, int]](),
-        [(one, f"- {all_of(one)}") for one in ordered(items)],
-    )
-    for item, line in lines:
-        longer = f"{text}\n{line}" if text else line
-        if len(longer) > most:
-            room = most - len(text) - len(MORE) - 1
-            text = (
-                f"{text}\n{line[:room]}{MORE}" if text and room > len(MORE) else text or line[: max(0, most)]
-            )
-            break
-        text = longer
-        shown.append((item.id, item.position))
-    left = len(lines) - len(shown)
-    told = f"{left} of {len(lines)} do not fit into {most:,} characters" if left else ""
-    return (f"{LONG_TERM}\n{text}" if text else ""), tuple(shown), told
+def work_part(lines: Sequence[tuple[str, str]], number: int) -> str:
+    """The first lines about a work as a part of a prompt."""
+    return "\n".join((WORK, *(line for _, line in lines[:number]))) if number else ""
 
 
 def changed_lines(premises: Sequence[Event], now: Mapping[str, str]) -> list[str]:

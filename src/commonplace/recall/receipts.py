@@ -1,9 +1,10 @@
-"""Receipts: what each digest was made of, so that it can be shown, made again and watched.
+"""Receipts: what each digest and prompt was made of, so that it can be shown, made again and watched.
 
 A receipt is a small event without what items say: what was asked, as of when, which items in which versions stand on
 which line, how many were left out and why, and the hash of the text. Its *trace* is an event of its own with the
-candidates and the exact text as a blob, derived from the items: when one of these is erased, the trace goes, and the
-receipt stays.
+candidates and the exact text as a blob, derived from the items and events whose words are in it: when one of these is
+erased, the trace goes, and the receipt stays. What a prompt says of a work is not in the trace, because tasks change
+too often to name all that their words come from: it is read again, as of then.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from msgspec.structs import replace
 
 from ..commit import Overlay
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
-from ..events import Blob, Event, canonical, decode, draft, iso, new_id
+from ..events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso, new_id
 from ..memory.capability import MEMORY, decide_shown
 from ..memory.portions import Portions
 from ..memory.requests import Shown
-from .packing import Candidate, CountTokens, Packed, estimated, pack
+from .packing import Candidate, CountTokens, Packed, estimated, long_term_block, pack
+from .prompting import Building, Focused, prompt_text
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -30,8 +32,46 @@ if TYPE_CHECKING:
 WRITTEN, TRACED = "receipt.written", "receipt.traced"
 
 
+class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a prompt says besides its digest: its other parts without secrets, and what its long-term block was packed
+    from, into so many characters."""
+
+    parts: dict[str, str]
+    block: tuple[Candidate, ...] = ()
+    chars: int = 0
+
+    def long_term(self, without: frozenset[str] = frozenset()) -> Packed:
+        return long_term_block([one for one in self.block if one.id not in without], self.chars)
+
+    def text(self, digest: str, work: str) -> str:
+        return prompt_text({**self.parts, "long_term": self.long_term().text, "digest": digest, "work": work})
+
+
+class Around(msgspec.Struct, frozen=True):
+    """The prompt around a digest: what stands in it, which events its words come from, what it says of a work, and
+    whether it has a digest at all."""
+
+    whole: Whole
+    sources: tuple[str, ...]
+    work: Focused | None
+    work_text: str
+    digest: bool
+    omitted: tuple[tuple[str, str], ...] = ()
+    """Items that its long-term block leaves out, or cuts, and why."""
+
+
+def around(building: Building, has_digest: bool) -> Around:
+    """What a receipt keeps of a prompt that is put together but for its digest."""
+    kept = {name: text for name, text in building.kept.items() if name not in ("long_term", "work")}
+    whole = Whole(kept, tuple(building.block), building.block_chars)
+    return Around(
+        whole, tuple(building.sources), building.work, building.kept.get("work", ""), has_digest,
+        tuple(building.omitted),
+    )  # fmt: skip
+
+
 class Trace(msgspec.Struct, frozen=True):
-    """All that went into a digest, in the order in which it was packed."""
+    """All that went into a digest, in the order in which it was packed, and into the prompt around it."""
 
     candidates: tuple[Candidate, ...]
     budgets: Portions
@@ -43,6 +83,19 @@ class Trace(msgspec.Struct, frozen=True):
     """What a counter of tokens that is not our own has answered, by the hash of each text."""
     rebased: str = ""
     """Why a digest that was to go on with the one before it began anew."""
+    whole: Whole | None = None
+    """Of a prompt, what stands around the digest."""
+
+    def again(self, work: str = "") -> str:
+        """The text once more. What a prompt says of a work is not kept: whoever asks has read it again."""
+        digest = self.packed().text
+        return digest if self.whole is None else self.whole.text(digest, work)
+
+    def lines(self, without: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+        """Each item in the long-term block and in the digest, and its line, or as it would be if some had not been
+        there."""
+        block = () if self.whole is None else self.whole.long_term(without).taken
+        return [(one.id, one.line) for one in (*block, *self.packed(without).taken)]
 
     def packed(self, without: frozenset[str] = frozenset()) -> Packed:
         """Pack it again, or pack it as if some items had not been there."""
@@ -92,7 +145,7 @@ class Write(msgspec.Struct, frozen=True):
     payload: Mapping[str, Any]
     trace: Trace | None
     sources: tuple[str, ...]
-    """The items whose words are in the trace."""
+    """The items and events whose words are in the trace."""
     shown: tuple[str, ...] = ()
     keep: bool = True
     """Whether a receipt is written, or only what was shown is kept in mind."""
@@ -117,9 +170,9 @@ def decide_receipt(overlay: Overlay, request: Write) -> str | None:
 
 
 def _traced(overlay: Overlay, request: Write, trace: Trace) -> str | None:
-    """Keep the trace, unless something in it was erased since it was read."""
+    """Keep the trace, unless something in it was erased since it was read, or it comes from more than can be named."""
     records = [overlay.record_of(one) for one in request.sources]
-    if any(one is None or one.body is None for one in records):
+    if any(one is None or one.body is None for one in records) or len(records) > MAX_PARENTS:
         return None
     told, labels = {"trace": Blob(canonical(msgspec.to_builtins(trace)))}, {"sensitivity": "private"}
     traced = draft(
@@ -154,6 +207,8 @@ class Receipt(msgspec.Struct, frozen=True):
     ignored: str = ""
     told: tuple[str, ...] = ()
     stable: str = ""
+    work: Focused | None = None
+    """Which work a prompt told of, if it did."""
     position: int = 0
     trace_id: str | None = None
     trace: Trace | None = None
@@ -161,21 +216,31 @@ class Receipt(msgspec.Struct, frozen=True):
     """Why there is no trace, if there is none any more."""
     denied: bool = False
     """Whether that is because its reader may not see all of it any more."""
+    said_of_work: str = ""
+    """What a prompt said of its work, read again."""
 
     def replay(self) -> str:
-        """The same text again, packed from what was recorded. Raises Erased that names what is gone since."""
+        """The same text again, of a digest or of a whole prompt, packed from what was recorded; secrets are masked.
+        Raises Erased that names what is gone since."""
         if self.trace is None:
             raise (Denied if self.denied else Erased)(self.missing)
-        text = self.trace.packed().text
+        text = self.trace.again(self.said_of_work)
         if sha256(text.encode()).hexdigest() != self.hash:
+            if self.work is not None:
+                raise Erased(
+                    f"erased since, or not shown to you any more: what was said of the work {self.work.id}"
+                )
             raise Corrupt(
                 f"receipt {self.id!r} does not give the text that it was written for", self.position
             )
         return text
 
 
-def read(event: Event, ledger: Ledger, may_see: Callable[[str], bool]) -> Receipt:
-    """A receipt with its trace, as far as it is still there and its reader may still see all of it."""
+def read(
+    event: Event, ledger: Ledger, may_see: Callable[[str], bool], work: Callable[[Focused], str]
+) -> Receipt:
+    """A receipt with its trace, as far as it is still there and its reader may still see all of it. `work` reads again
+    what a prompt said of a work."""
     payload = event.payload
     receipt = Receipt(
         id=event.id,
@@ -193,18 +258,21 @@ def read(event: Event, ledger: Ledger, may_see: Callable[[str], bool]) -> Receip
         ignored=payload.get("ignored", ""),
         told=tuple(payload.get("told", ())),
         stable=payload.get("stable", ""),
+        work=Focused(*payload["work"]) if payload.get("work") else None,
         position=event.position,
         trace_id=payload.get("trace"),
     )
     traced = None if receipt.trace_id is None else ledger.event(receipt.trace_id)
     if traced is None or traced.erased:
-        gone = [id for id, _, _ in receipt.included if _erased(ledger, id)]
+        sources = [id for id, _, _ in receipt.included] if traced is None else traced.parents
+        gone = [id for id in sources if _erased(ledger, id)]
         named = ", ".join(gone) or "something that it did not include"
         return replace(receipt, missing=f"erased since: {named}")
     if not all(may_see(id) for id in traced.parents):
         told = "some of what it was made of may not be shown to you any more"
         return replace(receipt, missing=told, denied=True)
-    return replace(receipt, trace=trace_of(ledger, traced))
+    said = "" if receipt.work is None else work(receipt.work)
+    return replace(receipt, trace=trace_of(ledger, traced), said_of_work=said)
 
 
 def trace_of(ledger: Ledger, traced: Event) -> Trace:

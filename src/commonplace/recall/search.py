@@ -12,6 +12,7 @@ from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
 from ..events import check_name, check_text, iso, to_us
 from ..index import Hit, Who
+from ..index.words import snippet
 from ..memory.daily import check_day
 from .feed import RESULT
 
@@ -25,6 +26,7 @@ SERVES = {
 """The tiers that each mode looks at."""
 
 MOST = 200
+LONGEST_WORD = 40
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -64,7 +66,16 @@ class Result(msgspec.Struct, frozen=True):
     text: str = ""
     """All of it."""
     stale: str = ""
-    """What of it does not hold any more, as far as it can be looked up."""
+    """What of it does not hold any more, as far as it was looked up."""
+    disputed: tuple[str, ...] = ()
+    """Items that say otherwise, until somebody settles it."""
+
+    @property
+    def marks(self) -> str:
+        """What a reader has to know before taking it for a fact."""
+        return ", ".join(
+            (["disputed"] if self.disputed else []) + ([f"stale: {self.stale}"] if self.stale else [])
+        )
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -171,11 +182,29 @@ def result(hit: Hit, mode: str, explain: bool) -> Result:
     return Result(hit.id, tier, hit.source, hit.snippet, hit.score, when, hit.author, hit.kind, why, hit.text)
 
 
+def excerpt(text: str, words: Collection[str]) -> str:
+    """What stands in a text around these words, from the beginning of a word to the end of one; a short text whole."""
+    part = snippet(text, words)
+    start = text.find(part)
+    if start > 0 and not text[start - 1].isspace():
+        part = part[_first_space(part) :].lstrip()
+    end = text.find(part) + len(part)
+    if end < len(text) and not text[end].isspace():
+        part = part[: len(part) - _first_space(part[::-1])].rstrip()
+    return part
+
+
+def _first_space(text: str) -> int:
+    """Where the first white space stands, unless what stands before it is too long for a word."""
+    return next((place for place, one in enumerate(text[:LONGEST_WORD]) if one.isspace()), 0)
+
+
 def envelope(answer: Answer) -> dict[str, Any]:
     """The answer as the tool gives it."""
     shown = [
         {name: getattr(one, name) for name in ("id", "tier", "source", "content", "score", "timestamp")}
         | {name: told for name in ("why", "stale") if (told := getattr(one, name))}
+        | ({"disputed": list(one.disputed)} if one.disputed else {})
         for one in answer.results
     ]
     return {

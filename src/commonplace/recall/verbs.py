@@ -11,37 +11,40 @@ from msgspec.structs import replace
 
 from ..access.commands import Denial
 from ..access.rights import OWNER, TIERS, rights_of
-from ..access.secrets import beginning
+from ..access.secrets import beginning, masked
 from ..errors import BadInput, CommonplaceError, Erased, NotEnabled, NotFound, shown
 from ..events import Event, check_call, check_name, check_text, check_whole
 from ..memory.items import MAX_TEXT, Item
 from ..memory.portions import Portion, rules_with
-from ..memory.reading import settings_of
+from ..memory.reading import item_at, settings_of
 from ..memory.requests import Kept
 from ..memory.verbs import Remembering, event_text
-from ..memory.visibility import without_hidden
+from ..memory.visibility import may_be_told, without_hidden
 from .bisecting import Bisected, bisected
+from .checking import checked
+from .data import as_data
 from .episodes import Recollection, by_rank, recent, salient
 from .observing import recalling
-from .packing import CountTokens, all_of, estimated
+from .packing import SPARE, Candidate, CountTokens, all_of, candidate, estimated, long_term_block
 from .prompting import (
     NUDGES,
     PARTS,
     PREMISES,
-    WORK,
+    Building,
     Focus,
+    Focused,
     Prompt,
     Room,
     asks_to_ignore,
     changed_lines,
-    long_term_block,
+    work_part,
 )
-from .receipts import WRITTEN, Counted, Receipt
+from .receipts import WRITTEN, Counted, Receipt, around
 from .receipts import read as read_receipt
 
 if TYPE_CHECKING:
     from ..book import At
-    from .digests import Digest, Wanted
+    from .digests import Digest, Gathering, Maker, Wanted
     from .search import Answer
 
 LONG_TERM_MOST = 2_000
@@ -85,20 +88,46 @@ class Recalling(Remembering):
         mode; with no query, those two modes list what there is. `cores` looks in these cores alone. `explain` says why
         each result is there. With `ignore_memory`, or in a turn that was asked to, nothing is looked for.
         """
-        from .finding import find
-        from .search import Answer, LeftOut
-
         wanted = {
             "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,
             "max_results": max_results, "cores": cores,
         }  # fmt: skip
-        if ignore_memory or self._ignoring():
+        return self._found(wanted, at, explain=explain, ignore=ignore_memory)
+
+    def _found(
+        self,
+        wanted: dict[str, Any],
+        at: At,
+        *,
+        explain: bool = False,
+        ignore: bool = False,
+        anew: bool = False,
+    ) -> Answer:
+        """What a search finds. What is said of files is as it was found last, or is checked `anew`."""
+        from .finding import find
+        from .search import Answer, LeftOut
+
+        if ignore or self._ignoring():
             return Answer((), 0, (LeftOut("memory", IGNORED),), self._position())
-        self._note_denied_tiers(tiers)
+        self._note_denied_tiers(wanted["tiers"])
         actor, run = self._memory_actor, self._memory_run
-        answer = find(self._ledger, actor, run, wanted, self._memory_tiers(), at, explain)
+        answer = find(self._ledger, actor, run, wanted, self._memory_tiers(), at, explain, anew)
         self._was_shown([one.id for one in answer.results])
         return answer
+
+    def _remembered_about(
+        self, query: str, cores: Sequence[str] | None, most: int, at: At
+    ) -> list[Candidate]:
+        """What is remembered about something, as lines for a prompt; what they say of files is checked anew."""
+        wanted = {
+            "query": query, "mode": "hybrid", "tiers": ["long_term", "semantic"], "date_range": None,
+            "agent_filter": None, "max_results": most, "cores": cores,
+        }  # fmt: skip
+        answer = self._found(wanted, at, anew=True)
+        with self._judging(at) as judge:
+            read = [(hit, judge.item(hit.id)) for hit in answer.results]
+            items = [(hit, judge.shown(item)) for hit, item in read if item is not None]
+        return [candidate(item, "search", hit.content, hit.score, stale=hit.stale) for hit, item in items]
 
     # what a prompt is given
 
@@ -139,141 +168,171 @@ class Recalling(Remembering):
         ignore_memory: bool = False,
         count_tokens: CountTokens | None = None,
         work: object = None,
+        at: At = None,
     ) -> Prompt:
-        """The task and all that this actor should know for it, as text for a model: what the team keeps in
-        MEMORY.md, a digest of what is remembered about the task, what has just happened in the run, and what has
-        changed since it was told. With a `work` (or its id), also how that stands and what this actor has to do in it,
-        and the nudges that wait for it, which are told by this. `parts` chooses among them; what is given goes into one
-        budget."""
+        """The task and all that this actor should know for it, as text for a model: what is pinned and what the team
+        keeps in MEMORY.md, a digest of what is remembered about the task, what has just happened in the run, and what
+        has changed since it was told. With a `work` (or its id), also how that stands and what this actor has to do in
+        it, and the nudges that wait for it, which are told by this. `parts` chooses among them; what is given goes into
+        one budget. As of `at`, it says what could have been known then, and tells nothing for good. Its receipt gives
+        all of it again."""
         wanted_parts = _parts_of(parts)
         for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
             if one is not None:
                 check_whole(name, one)
+        if stable and at is not None:
+            raise BadInput("a stable prompt goes on with the last one, so it is of now: leave at out")
         count = count_tokens or self._ledger.count_tokens
         room = Room(max_chars, max_tokens, estimated if count is None else Counted(count))
-        wanted = self._wanted(task, None, None, None, None, count_tokens, ignore_memory, None)
-        left_out = list[tuple[str, str]]()
-        made = self._fixed_parts(task, wanted_parts, room, left_out)
-        if over := room.over(made):
-            left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
+        wanted = self._wanted(task, None, None, None, None, count_tokens, ignore_memory, at)
+        wanted = replace(wanted, stable=check_name("stable", stable) if stable else "", in_prompt=True)
+        building = Building(room, wanted.at)
+        self._fixed_parts(building, task, wanted_parts)
+        if over := building.over:
+            building.left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
         if "changed" in wanted_parts and not wanted.ignored:
-            made["changed"], wanted = self._told_of_changes(made, room, wanted, left_out)
+            wanted = self._told_of_changes(building, wanted)
         if work is not None:
             focus = self._focus(work)
             if "nudges" in wanted_parts:
-                made["nudges"] = self._nudged(focus, made, room, "changed" not in wanted_parts, left_out)
+                self._nudged(building, focus, "changed" not in wanted_parts)
             if "work" in wanted_parts:
-                made["work"] = self._focused(focus, made, room, left_out)
-        if "long_term" in wanted_parts and not wanted.ignored and self._reads_tier("long_term"):
-            made["long_term"], wanted = self._long_term_part(made, room, wanted, left_out)
+                self._focused(building, focus)
+        gathering = None
+        if not wanted.ignored and {"long_term", "digest"} & wanted_parts:
+            gathering = self._maker().gather(wanted)
+            if "long_term" in wanted_parts and self._reads_tier("long_term", at):
+                wanted = self._long_term_part(building, wanted, gathering)
         if "recent" in wanted_parts and not wanted.ignored:
-            recent_part = self._recent(task, made)
-            if room.over({**made, "recent": recent_part}):
-                left_out += [("recent events", "the budget has no room for them")] if recent_part else []
+            recent_part, events = self._recent(task, building)
+            if room.over({**building.parts, "recent": recent_part}):
+                if recent_part:
+                    building.leave_out("recent events", "the budget has no room for them")
             else:
-                made["recent"] = recent_part
-        wanted = replace(wanted, stable=check_name("stable", stable) if stable else "")
-        if "digest" not in wanted_parts:
-            if wanted.told or wanted.ignored:
-                off = replace(wanted.rules, enabled=False)
-                self._made(replace(wanted, query="", rules=off, stable=""))
-            return Prompt.of(made, None, left_out)
-        digest = self._made(self._within(wanted, made, room))
-        made["digest"] = digest.text
-        left_out += [*digest.omitted, *((one.what, one.why) for one in digest.left_out)]
-        return Prompt.of(made, digest, left_out)
+                building.add("recent", recent_part, events)
+        has_digest = "digest" in wanted_parts
+        if has_digest:
+            wanted = self._within(wanted, building, gathering)
+        digest = self._made(replace(wanted, around=around(building, has_digest)), gathering)
+        building.add("digest", digest.text)
+        omitted = [*digest.omitted, *building.omitted]
+        told = [*building.left_out, *omitted, *((one.what, one.why) for one in digest.left_out)]
+        shown = {name: text for name, text in building.parts.items() if name != "digest" or has_digest}
+        return Prompt.of(
+            shown, digest if has_digest else None, omitted, list(dict.fromkeys(told)), digest.receipt_id
+        )
 
     def _focus(self, work: object) -> Focus:
         """A work as this actor's prompts show it."""
         found: Focus = self._ledger.working.focus(self, work)
         return found
 
-    def _nudged(
-        self,
-        focus: Focus,
-        made: Mapping[str, str],
-        room: Room,
-        changes: bool,
-        left_out: list[tuple[str, str]],
-    ) -> str:
-        """The nudges that wait for this actor, as many as there is room for; the rest waits on."""
-        waiting = focus.waiting(changes)
+    def _nudged(self, building: Building, focus: Focus, changes: bool) -> None:
+        """Add the nudges that wait for this actor, as many as there is room for; the rest waits on."""
+        waiting = focus.waiting(changes, building.at)
 
         def build(number: int) -> str:
             return "\n".join((NUDGES, *(line for _, line in waiting[:number]))) if number else ""
 
-        number = room.fitted(made, "nudges", build, len(waiting))
+        number = building.fitted("nudges", build, len(waiting))
         if number < len(waiting):
-            left_out.append(
-                (f"{len(waiting) - number} nudges", "the budget has no room: the next prompt tells them")
+            building.leave_out(
+                f"{len(waiting) - number} nudges", "the budget has no room: the next prompt tells them"
             )
-        told = set(focus.deliver([id for id, _ in waiting[:number]])) if number else set()
+        ids = [id for id, _ in waiting[:number]]
+        told = set(focus.deliver(ids) if number and building.at is None else ids)
         lines = [(id, line) for id, line in waiting[:number] if id in told]
-        self._was_shown([id for id, _ in lines])
-        return "\n".join((NUDGES, *(line for _, line in lines))) if lines else ""
+        shown = [id for id, _ in lines]
+        self._was_shown(shown)
+        building.add("nudges", "\n".join((NUDGES, *(line for _, line in lines))) if lines else "", shown)
 
-    def _focused(
-        self, focus: Focus, made: Mapping[str, str], room: Room, left_out: list[tuple[str, str]]
-    ) -> str:
-        """How a work stands, as far as there is room for it."""
-        lines = focus.lines()
+    def _focused(self, building: Building, focus: Focus) -> None:
+        """Add how a work stands, as far as there is room for it."""
+        lines, position = focus.lines(building.at)
 
         def build(number: int) -> str:
-            return "\n".join((WORK, *(line for _, line in lines[:number]))) if number else ""
+            return work_part(lines, number)
 
-        number = room.fitted(made, "work", build, len(lines))
+        number = building.fitted("work", build, len(lines))
         if number < len(lines):
-            left_out.append(
-                (f"{len(lines) - number} lines about the work", "the budget has no room for them")
+            building.leave_out(
+                f"{len(lines) - number} lines about the work", "the budget has no room for them"
             )
         self._was_shown([id for id, _ in lines[:number]])
-        return build(number)
+        building.add("work", build(number))
+        building.work = Focused(focus.id, position, number)
 
-    def _told_of_changes(
-        self, made: Mapping[str, str], room: Room, wanted: Wanted, left_out: list[tuple[str, str]]
-    ) -> tuple[str, Wanted]:
-        """What has changed since this actor was told, as much as there is room for; the rest comes next time."""
-        run = self._memory_run
-        every = [one for one in self.premises() if not one.erased and one.run_id in (None, run)]
+    def _told_of_changes(self, building: Building, wanted: Wanted) -> Wanted:
+        """Add what has changed since this actor was told, as much as there is room for; the rest comes next time."""
+        run, at = self._memory_run, building.at
+        every = [one for one in self.premises(at) if not one.erased and one.run_id in (None, run)]
         nudged = [one.id for one in every if self._ledger.working.told(self._memory_actor, one.id)]
         news = [one for one in every if one.id not in nudged]
         now = self._what_holds_now(news, wanted)
-        lines = changed_lines(news, {id: all_of(one) for id, one in now.items()})
+        lines = changed_lines(news, self._as_lines(now, at))
 
         def build(number: int) -> str:
             return "\n".join((PREMISES, *lines[:number])) if number else ""
 
-        number = room.fitted(made, "changed", build, len(lines))
+        number = building.fitted("changed", build, len(lines))
         if number < len(lines):
-            left_out.append(
-                (f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them")
+            building.leave_out(
+                f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them"
             )
         shown = [one for one in news[:number] if one.id in now]
         self._was_shown([now[one.id].id for one in shown])
         also = tuple((now[one.id].id, now[one.id].position) for one in shown)
-        return build(number), replace(wanted, told=(*nudged, *(one.id for one in news[:number])), also=also)
+        named = [one.id for one in news[:number]]
+        quoted = [one.payload["item"] for one in news[:number] if one.payload["text"]]
+        building.add("changed", build(number), [*named, *quoted, *(id for id, _ in also)])
+        return replace(wanted, told=(*nudged, *named) if at is None else (), also=also)
 
-    def _long_term_part(
-        self, made: Mapping[str, str], room: Room, wanted: Wanted, left_out: list[tuple[str, str]]
-    ) -> tuple[str, Wanted]:
+    def _as_lines(self, items: Mapping[str, Item], at: int | None) -> dict[str, str]:
+        """What each of these says, and what has to be known of it."""
+        checks = checked(self._ledger, self._memory_actor, self._memory_run, list(items.values()), at)
+        stale = {id: known.check.stale for id, known in checks.items() if known.check.stale}
+        marks = {
+            name: (["disputed"] if one.disputed else [])
+            + ([f"stale: {stale[one.id]}"] if one.id in stale else [])
+            for name, one in items.items()
+        }
+        return {
+            name: all_of(one) + (f" ({as_data(', '.join(marks[name]))})" if marks[name] else "")
+            for name, one in items.items()
+        }
+
+    def _long_term_part(self, building: Building, wanted: Wanted, gathering: Gathering) -> Wanted:
+        """Add the block of long-term memory, and with it what the digest need not say."""
         most = self._long_term_most()
-        allowed = wanted.rules.allow_sensitivities
-        items = [one for one in (self.long_term() if most else ()) if one.sensitivity in allowed]
-        fits = room.fitted(made, "long_term", lambda size: long_term_block(items, size)[0], most)
-        text, beside, cut = long_term_block(items, fits)
-        left_out += [("long-term memory", cut)] if cut else []
-        shown = {id for id, _ in beside}
-        self._was_shown([one.id for one in items if one.id in shown])
-        return text, replace(wanted, beside=beside)
+        if not most:
+            return wanted
+        candidates, barred, total = self._maker().long_term(wanted, gathering, most)
+        fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
+        packed = long_term_block(candidates, fits)
+        cut = {id: why for id, why in packed.omitted if id in packed.ids}
+        building.omitted += [*barred, *cut.items()]
+        if len(packed.taken) < total:
+            left = total - len(packed.taken)
+            building.leave_out("long-term memory", f"{left} of {total} do not fit into {fits:,} characters")
+        building.add("long_term", packed.text)
+        self._was_shown(packed.ids)
+        whole = tuple((one.id, one.version) for one in packed.taken if one.id not in cut)
+        after = [one for one in candidates if one.id not in packed.ids][:SPARE]
+        building.block = [one for one in candidates if one.id in packed.ids or one in after]
+        building.block_chars = fits
+        return replace(wanted, beside=whole)
 
-    def _within(self, wanted: Wanted, made: Mapping[str, str], room: Room) -> Wanted:
+    def _within(self, wanted: Wanted, building: Building, gathering: Gathering | None) -> Wanted:
         """The digest that is asked for, within what is left of a prompt's budget. Tokens of parts need not add up to
         those of the whole, so it is tried first."""
-        budgets, less = wanted.rules.budgets, 0
+        budgets, less, room, made = wanted.rules.budgets, 0, building.room, building.parts
         for _ in range(TRIES):
             total = room.left(made, budgets.total, less)
             fitting = replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=total)))
-            if total.max_tokens in (None, 0) or not room.over({**made, "digest": self._tried(fitting).text}):
+            if total.max_tokens in (None, 0):
+                return fitting
+            tried = self._maker().make(fitting, gathering, delivered=False)
+            if not room.over({**made, "digest": tried.text}):
                 return fitting
             less = less * 2 + 8
         return replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=Portion(0, 0, 0))))
@@ -300,29 +359,29 @@ class Recalling(Remembering):
         ignored = "asked to" if ignore else asks_to_ignore(query) or self._ignoring()
         from .digests import Wanted
 
-        return Wanted(query, settled, position, ignored, count=count or self._ledger.count_tokens)
+        now_us = self._ledger.moment(at)
+        return Wanted(query, settled, now_us, position, ignored, count=count or self._ledger.count_tokens)
 
-    def _tried(self, wanted: Wanted) -> Digest:
+    def _maker(self) -> Maker:
         from .digests import Maker
 
-        return Maker(self._ledger, self._memory_actor, self._memory_run).make(wanted, delivered=False)
+        return Maker(self._ledger, self._memory_actor, self._memory_run)
 
-    def _made(self, wanted: Wanted) -> Digest:
-        from .digests import Maker
-
+    def _made(self, wanted: Wanted, gathering: Gathering | None = None) -> Digest:
         self._ledger.premises.look()
-        maker = Maker(self._ledger, self._memory_actor, self._memory_run)
         with recalling(self._memory_actor, "digest") as told:
-            digest = maker.make(wanted, delivered=not self._only_looks_at_memory)
+            digest = self._maker().make(wanted, gathering, delivered=not self._only_looks_at_memory)
             told |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
         return digest
 
-    def premises(self) -> list[Event]:
-        """What this actor was told in digests and what has changed since, as far as no prompt has said so yet."""
-        self._ledger.premises.look()
+    def premises(self, at: At = None) -> list[Event]:
+        """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
+        `at`."""
+        if at is None:
+            self._ledger.premises.look()
         run = self._memory_run
-        with self._ledger.snapshot() as now:
-            rows, rights = now.scan("recall.news", self._memory_actor), rights_of(now, self._memory_actor)
+        with self._ledger.snapshot() as now, self._ledger.snapshot(at) as then:
+            rows, rights = then.scan("recall.news", self._memory_actor), rights_of(now, self._memory_actor)
             found = [self._ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
             mine = [
                 event for event in found if event is not None and (run is None or event.run_id in (None, run))
@@ -332,7 +391,7 @@ class Recalling(Remembering):
     def _what_holds_now(self, premises: Sequence[Event], wanted: Wanted) -> dict[str, Item]:
         """What stands in the place of each, where somebody has said so: not what is only claimed."""
         found: dict[str, Item] = {}
-        with self._judging(None) as judge:
+        with self._judging(wanted.at) as judge:
             for one in premises:
                 item = (
                     judge.item(one.payload["item"])
@@ -341,15 +400,15 @@ class Recalling(Remembering):
                 )
                 while item is not None and item.status == "superseded" and item.superseded_by:
                     item = judge.item(item.superseded_by)
-                if item is not None and item.current and item.sensitivity in wanted.rules.allow_sensitivities:
+                holds = item is not None and item.current and item.valid(wanted.now_us)
+                if item is not None and holds and item.sensitivity in wanted.rules.allow_sensitivities:
                     found[one.id] = judge.shown(item)
         return found
 
-    def _fixed_parts(
-        self, task: str, parts: Collection[str], room: Room, left_out: list[tuple[str, str]]
-    ) -> dict[str, str]:
-        """What a prompt begins with; what there is no room for is added to what is left out."""
-        return {"task": f"## Task\n{task}"} if "task" in parts else {}
+    def _fixed_parts(self, building: Building, task: str, parts: Collection[str]) -> None:
+        """Add what a prompt begins with."""
+        if "task" in parts:
+            building.add("task", f"## Task\n{task}")
 
     def _digest_rules(self) -> Mapping[str, Any]:
         """What whoever acts has in place of the book's rules for digests."""
@@ -359,9 +418,10 @@ class Recalling(Remembering):
         """How many characters of MEMORY.md a prompt begins with."""
         return LONG_TERM_MOST
 
-    def _reads_tier(self, tier: str) -> bool:
-        with self._ledger.snapshot() as now:
-            return rights_of(now, self._memory_actor).tier(tier) != "none" and tier in self._memory_tiers()
+    def _reads_tier(self, tier: str, at: At = None) -> bool:
+        with self._ledger.snapshot() as now, self._ledger.snapshot(at) as then:
+            rights = [rights_of(lens, self._memory_actor) for lens in (now, then)]
+        return tier in self._memory_tiers() and all(one.tier(tier) != "none" for one in rights)
 
     def _ignoring(self) -> str:
         """Why memory is left out of the turn that is being taken, if it is."""
@@ -369,24 +429,48 @@ class Recalling(Remembering):
 
     # receipts
 
-    def receipt(self, id: str) -> Receipt:
-        """The receipt of a digest: what was asked, what went in and what did not. Its reader and the owner can see
-        it; `.replay()` gives the text again."""
+    def receipt(self, id: str, at: At = None) -> Receipt:
+        """The receipt of a digest or prompt: what was asked, what went in and what did not. Its reader and the owner
+        can see it; `.replay()` gives the text again."""
         event = self._ledger.event(check_name("a receipt", id))
-        actor = self._memory_actor
-        if event is None or event.kind != WRITTEN or actor not in (OWNER, event.actor):
+        actor, upto = self._memory_actor, None if at is None else self._ledger.position(at)
+        known = event is not None and event.kind == WRITTEN and (upto is None or event.position <= upto)
+        if event is None or not known or actor not in (OWNER, event.actor):
             raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
         if event.erased:
             raise Erased(f"receipt {id!r} was erased")
         self._consults()
-        with self._judging(None) as judge:
-            return read_receipt(event, self._ledger, lambda one: judge.item(one) is not None)
+        asker = self._speaking_for(event.actor)
+        with self._judging(at) as judge, self._ledger.snapshot() as now:
+            rights = rights_of(now, actor)
 
-    def receipts(self, run_id: str | None = None) -> list[Receipt]:
-        """The receipts that this actor may see, oldest first; those of one run, if it is named."""
+            def may_see(id: str) -> bool:
+                """Of a run's state, its sharing rules have decided when the prompt was made, and they do not change."""
+                if item_at(now, id) is not None:
+                    return judge.item(id) is not None
+                source = self._ledger.event(id)
+                return source is not None and (
+                    source.kind.startswith("state.") or may_be_told(now, rights, source)
+                )
+
+            return read_receipt(event, self._ledger, may_see, asker._said_of_work)
+
+    def _said_of_work(self, told: Focused) -> str:
+        """What a prompt of this actor said of a work, as far as it may still know of that."""
+        try:
+            lines, _ = self._focus(told.id).lines(told.position)
+        except NotFound:
+            return ""
+        return masked(work_part(lines, told.lines))
+
+    def receipts(self, run_id: str | None = None, at: At = None) -> list[Receipt]:
+        """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
         actor, run = self._memory_actor, self._memory_run if run_id is None else check_name("run_id", run_id)
-        found = self._ledger.events(run_id=run, kinds=(WRITTEN,), actor=None if actor == OWNER else actor)
-        return [self.receipt(one.id) for one in found if not one.erased]
+        upto = None if at is None else self._ledger.position(at)
+        found = self._ledger.events(
+            0, upto, run_id=run, kinds=(WRITTEN,), actor=None if actor == OWNER else actor
+        )
+        return [self.receipt(one.id, at) for one in found if not one.erased]
 
     def bisect(
         self,
@@ -509,8 +593,9 @@ class Recalling(Remembering):
     def _texts(events: Iterable[Event]) -> dict[str, str]:
         return {one.id: beginning(event_text(one.payload), MAX_TEXT) for one in events}
 
-    def _recent(self, task: str, made: Mapping[str, str]) -> str:
-        return ""
+    def _recent(self, task: str, building: Building) -> tuple[str, Sequence[str]]:
+        """What has just happened, as a part of a prompt, and the ids of the events."""
+        return "", ()
 
     def _note_denied_tiers(self, tiers: object) -> None:
         """Asking for a tier that one may not read leaves a trace, as reading it does."""
@@ -571,8 +656,6 @@ class Recalling(Remembering):
     def _was_kept(self, kept: Kept) -> None:
         """What it says of files and commands is checked at once, so that it is known when it changes."""
         if kept.outcome == "stored" and kept.item_id is not None and self._ledger.repository is not None:
-            from .checking import checked
-
             with self._judging(None) as judge:
                 item = judge.item(kept.item_id)
             if item is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePa
 from ..events import Event, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
 from ..folders import Folder
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
-from ..recall.prompting import RECENT, Room
+from ..recall.prompting import RECENT, Building
 from ..recall.verbs import Recalling
 from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
 from .opening import takes_part
@@ -340,18 +340,21 @@ class Turn(Recalling):
     def _memory(self) -> AgentMemory:
         return self.run.policy.agent(self.agent).memory
 
-    def _fixed_parts(
-        self, task: str, parts: Collection[str], room: Room, left_out: list[tuple[str, str]]
-    ) -> dict[str, str]:
-        """The task, and what this agent may see of the run's state."""
-        made = super()._fixed_parts(task, parts, room, left_out)
-        if "inputs" in parts:
-            state = self.state
-            most = room.fitted(made, "inputs", lambda size: inputs(self.agent, state, size), MOST)
-            made["inputs"] = inputs(self.agent, state, most)
-            if room.over(made) and made.pop("inputs"):
-                left_out.append(("inputs", "the budget has no room for them: read the run's state"))
-        return made
+    def _fixed_parts(self, building: Building, task: str, parts: Collection[str]) -> None:
+        """The task, and what this agent may see of the run's state; a receipt keeps nothing of its secrets."""
+        super()._fixed_parts(building, task, parts)
+        if "inputs" not in parts:
+            return
+        state = Run(self._ledger, self.run.id, self.agent).state(building.at)
+        most = building.fitted("inputs", lambda size: inputs(self.agent, state, size), MOST)
+        text = inputs(self.agent, state, most)
+        if building.room.over({**building.parts, "inputs": text}) and text:
+            building.leave_out("inputs", "the budget has no room for them: read the run's state")
+            return
+        with self._ledger.snapshot() as now:
+            hide = redactor_of(now, self.run.id)
+        sources = self._ledger.ids_at(state.sources(*state))
+        building.add("inputs", text, sources, inputs(self.agent, hide(dict(state)), most))
 
     def _digest_rules(self) -> Mapping[str, Any]:
         own = self._memory
@@ -361,15 +364,17 @@ class Turn(Recalling):
         own = self._memory
         return own.max_chars if own.enabled and own.inject else 0
 
-    def _recent(self, task: str, made: Mapping[str, str]) -> str:
-        own, shown = self._memory, "\n".join(made.values())
+    def _recent(self, task: str, building: Building) -> tuple[str, Sequence[str]]:
+        own, shown = self._memory, "\n".join(building.parts.values())
         if not own.enabled or not (own.salience_top_k if own.use_salience else own.window):
-            return ""
+            return "", ()
         if own.use_salience:
-            found = self.salient(task, top_k=own.salience_top_k, shown=shown)
+            found = self.salient(task, top_k=own.salience_top_k, shown=shown, at=building.at)
         else:
-            found = self.window(k=own.window, shown=shown)
-        return "" if found.text in (NO_MEMORY, NONE_SALIENT) else f"{RECENT}\n{found.text}"
+            found = self.window(k=own.window, shown=shown, at=building.at)
+        if found.text in (NO_MEMORY, NONE_SALIENT):
+            return "", ()
+        return f"{RECENT}\n{found.text}", [one.id for one in found.events]
 
     def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
         ledger = self._ledger

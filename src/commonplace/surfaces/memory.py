@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 IdArgument = Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.", show_default=False)]
 TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Why.")]
+PinOption = Annotated[
+    bool | None, typer.Option("--pin/--unpin", help="Prompts show it before all else, or no longer.")
+]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
 
@@ -30,8 +34,15 @@ def _item(item: Item) -> dict[str, Any]:
 
 
 def _table(items: list[Item]) -> Human:
+    from ..memory.items import remarks
+
+    now_us = time.time_ns() // 1000
+
+    def status(item: Item) -> str:
+        return ", ".join((item.status, *remarks(item, now_us)))
+
     rows = (
-        (one.id, one.kind, one.status, one.agent, one.sensitivity, clean(one.text)[:160]) for one in items
+        (one.id, one.kind, status(one), one.agent, one.sensitivity, clean(one.text)[:160]) for one in items
     )
     return table(rows, "id", "kind", "status", "whose", "sensitivity", "text")
 
@@ -74,6 +85,7 @@ def remember(
     shared: Annotated[
         bool | None, typer.Option("--shared/--own", help="For the whole team, or for whoever acts alone.")
     ] = None,
+    pin: PinOption = None,
     cite: Annotated[list[str] | None, typer.Option(metavar="FILE:LINE", help="Where it can be seen.")] = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it matters.")] = None,
     supersedes: Annotated[
@@ -106,7 +118,7 @@ def remember(
     kept = shell.acting(mirrored=True).remember(
         said, kind=kind, key=key, title=title, tags=tag or (), category=category, confidence=confidence,
         sensitivity=sensitivity, shared=shared, citations=cite or (), reason=reason, supersedes=supersedes or (),
-        core=core, type=type, override=override, run_id=run, id=id, trust=trust,
+        pinned=pin, core=core, type=type, override=override, run_id=run, id=id, trust=trust,
         provenance=dict(_pair(one) for one in source) if source else None,
         links=[_pair(one) for one in link or ()],
         occurred_at=None if occurred_at is None else moment(occurred_at),
@@ -174,10 +186,11 @@ def revise(
         str | None, typer.Option(metavar="VALUE", help="A fact's new value: JSON, or else text.")
     ] = None,
     tag: TagOption = None,
+    pin: PinOption = None,
     why: WhyOption = "",
 ) -> Answer:
     """Change an item; its history stays."""
-    given: dict[str, Any] = {"text": text, "title": title, "tags": tag}
+    given: dict[str, Any] = {"text": text, "title": title, "tags": tag, "pinned": pin}
     given = {name: one for name, one in given.items() if one is not None}
     if value is not None:
         given["value"] = json_or_text(value)
@@ -239,7 +252,13 @@ def search(
     def human() -> Human:
         shown = found.results
         rows = (
-            (f"{one.score:.2f}", one.tier, one.source, one.timestamp[:19], clean(one.content))
+            (
+                f"{one.score:.2f}",
+                one.tier,
+                one.source,
+                one.timestamp[:19],
+                clean(f"[{one.marks}] {one.content}" if one.marks else one.content),
+            )
             for one in shown
         )
         yield from table(rows, "score", "tier", "source", "when", "what")
@@ -419,9 +438,9 @@ def core__propose(
 
 
 @_core
-def core__proposals(shell: Shell) -> Answer:
+def core__proposals(shell: Shell, at: AtOption = None) -> Answer:
     """List what was proposed and waits for resolve ITEM create or skip."""
-    found = shell.acting().proposals()
+    found = shell.acting().proposals(at=as_of(at))
     return Answer([_item(one) for one in found], _table(found))
 
 
@@ -429,9 +448,10 @@ def core__proposals(shell: Shell) -> Answer:
 def core__suggest(
     shell: Shell,
     core: Annotated[str | None, typer.Argument(metavar="[CORE]", help="Only of this core.")] = None,
+    at: AtOption = None,
 ) -> Answer:
     """Say what could be done: duplicates to merge, links to make, what has grown stale, better tags."""
-    found = shell.acting().suggestions(core)
+    found = shell.acting().suggestions(core, at=as_of(at))
     told = [f"{one.act:8} {' '.join(one.items)} {' '.join(one.tags)} ({one.why})" for one in found]
     return Answer(found, lines(*told) if told else lines("nothing to suggest"))
 

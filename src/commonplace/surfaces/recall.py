@@ -82,13 +82,19 @@ def prompt(
     work: Annotated[
         str | None, typer.Option(metavar="WORK", help="Say how this work stands, too, and tell its nudges.")
     ] = None,
+    at: AtOption = None,
 ) -> Answer:
     """A task and all that whoever acts should know for it, as text for a model."""
     made = shell.acting().prompt(
         task, parts=part or PARTS, max_chars=max_chars, max_tokens=max_tokens, stable=stable,
-        ignore_memory=ignore_memory, work=work,
+        ignore_memory=ignore_memory, work=work, at=as_of(at),
     )  # fmt: skip
-    told = {"text": str(made), "receipt_id": made.receipt_id, "left_out": made.left_out}
+    told = {
+        "text": str(made),
+        "receipt_id": made.receipt_id,
+        "omitted": made.omitted,
+        "left_out": made.left_out,
+    }
     return Answer(told, page(str(made)))
 
 
@@ -96,9 +102,9 @@ def prompt(
 def receipt(
     shell: Shell,
     id: Annotated[str, typer.Argument(metavar="RECEIPT", help="The receipt's id.", show_default=False)],
-    replay: Annotated[bool, typer.Option("--replay", help="Pack the digest again from its trace.")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Pack the text again from its trace.")] = False,
 ) -> Answer:
-    """What a digest was made of, or the digest again, byte for byte."""
+    """What a digest or prompt was made of, or its text again, byte for byte."""
     found = shell.acting().receipt(id)
     if replay:
         text = found.replay()

@@ -11,7 +11,7 @@ import msgspec
 from ..access.rights import rights_of
 from ..errors import BadInput, shown
 from ..recall.data import as_data, as_name
-from ..recall.packing import CUT, LEAST, estimated
+from ..recall.packing import CUT, LEAST, Candidate, estimated
 from .desk import Charter, Reading, charter_of
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
@@ -74,10 +74,14 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
+    """A line of a context. If there is no room for it, its text may be cut, but not what stands before and after."""
+
     section: str
     id: str
     text: str
     about: Any = None
+    before: str = "- "
+    after: str = ""
 
 
 def context_of(
@@ -172,15 +176,14 @@ def _by_words(task: Task, sharing: Sharing) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(asker: Recalling, task: Task, charter: Charter, at: At) -> list[Any]:
+def _remembered(asker: Recalling, task: Task, charter: Charter, at: At) -> list[Candidate]:
     """What memory has on the task: in the cores of the work, if it names some."""
     with asker._ledger.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
             return []
     query = f"{task.title} {task.description}".strip()[:400]
     cores = list(charter.cores) or None
-    answer = asker.search(query, tiers=["long_term", "semantic"], cores=cores, max_results=MEMORIES, at=at)
-    return [one for one in answer.results if one.id != task.id]
+    return asker._remembered_about(query, cores, MEMORIES, at)
 
 
 def _lines(
@@ -192,7 +195,7 @@ def _lines(
     decisions: list[Decision],
     discoveries: list[Discovery],
     artifacts: list[Artifact],
-    memory: list[Any],
+    memory: list[Candidate],
 ) -> Iterator[Line]:
     """Everything as lines, what matters most first."""
     yield Line("Goal", charter.id, as_data(charter.goal or charter.name))
@@ -221,8 +224,8 @@ def _lines(
     for artifact in artifacts:
         said = f"{as_name(artifact.path)} v{artifact.version}"
         yield Line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
-    for result in memory:
-        yield Line("Memory", result.id, f"{as_data(result.content)} ({as_name(result.id)})", result)
+    for known in memory:
+        yield Line("Memory", known.id, known.text, before=known.before, after=known.after)
 
 
 def _packed(
@@ -269,7 +272,7 @@ def _cut(line: Line, length: int) -> Line:
 def _text(lines: list[Line]) -> str:
     parts = list[str]()
     for section in SECTIONS:
-        own = [one.text for one in lines if one.section == section]
+        own = [one.before + one.text + one.after for one in lines if one.section == section]
         if own:
-            parts.append("\n".join([f"## {section}", *(f"- {one}" for one in own)]))
+            parts.append("\n".join([f"## {section}", *own]))
     return "\n\n".join(parts) + ("\n" if parts else "")

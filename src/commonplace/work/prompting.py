@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ..access.rights import OWNER, Rights
 from ..recall.data import as_data, as_name
@@ -12,6 +13,9 @@ from .people import carried, in_order, waiting
 from .tasks import Task
 from .things import Approval, Decision, Nudge, nudge_for
 from .verbs import Work
+
+if TYPE_CHECKING:
+    from ..book import At
 
 MOST = 3
 """How many tasks, blockers and decisions a prompt names."""
@@ -26,17 +30,22 @@ class WorkFocus:
     def __init__(self, work: Work, agent: str | None = None) -> None:
         self._work, self._actor = work, agent or work._actor
 
-    def lines(self) -> list[tuple[str, str]]:
-        with self._work._reading(None) as (reading, rights):
+    @property
+    def id(self) -> str:
+        return self._work.id
+
+    def lines(self, at: At = None) -> tuple[list[tuple[str, str]], int]:
+        with self._work._reading(at) as (reading, rights):
             charter = charter_of(reading.lens, self._work.id)
             assert charter is not None
             mine = self._mine(reading)
-            return [
+            found = [
                 *_standing(charter, reading.counts),
                 *_tasks(mine),
                 *self._blockers(reading, rights, mine),
                 *self._decided(reading, rights, mine),
             ]
+            return found, reading.lens.position
 
     def _mine(self, reading: Reading) -> list[Task]:
         """What this actor holds, or else what is assigned to it."""
@@ -71,23 +80,23 @@ class WorkFocus:
 
     # nudges
 
-    def waiting(self, changes: bool) -> list[tuple[str, str]]:
+    def waiting(self, changes: bool, at: At = None) -> list[tuple[str, str]]:
         return [
             (one.id, f"- [{one.priority}] {as_data(one.text)} (from {as_name(one.by)})")
-            for one in self.nudges(changes)
+            for one in self.nudges(changes, at)
         ]
 
-    def nudges(self, changes: bool) -> list[Nudge]:
-        """What this actor is to be told now; it waits on until it is delivered."""
+    def nudges(self, changes: bool, at: At = None) -> list[Nudge]:
+        """What this actor is to be told now, or was to be told then; it waits on until it is delivered."""
         if self._actor == OWNER:
             return []  # the owner itself does no tasks
-        if changes:
+        if changes and at is None:
             self._work._ledger.premises.look()
             with self._work._reading(None) as (reading, _):
                 news = reading.lens.scan("recall.news", self._actor, limit=1)
             if news and not self._work._looks:
                 self._take(())
-        with self._work._reading(None) as (reading, _):
+        with self._work._reading(at) as (reading, _):
             charter = charter_of(reading.lens, self._work.id)
             leads = charter is not None and charter.leader == self._actor
             tasks = self._held(reading)

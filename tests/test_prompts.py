@@ -1,0 +1,392 @@
+"""Prompts: the long-term block, what their receipts give again, and prompts as of before. On every engine."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import commonplace
+from commonplace import Book
+from commonplace.errors import BadInput, Denied, Erased, NotFound
+from tests.shells import Cli
+
+OVER = datetime.now(UTC) - timedelta(hours=1)
+
+
+def block(prompt: Any) -> list[str]:
+    """The lines of the long-term block."""
+    head, *lines = str(prompt.parts.get("long_term", "")).splitlines() or ["## Long-term Memory"]
+    assert head == "## Long-term Memory"
+    return lines
+
+
+def ids_in(lines: list[str]) -> list[str]:
+    """The ids of the items, from what each line is attributed with."""
+    found = [
+        re.fullmatch(r"- \[(?:fact|note|procedure|episode)\] (\S+) \(\w+\) .* \(prov=.*\)", line)
+        for line in lines
+    ]
+    assert all(found), lines
+    return [one[1] for one in found if one]
+
+
+@pytest.mark.spec("4.6")
+def test_the_block_begins_with_what_is_pinned_then_what_bears_on_the_task_then_the_newest(book: Book) -> None:
+    ada = book.as_actor("ada")
+    kept = {
+        name: ada.remember(text, shared=True, pinned=name in ("pinned", "rule")).item_id
+        for name, text in (
+            ("pinned", "Never deploy on a Friday"),
+            ("about", "The database is moved at night, when nobody uses it"),
+            ("older", "The harbour has three cranes"),
+            ("newer", "The mill is red"),
+            ("rule", "Be polite to the customers"),
+        )
+    }
+    own = ada.remember("I report to Kim", pinned=True).item_id
+    prompt = ada.prompt("move the database")
+    assert ids_in(block(prompt)) == [
+        own,
+        kept["rule"],
+        kept["pinned"],
+        kept["about"],
+        kept["newer"],
+        kept["older"],
+    ]
+    assert block(prompt)[3] == (
+        f"- [note] {kept['about']} (private) — The database is moved at night, when nobody uses it (prov=ada)"
+    )
+    assert ids_in(block(book.as_actor("ben").prompt("paint the mill")))[:3] == [
+        kept["rule"], kept["pinned"], kept["newer"],
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("4.6", "L5")
+def test_the_block_is_cut_to_the_characters_that_an_agent_s_file_allows(book: Book) -> None:
+    for number in range(60):
+        book.remember(f"Dock {number} has {number} cranes, {number} sheds and {number} mills", shared=True)
+    pin = book.remember("Never deploy on a Friday", shared=True, pinned=True).item_id
+    with book.run(run_id="r1") as run, run.agent("dev") as me:
+        prompt = me.prompt("which sheds are in dock 7")
+    assert len(prompt.parts["long_term"]) <= 2_000
+    shown = ids_in(block(prompt))
+    assert shown[0] == pin
+    assert "Dock 7 has" in block(prompt)[1]
+    assert (
+        "long-term memory",
+        f"{61 - len(shown)} of 61 do not fit into 2,000 characters",
+    ) in prompt.left_out
+    small = book.as_actor("ada").prompt("which sheds are in dock 7", max_chars=600)
+    assert len(small) <= 600
+    assert ids_in(block(small))[0] == pin
+
+
+@pytest.mark.spec("4.6", "4.10", "L5")
+def test_what_does_not_hold_is_not_in_the_block_and_what_is_disputed_says_so(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    with commonplace.open(tmp_path / "team.db") as book:
+        ada, ben = book.as_actor("ada"), book.as_actor("ben")
+        fact = ada.remember(key="api.limit", value=60, shared=True, pinned=True).item_id
+        claim = ben.remember(key="api.limit", value=90, shared=True)
+        over = ada.remember(
+            "The bridge is closed this week", shared=True, valid_until=OVER, pinned=True
+        ).item_id
+        old = ada.remember("The crane stands on the old pier", shared=True).item_id or ""
+        new = ada.remember("The crane stands on the new pier", shared=True, supersedes=old).item_id
+        gone = ada.remember("The harbour belongs to a pirate", shared=True).item_id or ""
+        ada.forget(gone, confirm="FORGET")
+        stale = ada.remember(
+            "The port is in app.py", shared=True, citations=["app.py:1"], pinned=True
+        ).item_id
+        prompt = book.as_actor("cem").prompt("what is the api.limit")
+        assert ids_in(block(prompt)) == [fact, new]
+        assert block(prompt)[0].endswith("key=api.limit value=60 (prov=ada disputed=1)")
+        assert prompt.count(str(fact)) == 1, "the digest leaves out what the block shows"
+        left_out = dict(prompt.left_out)
+        assert left_out[str(over)] == "it does not hold at this time"
+        assert left_out[str(stale)] == "stale: app.py is gone"
+        assert left_out[str(fact)] == "the prompt shows it already"
+        assert f"{stale} (private) — The port is in app.py (prov=ada refs=1 stale=app.py is gone)" in (
+            book.as_actor("cem").prompt("where is the port")
+        )
+        book.resolve(claim, "new", "measured")
+        changed = book.as_actor("cem").prompt("what is the api.limit")
+        assert "value=90" in changed.parts["long_term"]
+        assert "value=60" not in changed.parts["long_term"]
+
+
+@pytest.mark.spec("4.6", "4.5", "L5")
+def test_what_is_left_out_is_told_to_the_caller_and_not_to_the_model(book: Book) -> None:
+    kept = book.remember("The database is moved at night", shared=True).item_id
+    prompt = book.as_actor("ada").prompt("move the database")
+    assert "left out" not in prompt
+    assert "Memory digest" not in prompt
+    assert (kept, "the prompt shows it already") in prompt.omitted
+    assert (kept, "the prompt shows it already") in prompt.left_out
+    book.remember("The database of the auditors is in the cellar", sensitivity="sensitive", shared=True)
+    book.grant("ada", ceiling="sensitive")
+    assert "left out" not in book.as_actor("ada").prompt("auditors", parts=["task", "digest"])
+
+
+@pytest.mark.spec("4.5")
+def test_of_items_that_fit_a_task_equally_well_the_newer_comes_first(book: Book) -> None:
+    ids = [book.remember(f"crane {name} waits", shared=True).item_id for name in ("ada", "ben", "cem", "dee")]
+    digest = book.digest("crane")
+    assert list(digest.item_ids) == ids[::-1]
+
+
+# receipts
+
+
+def busy(book: Book) -> tuple[Any, dict[str, str]]:
+    """A prompt in which every part has something to say, and where its words come from."""
+    ada = book.as_actor("ada")
+    book.as_actor("dev", role="developer")
+    kept = {
+        "fact": ada.remember(key="db.port", value=5433, shared=True).item_id or "",
+        "note": ada.remember("The database is moved at night", shared=True, pinned=True).item_id or "",
+        "own": book.as_actor("dev").remember("I set up the database once before").item_id or "",
+    }
+    work = book.work(name="move", goal="Move the database")
+    work.add_task("Copy the rows")
+    assert work.claim("dev") is not None
+    kept["nudge"] = work.nudge("Mind the foreign keys", target="dev", by="eve").id
+    with book.run(run_id="r1", initial={"topic": "harbour"}) as run:
+        with run.agent("dev") as me:
+            me.digest("db.port")
+            ada.remember(key="db.port", value=5434, supersedes=kept["fact"], shared=True)
+            kept["spoken"] = book.record(
+                "world.observed", payload={"text": "water drips from the roof"}, run_id="r1", turn=1
+            ).id
+            prompt = me.prompt("set up the database", work=work)
+    assert set(prompt.parts) == {
+        "task",
+        "inputs",
+        "work",
+        "nudges",
+        "long_term",
+        "digest",
+        "recent",
+        "changed",
+    }
+    assert all(prompt.parts.values()), prompt.parts
+    return prompt, kept
+
+
+@pytest.mark.spec("4.7")
+def test_a_receipt_gives_the_whole_prompt_again(book: Book) -> None:
+    prompt, _ = busy(book)
+    assert book.receipt(prompt.receipt_id).replay() == prompt
+    book.remember("The database has a new step", shared=True)
+    assert book.as_actor("dev").receipt(prompt.receipt_id).replay() == prompt
+    book.rebuild()
+    assert book.receipt(prompt.receipt_id).replay() == prompt
+    plain = book.as_actor("ada").prompt("go on", parts=["task", "long_term"])
+    assert book.receipt(plain.receipt_id or "").replay() == plain
+    book.configure_memory(v1={"enabled": False})
+    without = book.as_actor("ada").prompt("go on")
+    assert book.receipt(without.receipt_id or "").replay() == without
+    ignored = book.as_actor("ada").prompt("Ignore memory. Go on")
+    assert book.receipt(ignored.receipt_id or "").replay() == ignored
+
+
+@pytest.mark.spec("4.7", "L10")
+@pytest.mark.parametrize("part", ["note", "own", "nudge", "spoken", "state", "changed", "work"])
+def test_when_something_in_a_prompt_is_erased_its_receipt_names_it(book: Book, part: str) -> None:
+    prompt, kept = busy(book)
+    if part == "state":
+        kept[part] = next(one.id for one in book.events(kinds=["state.opened"]))
+    elif part == "changed":
+        kept[part] = kept["fact"]
+    elif part == "work":
+        kept[part] = next(one.id for one in book.events(kinds=["task.added"]))
+    assert book.erase(kept[part]).gone
+    with pytest.raises(Erased, match="of the work" if part == "work" else kept[part]):
+        book.receipt(prompt.receipt_id).replay()
+    words = {
+        "note": "moved at night", "own": "once before", "nudge": "foreign keys", "spoken": "water drips",
+        "state": "harbour", "changed": "value=5433", "work": "Copy the rows",
+    }[part]  # fmt: skip
+    for event in book.events():
+        for digest in event.blobs:
+            assert words.encode() not in (book.blob(digest) or b"")
+
+
+@pytest.mark.spec("4.7", "4.3")
+def test_a_receipt_of_a_prompt_follows_the_rights_of_its_reader(book: Book) -> None:
+    prompt, kept = busy(book)
+    dev = book.as_actor("dev")
+    book.as_actor("ada").unshare(kept["note"])
+    with pytest.raises(Denied):
+        dev.receipt(prompt.receipt_id).replay()
+    assert book.receipt(prompt.receipt_id).replay() == prompt
+    with pytest.raises(NotFound):
+        book.as_actor("ada").receipt(prompt.receipt_id)
+
+
+@pytest.mark.spec("4.7", "2.7")
+def test_secrets_of_a_task_and_of_a_run_are_not_in_the_receipt(book: Book) -> None:
+    key = "AKIA" + "IOSFODNN7EXAMPLQ"
+    prompt = book.as_actor("ada").prompt(f"use the key {key}")
+    assert key in prompt
+    assert key not in book.receipt(prompt.receipt_id or "").replay()
+    assert not any(key.encode() in (book.blob(one) or b"") for event in book.events() for one in event.blobs)
+
+
+@pytest.mark.spec("4.7", "4.12")
+def test_bisect_tells_what_the_block_would_have_said(book: Book) -> None:
+    kept = book.remember("The database is moved at night", shared=True).item_id or ""
+    with book.run(run_id="r1") as run, run.agent("dev") as me:
+        me.prompt("move the database")
+    (effect,) = book.bisect("r1", without=kept).effects
+    assert effect.changed[0].from_block
+    assert kept in effect.changed[0].lost[0]
+
+
+@pytest.mark.spec("4.8", "4.6")
+def test_a_change_of_what_the_block_said_is_told_with_its_line(book: Book) -> None:
+    kept = book.remember(key="db.port", value=5433, shared=True).item_id or ""
+    with book.run(run_id="r1") as run, run.agent("dev") as me:
+        assert kept in ids_in(block(me.prompt("go on", parts=["task", "long_term"])))
+        book.remember(key="db.port", value=5434, supersedes=kept, shared=True)
+        (premise,) = me.premises()
+        assert "key=db.port value=5433" in premise.payload["text"]
+
+
+# as of before
+
+
+@pytest.mark.spec("L7", "4.6", "4.7")
+def test_a_prompt_as_of_then_says_what_was_known_then_and_may_be_said_now(book: Book) -> None:
+    ada = book.as_actor("ada")
+    ada.remember("The crane stands on the old pier", shared=True, pinned=True)
+    secret = ada.remember("The crane is rusty", shared=True).item_id or ""
+    erased = ada.remember("The crane is haunted", shared=True).item_id or ""
+    then = book.head
+    ada.remember("The crane was painted", shared=True)
+    ada.unshare(secret)
+    ada.forget(erased, erase=True, confirm="FORGET")
+    ben = book.as_actor("ben")
+    prompt = ben.prompt("look at the crane", at=then)
+    assert "old pier" in prompt
+    assert "painted" not in prompt
+    assert "rusty" not in prompt
+    assert "haunted" not in prompt
+    assert ben.receipt(prompt.receipt_id or "").replay() == prompt
+    assert ben.receipt(prompt.receipt_id or "").as_of == then
+    now = ben.prompt("look at the crane")
+    assert "painted" in now
+    with pytest.raises(BadInput, match="at"):
+        ben.prompt("look at the crane", at=then, stable="t")
+
+
+@pytest.mark.spec("L7", "5.6")
+def test_a_prompt_as_of_then_tells_how_things_stood_and_delivers_nothing(book: Book) -> None:
+    work = book.work(name="move", goal="Move the database")
+    work.add_task("Copy the rows")
+    assert work.claim("dev") is not None
+    work.nudge("Mind the foreign keys", target="dev", by="eve")
+    dev = book.as_actor("dev")
+    with book.run(run_id="r1", initial={"topic": "harbour"}) as run, run.agent("dev") as me:
+        book.record("world.observed", payload={"text": "water drips"}, run_id="r1", turn=1)
+        then = book.head
+        me.write({"answer": 42, "confidence": 1.0})
+        book.record("world.observed", payload={"text": "the roof is dry"}, run_id="r1", turn=2)
+        work.change(goal="Leave it")
+        prompt = me.prompt("go on", work=work, at=then)
+        assert "Move the database" in prompt.parts["work"]
+        assert "foreign keys" in prompt.parts["nudges"]
+        assert "water drips" in prompt.parts["recent"]
+        assert "roof is dry" not in prompt
+        assert "harbour" in prompt.parts["inputs"]
+        assert "42" not in prompt.parts["inputs"]
+        assert me.receipt(prompt.receipt_id or "").replay() == prompt
+    assert "foreign keys" in dev.prompt("go on", work=work), "it still waits"
+
+
+@pytest.mark.spec("L7", "4.7")
+def test_receipts_as_of_then_are_those_that_were_there(book: Book) -> None:
+    book.remember("The crane is red", shared=True)
+    ada = book.as_actor("ada")
+    first = ada.digest("crane").receipt_id
+    then = book.head
+    second = ada.digest("crane").receipt_id
+    assert [one.id for one in ada.receipts(at=then)] == [first]
+    assert [one.id for one in book.receipts(at=then)] == [first]
+    assert [one.id for one in ada.receipts()] == [first, second]
+    assert book.as_actor("ben").receipts(at=then) == []
+
+
+@pytest.mark.spec("L7", "3.4")
+def test_proposals_and_suggestions_as_of_then(book: Book) -> None:
+    book.core("auth", name="Auth")
+    proposed = book.as_actor("dev").remember("Tokens last an hour", core="auth")
+    soon = datetime.now(UTC) + timedelta(days=1)
+    kept = book.remember("The bridge is closed", shared=True, valid_until=soon).item_id or ""
+    then = book.head
+    book.resolve(proposed, "create")
+    book.revise(kept, valid_until=OVER)
+    assert [one.id for one in book.proposals(at=then)] == [proposed.item_id]
+    assert book.proposals() == []
+    assert [one.items for one in book.suggestions() if one.act == "refresh"] == [(kept,)]
+    assert [one.items for one in book.suggestions(at=then) if one.act == "refresh"] == []
+
+
+@pytest.mark.spec("7.2", "L7")
+def test_the_command_line_makes_and_replays_a_prompt_as_of_then(cli: Cli, tmp_path: Path) -> None:
+    path = ("--json", "--book", tmp_path / "team.db")
+    cli("init", "--book", tmp_path / "team.db")
+    then = cli("remember", "The crane is red", *path).json["position"]
+    cli("remember", "The crane is blue by now", *path)
+    made = cli("prompt", "look at the crane", "--at", then, *path).json
+    assert "red" in made["text"]
+    assert "blue" not in made["text"]
+    assert cli("receipt", made["receipt_id"], "--replay", *path).json["text"] == made["text"]
+
+
+@pytest.mark.spec("4.5", "4.6", "4.7", "L6")
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["crane", "mill", "dock", "pier"]),
+            st.integers(1, 90),
+            st.sampled_from(["shared", "own", "pinned", "expired", "fact"]),
+        ),
+        max_size=12,
+    ),
+    st.one_of(st.none(), st.integers(60, 3_000)),
+    st.one_of(st.none(), st.integers(20, 700)),
+)
+def test_any_prompt_keeps_its_budget_repeats_nothing_and_can_be_given_again(
+    things: list[tuple[str, int, str]], max_chars: int | None, max_tokens: int | None
+) -> None:
+    with commonplace.open("memory:") as book:
+        ada = book.as_actor("ada")
+        for number, (name, size, how) in enumerate(things):
+            fact = {"key": f"{name}.{number}", "value": "x" * size} if how == "fact" else {}
+            ada.remember(
+                None if fact else f"The {name} {number} " + f"is {how} " * size,
+                kind="fact" if fact else "note",
+                **fact,  # type: ignore[arg-type]
+                shared=how != "own",
+                pinned=how == "pinned",
+                valid_until=OVER if how == "expired" else None,
+                override="as it is",
+            )
+        prompt = ada.prompt("look at the crane", max_chars=max_chars, max_tokens=max_tokens)
+        assert max_chars is None or len(prompt) <= max_chars
+        assert max_tokens is None or len(prompt) <= 4 * max_tokens
+        assert "is expired" not in prompt
+        shown = ids_in(block(prompt))
+        cut = {id for id, why in prompt.omitted if why.startswith("cut")}
+        assert prompt.digest is not None
+        assert not {*shown} - cut & {*prompt.digest.item_ids}
+        assert len({*shown}) == len(shown)
+        assert book.receipt(prompt.receipt_id or "").replay() == prompt
