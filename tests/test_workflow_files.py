@@ -88,7 +88,7 @@ def test_a_small_workflow_gets_every_default(tmp_path: Path) -> None:
         "episodic": True,
         "semantic": False,
     }
-    assert workflow.memory.tiers["working"].settings == {"directory": "memory", "retention_days": 30}
+    assert workflow.memory.tiers["working"].settings == {"directory": "memory"}
     assert workflow.memory.tiers["semantic"].settings["index_path"] == "data/embeddings"
     assert workflow.max_depth == 3
     assert workflow.auto_curation
@@ -102,13 +102,13 @@ FLAT = {
 }
 FLAT_MEMORY = {
     "workspace_dir": "workspace",
-    "long_term": {"enabled": True},
+    "long_term": {"enabled": True, "max_size_kb": 100},
     "daily_log": {"enabled": True, "retention_days": 30},
     "episodic": True,
     "semantic": {"enabled": False},
 }
 FILE_TIERS = {
-    "long_term": {"file": "MEMORY.md"},
+    "long_term": {"file": "MEMORY.md", "max_size_kb": 100},
     "working": {"directory": "memory", "daily_log": {"retention_days": 30}},
 }
 GRAPH = "orchestration.graph[1]"
@@ -150,7 +150,7 @@ SAME: dict[str, list[tuple[str, str, object]]] = {
     ],
     "file tiers": [(WORKFLOW_FILE, "memory.tiers", FILE_TIERS)],
     "path with the workspace": [
-        (WORKFLOW_FILE, "memory.tiers.long_term", {"path": "workspace/MEMORY.md"}),
+        (WORKFLOW_FILE, "memory.tiers.long_term", {"path": "workspace/MEMORY.md", "max_size_kb": 100}),
         (WORKFLOW_FILE, "memory.tiers.working", {"path": "workspace/memory", "retention": 30}),
     ],
     "daily log beside working": [(WORKFLOW_FILE, "memory.tiers.daily_log", {"retention_days": 30})],

@@ -611,7 +611,7 @@ class Book(Working):
             try:
                 self.submit("state.open", Open(id, by, policy, start, given, named))
                 if plan is not None and by == OWNER:
-                    self._grant_as_planned(plan)
+                    self._configure_as_planned(plan)
                 run._begun()
                 return run
             except Conflict:
@@ -644,17 +644,14 @@ class Book(Working):
             raise NotFound(no_run(run_id))
         return known
 
-    def _grant_as_planned(self, plan: Workflow) -> None:
-        """The rights that a workflow's files give to its agents; what they already have is no event."""
-        for agent, tiers in plan.memory.access_control.items():
-            self.grant(agent, tiers=tiers)
-        limits = {"long_term": "max_size_kb", "working": "retention_days"}
-        tiers_on = plan.memory.tiers
-        said = {name: tiers_on[tier].settings.get(name) for tier, name in limits.items() if tier in tiers_on}
-        self.configure_memory(**{name: int(value) for name, value in said.items() if value is not None})
-        for id, agent_file in plan.agents.items():
-            if "may_emit" in agent_file.kept:
-                self.grant(id, may_emit=agent_file.kept["may_emit"])
+    def _configure_as_planned(self, plan: Workflow) -> None:
+        """Take over the settings of memory that a workflow's files name. What they do not name stays as it is."""
+        named: dict[str, Any] = {}
+        for tier, name in (("long_term", "max_size_kb"), ("working", "retention_days")):
+            if tier in plan.memory.tiers and name in plan.memory.tiers[tier].settings:
+                named[name] = int(plan.memory.tiers[tier].settings[name])
+        if named:
+            self.configure_memory(**named)
 
     def _has_state(self, run_id: str) -> bool:
         with self.snapshot() as snapshot:

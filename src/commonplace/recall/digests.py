@@ -157,7 +157,7 @@ class Maker:
                         told.append(LeftOut(more, f"only {looking.limit} are looked at"))
             if rules.semantic.enabled and self._ledger.indexing.without_vectors:
                 told.append(LeftOut("semantic", self._ledger.indexing.without_vectors))
-        with judging(self._ledger, self._actor, wanted.at) as judge:
+        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
             found_items = [*self._structured(judge, rules), *_of_hits(judge, hits)]
             nothing = ALL_LEFT_OUT if found_items else NO_MATCH
             if not found_items and next(filter(judge.allows, all_items(judge.then)), None) is None:
@@ -168,7 +168,8 @@ class Maker:
 
     def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[Found, list[LeftOut]]:
         with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
-            rights = [rights_of(lens, self._actor) for lens in ((now,) if wanted.at is None else (past, now))]
+            lenses = (now,) if wanted.at is None else (past, now)
+            rights = [rights_of(lens, self._actor, self._run) for lens in lenses]
 
         def look(index: Index) -> Found:
             return index.search(
@@ -211,7 +212,7 @@ class Maker:
     def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
         """The lines of the digest before, each with its item as it is now."""
         taken = () if before is None else before.packed().taken
-        with judging(self._ledger, self._actor, wanted.at) as judge:
+        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
             found = [(one, judge.item(one.id)) for one in taken]
             return [_Line(one, None if item is None else judge.shown(item)) for one, item in found]
 

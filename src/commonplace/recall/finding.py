@@ -38,7 +38,7 @@ def find(
     search = asked(**wanted, enabled=enabled)
     indexing: Indexing = ledger.indexing
     with ledger.snapshot() as now, ledger.snapshot(at) as then:
-        rights = [rights_of(now, actor)] if at is None else [rights_of(then, actor), rights_of(now, actor)]
+        rights = [rights_of(lens, actor, run) for lens in ((now,) if at is None else (then, now))]
         position, now_at = None if at is None else then.position, now.position
     left_out = list(search.left_out)
     barred = [tier for tier in search.tiers if any(one.tier(tier) == "none" for one in rights)]
@@ -92,7 +92,7 @@ def _verified(
     """The results, with what does not hold any more marked, or left out if the book says so."""
     if ledger.repository is None:
         return results, []
-    with judging(ledger, actor, at) as judge:
+    with judging(ledger, actor, at, run) as judge:
         policy = judge.settings.stale
         items = [judge.item(one.id) for one in results if one.kind == CREATED]
     known = checked(ledger, actor, run, [one for one in items if one is not None], at)

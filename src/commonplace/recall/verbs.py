@@ -94,6 +94,7 @@ class Recalling(Remembering):
         }  # fmt: skip
         if ignore_memory or self._ignoring():
             return Answer((), 0, (LeftOut("memory", IGNORED),), self._position())
+        self._may_search(mode, tiers)
         self._note_denied_tiers(tiers)
         actor, run = self._memory_actor, self._memory_run
         answer = find(self._ledger, actor, run, wanted, self._memory_tiers(), at, explain)
@@ -322,7 +323,8 @@ class Recalling(Remembering):
         self._ledger.premises.look()
         run = self._memory_run
         with self._ledger.snapshot() as now:
-            rows, rights = now.scan("recall.news", self._memory_actor), rights_of(now, self._memory_actor)
+            rows = now.scan("recall.news", self._memory_actor)
+            rights = rights_of(now, self._memory_actor, run)
             found = [self._ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
             mine = [
                 event for event in found if event is not None and (run is None or event.run_id in (None, run))
@@ -361,7 +363,7 @@ class Recalling(Remembering):
 
     def _reads_tier(self, tier: str) -> bool:
         with self._ledger.snapshot() as now:
-            return rights_of(now, self._memory_actor).tier(tier) != "none" and tier in self._memory_tiers()
+            return rights_of(now, self._memory_actor, self._memory_run).tier(tier) != "none"
 
     def _ignoring(self) -> str:
         """Why memory is left out of the turn that is being taken, if it is."""
@@ -490,6 +492,7 @@ class Recalling(Remembering):
             raise BadInput("say which run: its events are what can be recalled")
         if self._ignoring():
             return []
+        self._may_read_tier("episodic")
         with self._ledger.snapshot(at) as then:
             head = then.position
         span = head if last is None else LATELY
@@ -512,13 +515,16 @@ class Recalling(Remembering):
     def _recent(self, task: str, made: Mapping[str, str]) -> str:
         return ""
 
+    def _may_search(self, mode: object, tiers: object) -> None:
+        """Refuse a search that is switched off for whoever acts."""
+
     def _note_denied_tiers(self, tiers: object) -> None:
         """Asking for a tier that one may not read leaves a trace, as reading it does."""
         asked = [tier for tier in TIERS if isinstance(tiers, list | tuple | set) and tier in tiers]
         if not asked:
             return
         with self._ledger.snapshot() as now:
-            rights = rights_of(now, self._memory_actor)
+            rights = rights_of(now, self._memory_actor, self._memory_run)
         for tier in [tier for tier in asked if rights.tier(tier) == "none"]:
             self._ledger.submit(
                 "access.deny", Denial(self._memory_actor, "memory.search", tier, self._memory_run)

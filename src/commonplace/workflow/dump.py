@@ -71,6 +71,7 @@ def _agent(agent: Agent) -> Any:
     plain = to_builtins(agent)
     document = {
         **_some(plain, "awp_agent", "runtime"),
+        **({} if agent.may_emit is None else {"may_emit": plain["may_emit"]}),
         "identity": _some(plain, "id", "role", "description"),
         "output": {"format": agent.output_format, "contract": agent.contract},
         "memory": _whole(plain["memory"], plain["memory"].pop("kept")),

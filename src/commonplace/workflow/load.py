@@ -294,6 +294,7 @@ def _agent_policy(
     node: Node, agent: model.Agent | None, above: dict[str, Texts], memory: model.Memory
 ) -> AgentPolicy:
     contract = agent.contract if agent else None
+    own = model.AgentMemory() if agent is None else agent.memory
     return AgentPolicy(
         contract=contract,
         share_output=node.share_output or (),
@@ -301,20 +302,23 @@ def _agent_policy(
         depends_on=above.get(node.id, ()),
         not_shareable=_flagged(contract, "x-awp-shareable", False),
         sensitive=_flagged(contract, "x-awp-sensitive", True),
-        memory=AgentMemory() if agent is None else _memory_policy(agent.memory, memory),
+        memory=_memory_policy(own, memory),
+        access=memory.access_control.get(node.id, {}),
+        may_emit=agent.may_emit if agent else None,
     )
 
 
 def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
     """What holds for one agent: its own file within the workflow's."""
-    on = {name for name, tier in all.tiers.items() if tier.enabled}
+    long_term, working = (all.tiers[tier].settings for tier in ("long_term", "working"))
     return AgentMemory(
         enabled=own.enabled and all.enabled,
-        inject=own.long_term_inject and "long_term" in on,
+        inject=own.long_term_inject and long_term.get("inject", True),
         max_chars=own.long_term_max_tokens,
-        log=own.daily_log_enabled and own.daily_log_auto_write and "working" in on,
+        log=own.daily_log_enabled and own.daily_log_auto_write and working.get("auto_write", True),
         search=own.search_enabled and all.search_enabled,
-        tiers=tuple(tier for tier in own.tiers if tier in on),
+        tiers=own.tiers,
+        off=tuple(name for name, tier in all.tiers.items() if not tier.enabled),
         v1=own.v1,
         window=own.window,
         use_salience=own.use_salience,
@@ -345,10 +349,11 @@ def patterns_in(root: Reader) -> Texts:
     return tuple(dict.fromkeys(found))
 
 
-# Of each tier: whether it is on by default, the setting that says where its files are, and its defaults.
+# Of each tier: whether it is on by default, the setting that says where its files are, and its defaults. How large
+# MEMORY.md may be and how long logs are kept are the book's settings, unless a file says otherwise.
 _TIERS: dict[str, tuple[bool, str, dict[str, Any]]] = {
-    "long_term": (True, "file", {"file": "MEMORY.md", "max_size_kb": 100}),
-    "working": (True, "directory", {"directory": "memory", "retention_days": 30}),
+    "long_term": (True, "file", {"file": "MEMORY.md"}),
+    "working": (True, "directory", {"directory": "memory"}),
     "episodic": (True, "path", {}),
     "semantic": (False, "index_path", {"index_path": "data/embeddings", "similarity_metric": "cosine"}),
 }
@@ -464,6 +469,7 @@ class _Agents:
             contract=_contract(output),
             output_format=output.read("format", str, "json"),
             memory=_agent_memory(r.mapping("memory", short="enabled")),
+            may_emit=r.read("may_emit", Texts),
             folder="" if folder == f"agents/{id}" else folder,
         )
 

@@ -141,7 +141,8 @@ class Tier(msgspec.Struct, frozen=True):
 
 class Memory(msgspec.Struct, frozen=True):
     """`tiers` always has the four of them. Settings have the names of the seed: file, max_size_kb,
-    directory, retention_days, index_path, embedding_model, similarity_metric, and what else was written."""
+    directory, retention_days, index_path, embedding_model, similarity_metric, and what else was written.
+    `max_size_kb` and `retention_days` are there only if the file names them: without, the book's settings hold."""
 
     enabled: bool = True
     workspace_dir: str = "workspace"
@@ -165,6 +166,8 @@ class Agent(msgspec.Struct, frozen=True):
     contract: dict[str, Any] | None = None
     output_format: str = "json"
     memory: AgentMemory = AgentMemory()
+    may_emit: tuple[str, ...] | None = None
+    """The kinds of events that it may record in a run, `*` for any ending; None: as the book says."""
     kept: dict[str, Any] = {}
     folder: str = ""
 
