@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,12 @@ import commonplace
 from commonplace import BadInput, Book, Denied, NotEnabled
 from commonplace.tools import Tools
 from commonplace.workflow.agents import Task
+from commonplace.workflow.dump import dump
+from commonplace.workflow.expressions import check_expression, evaluate
+from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import WORKFLOW_FILE, BadWorkflow
-from tests.workflows import Documents, agent_file, changed, small, write
+from tests.shells import Cli
+from tests.workflows import Documents, agent_file, changed, example, placeless, small, write
 
 Work = Callable[[Task], Any]
 
@@ -301,3 +306,301 @@ def test_a_run_without_files_searches_every_tier(local: Book) -> None:
     assert [one.what for one in me.search("where is the car").left_out] == [
         one.what for one in local.search("where is the car").left_out
     ]
+
+
+# What the files may say.
+
+
+@pytest.mark.spec("2.2")
+def test_a_required_field_that_an_agent_answers_is_a_warning_and_the_run_starts(
+    local: Book, tmp_path: Path
+) -> None:
+    """Published files list `confidence`, which agents answer, among the fields that a run must begin with."""
+    documents = with_(
+        small("scout"), {"state.required_fields": ["confidence", "topic"], "state.initial.topic": "tea"}
+    )
+    _, problems = examine(write(tmp_path, documents))
+    assert [(one.level, one.rule, one.path) for one in problems] == [
+        ("warning", "R17", "state.required_fields[0]")
+    ]
+    outcome = run_one(local, tmp_path, documents, lambda _me: {"answer": "done", "confidence": 0.9})
+    assert outcome.status == "completed"
+
+    unknown = with_(documents, {"state.required_fields": ["confidence", "customer"]})
+    with pytest.raises(BadInput, match="customer is required and missing"):
+        run_one(local, tmp_path / "unknown", unknown, lambda _me: {})
+    strict = with_(documents, {"state.sharing": {"strategy": "full", "validation": "strict"}})
+    with pytest.raises(BadWorkflow, match="R17"):
+        run_one(local, tmp_path / "strict", strict, lambda _me: {})
+
+
+def levels(folder: Path) -> list[tuple[str, str, str]]:
+    return [(one.level, one.rule, one.path) for one in examine(folder)[1]]
+
+
+@pytest.mark.spec("6.0", "7.6")
+@pytest.mark.parametrize("place", ["", "orchestration.", "settings."])
+def test_how_deep_managers_may_delegate(place: str, tmp_path: Path) -> None:
+    def depth(section: object) -> tuple[int, list[tuple[str, str, str]]]:
+        documents = with_(small("scout"), {f"{place}delegation_loop": section})
+        folder = write(tmp_path / str(len(list(tmp_path.iterdir()))), documents)
+        workflow = load(folder)
+        files = write(folder / "again", dict(dump(workflow)))
+        assert placeless(load(files)) == placeless(workflow)
+        return workflow.max_depth, levels(folder)
+
+    at = f"{place}delegation_loop.budget.max_depth"
+    assert load(write(tmp_path / "none", small("scout"))).max_depth == 4
+    assert depth({"auto_curation_enabled": False}) == (4, [])
+    assert depth({"budget": {"max_depth": 2, "max_tokens": 9}}) == (2, [])
+    assert depth({"budget": {"max_depth": 0}}) == (0, [])
+    assert depth({"budget": {"max_depth": 6}}) == (6, [("warning", "R32", at)])
+    assert depth({"max_depth": 3}) == (3, [])  # as older files say it
+    for wrong in (11, -1, "deep", 1.5):
+        with pytest.raises(BadWorkflow) as caught:
+            depth({"budget": {"max_depth": wrong}})
+        assert [(one.rule, one.path) for one in caught.value.problems] == [("R32", at)]
+
+
+@pytest.mark.spec("6.0", "7.6")
+def test_a_node_may_say_how_deep_it_delegates(local: Book, tmp_path: Path) -> None:
+    def flow(name: str, **more: object) -> Path:
+        documents = small("scout", "inner")
+        del documents[agent_file("inner")]
+        node = {"id": "inner", "subworkflow": "inner", **more}
+        documents = with_(documents, {"orchestration.graph[1]": node})
+        documents |= {f"inner/{file}": document for file, document in small("digger").items()}
+        return write(tmp_path / name, documents)
+
+    agents = told(scout={"answer": "a", "confidence": 1}, digger={"answer": "b", "confidence": 1})
+    for folder in (flow("own", max_depth=0), flow("budget", budget={"max_depth": 0})):
+        assert load(folder).node("inner").max_depth == 0
+        assert placeless(load(write(folder / "again", dict(dump(load(folder)))))) == placeless(load(folder))
+        with pytest.raises(commonplace.RunFailed, match="max_depth"):
+            local.execute(folder, agents=agents)
+    assert local.execute(flow("one", max_depth=1), agents=agents).status == "completed"
+    assert levels(flow("deep", max_depth=7)) == [("warning", "R32", "orchestration.graph[1].max_depth")]
+    assert ("error", "R32", "orchestration.graph[1].max_depth") in levels(flow("deeper", max_depth=11))
+
+
+LOWEST: Documents = {WORKFLOW_FILE: {"awp": "1.0.0", "workflow": {"name": "lowest", "version": "1.0.0"}}}
+
+
+@pytest.mark.spec("7.6", "L5")
+@pytest.mark.parametrize("graph", [..., []])
+def test_a_file_without_a_graph_is_valid_and_says_that_it_runs_nothing(
+    cli: Cli, local: Book, tmp_path: Path, graph: object
+) -> None:
+    documents = LOWEST if graph is ... else with_(LOWEST, {"orchestration.graph": graph})
+    folder = write(tmp_path / "flow", documents)
+    validated = cli("--json", "validate", folder)
+    assert (validated.code, json.loads(validated.out)["ok"]) == (0, True)
+    assert "no graph" in validated.out
+    outcome = local.execute(folder)
+    assert (outcome.status, outcome.steps) == ("completed", {})
+    assert "no graph" in outcome.reason
+    cli("init")
+    ran = cli("run", folder)
+    assert ran.code == 0
+    assert "no graph" in ran.out
+    assert placeless(load(write(tmp_path / "again", dict(dump(load(folder)))))) == placeless(load(folder))
+
+
+RESERVED = ["memory.forget_all", "web.spider"]
+
+
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize(
+    ("file", "path", "value", "at"),
+    [
+        (WORKFLOW_FILE, "custom_tools", RESERVED[:1], "custom_tools[0]"),
+        (WORKFLOW_FILE, "custom_tools", {"web.spider": {}}, "custom_tools.web.spider"),
+        (WORKFLOW_FILE, "custom_tools", [{"name": "web.spider"}], "custom_tools[0]"),
+        (
+            WORKFLOW_FILE,
+            "capabilities.custom_tools.declarations",
+            [{"module": "mine", "tools": ["mine.fine", "file.eat"]}],
+            "capabilities.custom_tools.declarations[0].tools[1]",
+        ),
+        (WORKFLOW_FILE, "tools.custom_tools", ["shell.sing"], "tools.custom_tools[0]"),
+        (WORKFLOW_FILE, "tools.allowed", ["memory.levitate"], "tools.allowed[0]"),
+        (agent_file("scout"), "custom_tools", ["numpy.mine"], "custom_tools[0]"),
+        (agent_file("scout"), "tools.custom_tools", ["doc.mine"], "tools.custom_tools[0]"),
+        (agent_file("scout"), "capabilities.tools.custom", ["doc.mine"], "capabilities.tools.custom[0]"),
+        (agent_file("scout"), "tools.allowed", ["web.search", "memory.levitate"], "tools.allowed[1]"),
+        (
+            agent_file("scout"),
+            "tools.allowed",
+            [{"name": "web.spider", "module": "mine"}],
+            "tools.allowed[0]",
+        ),
+        (
+            agent_file("scout"),
+            "capabilities.tools.allowed",
+            ["memory.levitate"],
+            "capabilities.tools.allowed[0]",
+        ),
+    ],
+)
+def test_no_tool_of_ones_own_is_in_a_namespace_of_the_runtime(
+    file: str, path: str, value: object, at: str, tmp_path: Path
+) -> None:
+    folder = write(tmp_path, changed(small("scout"), file, path, value))
+    with pytest.raises(BadWorkflow) as caught:
+        load(folder)
+    assert [(one.file, one.path, one.rule) for one in caught.value.problems] == [(file, at, "R10")]
+
+
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize("path", ["tools.allowed", "capabilities.tools.allowed", "tools.enabled"])
+def test_tools_of_the_runtime_may_be_used(path: str, tmp_path: Path) -> None:
+    used = ["web.*", "memory.search", "memory.*", "*", "*.*", "mine.tool", "file.read", "pandas.describe"]
+    assert levels(write(tmp_path, changed(small("scout"), agent_file("scout"), path, used))) == []
+
+
+@pytest.mark.spec("3.9", "7.6")
+def test_an_agents_tiers_are_a_list_or_a_mapping(local: Book, tmp_path: Path) -> None:
+    written: dict[str, object] = {
+        "long_term": {"enabled": True, "inject": False, "color": "blue"},
+        "working": {"enabled": False},
+        "episodic": None,
+    }
+    documents = changed(small("scout"), agent_file("scout"), "memory.tiers", written)
+    folder = write(tmp_path / "flow", documents)
+    workflow = load(folder)
+    memory = workflow.agents["scout"].memory
+    assert (memory.tiers, memory.long_term_inject) == (("long_term", "episodic"), False)
+    assert placeless(load(write(tmp_path / "again", dict(dump(workflow))))) == placeless(workflow)
+    me = local.run(folder).agent("scout")
+    assert me.remember("The gate closes at nine.").outcome == "stored"
+    with pytest.raises(Denied, match="working"):
+        me.log("The gate was painted.")
+    wrong = changed(small("scout"), agent_file("scout"), "memory.tiers", {"dreams": {}, "working": 5})
+    assert [one[2] for one in levels(write(tmp_path / "wrong", wrong))] == [
+        "memory.tiers.dreams",
+        "memory.tiers.working",
+    ]
+
+
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("state.get('qa', {}).get('confidence') > 0.5", True),
+        ("state.get('nobody', {}).get('confidence', 0) > 0.5", False),
+        ("state.get('nobody', {'confidence': 0.9}).get('confidence') > 0.5", True),
+        ("state.get('qa').get('nothing') == None", True),
+        ("state.nobody.get('x') is None", True),
+        ("state.qa.get('get') == 'got'", True),
+        ("${{ state.get('qa', {}).get('confidence') == 0.9 }}", True),
+        ("{{ state.qa.confidence }} >= 0.9", True),
+        ("${state.qa.confidence} >= 0.9", True),
+        ("'{' in '{x}' and state.get('qa', {}) != {}", True),
+    ],
+)
+def test_conditions_may_ask_as_python_asks(text: str, value: object) -> None:
+    assert check_expression(text) is None
+    assert evaluate(text, {"qa": {"confidence": 0.9, "get": "got"}}) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["state.pop('a')", "state.get", "state.get()", "state.get('a', 1, 2)", "state.get(key='a')", "{**state}"],
+)
+def test_nothing_else_can_be_called(text: str) -> None:
+    assert check_expression(text) is not None or evaluate(text, {"a": 1}) is None
+
+
+@pytest.mark.spec("2.8")
+@pytest.mark.parametrize(
+    ("validation", "code", "filled"),
+    [("", 1, True), ("warn", 1, True), ("none", 0, False), ("strict", 1, None)],
+)
+def test_a_contract_without_confidence(
+    cli: Cli, local: Book, tmp_path: Path, validation: str, code: int, filled: bool | None
+) -> None:
+    """An error of the file. A run that only warns starts all the same and fills in 0.5; `none` asks for nothing."""
+    documents = changed(small("scout"), agent_file("scout"), "output.contract", {"answer": "string"})
+    if validation:
+        documents = with_(documents, {"state.sharing": {"strategy": "full", "validation": validation}})
+    folder = write(tmp_path / "flow", documents)
+    assert cli("validate", folder).code == code
+    if filled is None:
+        with pytest.raises(BadWorkflow, match="R17"):
+            local.execute(folder, agents=told(scout={"answer": "tea"}))
+        return
+    local.execute(folder, agents=told(scout={"answer": "tea"}), run_id="r")
+    assert local.run(run_id="r").state()["scout"] == {"answer": "tea"} | (
+        {"confidence": 0.5} if filled else {}
+    )
+
+
+@pytest.mark.spec("7.6")
+def test_a_lone_file_is_validated_without_its_agents(cli: Cli, local: Book, tmp_path: Path) -> None:
+    write(tmp_path, {WORKFLOW_FILE: example()[WORKFLOW_FILE]})
+    (tmp_path / "lone.yaml").write_text((tmp_path / WORKFLOW_FILE).read_text())
+    for path, name in (
+        (tmp_path, WORKFLOW_FILE),
+        (tmp_path / WORKFLOW_FILE, WORKFLOW_FILE),
+        (tmp_path / "lone.yaml", "lone.yaml"),
+    ):
+        ran = cli("--json", "validate", path)
+        answer = json.loads(ran.out)
+        assert (ran.code, answer["ok"]) == (0, True), answer
+        notices = [one for one in answer["problems"] if "agents were not looked at" in one["message"]]
+        assert [one["file"] for one in notices] == [name]
+        assert {one["file"] for one in answer["problems"]} == {name}
+    with pytest.raises(BadWorkflow, match="R8"):  # it cannot run without them
+        local.execute(tmp_path)
+    (tmp_path / "lone.yaml").write_text((tmp_path / WORKFLOW_FILE).read_text().replace("1.0.0", "1", 1))
+    assert cli("validate", tmp_path / "lone.yaml").code == 1
+    write(tmp_path, {agent_file("research_analyst"): example()[agent_file("research_analyst")]})
+    assert [one[1] for one in levels(tmp_path) if one[0] == "error"] == [
+        "R8",
+        "R8",
+    ]  # one is there: two are missing
+
+
+# What cannot run yet.
+
+
+@pytest.mark.spec("6.0", "L5")
+@pytest.mark.parametrize(
+    "documents",
+    [
+        with_(LOWEST, {"orchestration.engine": "delegation_loop"}),
+        with_(LOWEST, {"delegation_loop": {"budget": {"max_depth": 2}}}),
+        with_(small("scout"), {"orchestration.engine": "delegation_loop"}),
+        with_(small("scout"), {"orchestration.graph[0].delegation_loop": {"budget": {"max_depth": 2}}}),
+    ],
+)
+def test_a_delegation_loop_says_that_it_cannot_run_yet(
+    cli: Cli, local: Book, tmp_path: Path, documents: Documents
+) -> None:
+    folder = write(tmp_path / "flow", documents)
+    assert cli("validate", folder).code == 0  # its files are well written
+    with pytest.raises(NotEnabled, match=r"delegation_loop.*orchestration\.engine: dag"):
+        local.execute(folder)
+    assert local.runs() == []
+    cli("init")
+    ran = cli("run", folder)
+    assert ran.code == 1
+    assert "delegation_loop" in ran.err
+    with local.run(folder) as run:  # its rules can be used by a loop of one's own
+        assert run.status == "running"
+
+
+@pytest.mark.spec("6.0", "L5")
+def test_a_delegation_loop_inside_a_workflow_is_told_before_anything_runs(
+    local: Book, tmp_path: Path
+) -> None:
+    documents = small("scout", "inner")
+    del documents[agent_file("inner")]
+    documents = with_(documents, {"orchestration.graph[1]": {"id": "inner", "subworkflow": "inner"}})
+    documents |= {
+        f"inner/{file}": one
+        for file, one in with_(LOWEST, {"orchestration.engine": "delegation_loop"}).items()
+    }
+    with pytest.raises(NotEnabled, match="lowest"):
+        local.execute(write(tmp_path, documents), agents=told(scout={"answer": "a", "confidence": 1}))
+    assert local.runs() == []

@@ -96,6 +96,8 @@ class Node(msgspec.Struct, frozen=True):
     fan_out: FanOut | None = None
     fan_in: FanIn | None = None
     subworkflow: str = ""
+    max_depth: int | None = None
+    """How deep runs below this node may delegate; None: as deep as the workflow's."""
     kept: dict[str, Any] = {}
 
 
@@ -194,7 +196,7 @@ class Workflow(msgspec.Struct, frozen=True):
     persistence: Persistence = Persistence()
     memory: Memory = Memory()
     agents: dict[str, Agent] = {}
-    max_depth: int = 3
+    max_depth: int = 4
     kept: dict[str, Any] = {}
     subworkflows: dict[str, Workflow] = {}
     folder: str = ""
@@ -203,6 +205,16 @@ class Workflow(msgspec.Struct, frozen=True):
     def auto_curation(self) -> bool:
         """Whether the curator learns from runs; switched off by `delegation_loop.auto_curation_enabled`."""
         return self.kept.get("delegation_loop", {}).get("auto_curation_enabled", True) is not False
+
+    @property
+    def loops(self) -> bool:
+        """Whether its engine is a delegation loop, as a whole or at one of its nodes."""
+        orchestration = self.kept.get("orchestration")
+        engine = orchestration.get("engine") if isinstance(orchestration, dict) else None
+        implied = engine is None and not self.nodes and "delegation_loop" in self.kept
+        return (
+            engine == "delegation_loop" or implied or any("delegation_loop" in one.kept for one in self.nodes)
+        )
 
     def node(self, id: str) -> Node:
         return next(node for node in self.nodes if node.id == id)
