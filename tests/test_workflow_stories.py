@@ -604,3 +604,71 @@ def test_a_delegation_loop_inside_a_workflow_is_told_before_anything_runs(
     with pytest.raises(NotEnabled, match="lowest"):
         local.execute(write(tmp_path, documents), agents=told(scout={"answer": "a", "confidence": 1}))
     assert local.runs() == []
+
+
+# State files.
+
+
+def where(book: Book, text: str) -> list[str]:
+    return [Path(one.path).name for one in book.look_for(text)]
+
+
+@pytest.mark.spec("L10", "2.4", "3.12")
+@pytest.mark.parametrize("format", ["json", "msgpack"])
+def test_erasing_reaches_the_state_files_that_a_workflow_asks_for(tmp_path: Path, format: str) -> None:
+    """A customer asks to be erased. The state that was also written to a file goes, too, in whatever process."""
+    documents = with_(small("scout"), {"state.persistence": {"enabled": True, "format": format}})
+    folder = write(tmp_path / "flow", documents)
+    answer: Work = lambda me: {"answer": me.state["topic"], "confidence": 0.9}  # noqa: E731
+    with commonplace.open(tmp_path / "team.db") as book:
+        for run_id, topic in (("kim", "Kim lives at Quartz Lane 7"), ("tea", "Tea is hot")):
+            book.execute(folder, agents={"scout": answer}, run_id=run_id, initial={"topic": topic})
+        (opened,) = book.events(run_id="kim", kinds=("state.opened",))
+        (changed_at,) = book.events(run_id="kim", kinds=("state.changed",))
+    files = {name: folder / "data/state" / f"{name}.{format}" for name in ("kim", "tea")}
+    assert all(path.exists() for path in files.values())
+
+    with commonplace.open(tmp_path / "team.db") as book:  # another process, which has not written the files
+        assert files["kim"].name in where(book, "Quartz Lane")
+        book.erase([opened.id, changed_at.id])
+        assert not files["kim"].exists()
+        assert files["tea"].exists()
+        report = book.purge()
+        assert report.purged
+        assert str(files["tea"]) in [one.path for one in report.files]
+        assert where(book, "Quartz Lane") == []
+        assert files["tea"].name in where(book, "Tea is hot")
+
+
+@pytest.mark.spec("L10", "2.10")
+def test_the_state_file_of_a_fork_goes_with_what_it_began_with(local: Book, tmp_path: Path) -> None:
+    folder = write(tmp_path, with_(small("scout"), {"state.persistence": True}))
+    run = local.run(folder, run_id="r")
+    with run.agent("scout") as me:
+        secret = me.write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
+    fork = run.fork(run_id="fork")
+    files = [run.save(), fork.save()]
+    assert all("Quartz" in path.read_text() for path in files)
+    (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]
+    local.erase(written.id)
+    assert not any(path.exists() for path in files)
+    assert "Quartz" not in fork.save().read_text()  # written again, it holds what is left
+
+
+@pytest.mark.spec("L10")
+def test_a_state_file_that_cannot_be_removed_is_told_by_the_purge(local: Book, tmp_path: Path) -> None:
+    folder = write(tmp_path / "flow", with_(small("scout"), {"state.persistence": True}))
+    run = local.run(folder, run_id="r")
+    secret = run.agent("scout").write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
+    run.save()
+    (folder / "data").rename(tmp_path / "elsewhere")
+    (folder / "data").symlink_to(tmp_path / "elsewhere")
+    (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]
+    local.erase(written.id)
+    report = local.purge()
+    assert not report.purged
+    assert any("r.json" in line for line in report.remaining)
+    (folder / "data").unlink()
+    (tmp_path / "elsewhere").rename(folder / "data")
+    assert local.purge().purged
+    assert not (folder / "data/state/r.json").exists()

@@ -252,6 +252,7 @@ class Run:
             raise BadInput(
                 "msgpack cannot hold an integer this large: use state.persistence.format json"
             ) from None
+        self._ledger.saved(self.id, folder.path, path)  # first, so that erasing finds it whatever happens
         try:
             folder.write(path, data)
         except (OSError, UnsafePath) as error:
