@@ -672,3 +672,28 @@ def test_a_state_file_that_cannot_be_removed_is_told_by_the_purge(local: Book, t
     (tmp_path / "elsewhere").rename(folder / "data")
     assert local.purge().purged
     assert not (folder / "data/state/r.json").exists()
+
+
+@pytest.mark.spec("2.7", "7.6")
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"DOOR_TOKEN": {"sensitive": True}},
+        {
+            "required": [
+                {"name": "DOOR_TOKEN", "sensitive": True},
+                "OTHER",
+                {"name": "OPEN_WORD", "sensitive": False},
+            ]
+        },
+        {"optional": [{"name": "DOOR_TOKEN", "sensitive": True}]},
+    ],
+)
+def test_a_sensitive_variable_of_the_environment_is_in_no_output(
+    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, object]
+) -> None:
+    monkeypatch.setenv("DOOR_TOKEN", "quartz-4711-lane")
+    monkeypatch.setenv("OPEN_WORD", "sesame-for-all")
+    said = {"answer": "quartz-4711-lane sesame-for-all", "confidence": 0.9}
+    run_one(local, tmp_path, with_(small("scout"), {"env": env}), lambda _me: said, run_id="r")
+    assert local.run(run_id="r").state()["scout"]["answer"] == "[REDACTED] sesame-for-all"
