@@ -22,7 +22,6 @@ from commonplace.workflow.model import (
     Execution,
     FanOut,
     Loop,
-    Memory,
     Node,
     Retry,
 )
@@ -707,13 +706,16 @@ def test_two_sources_for_one_field_of_a_subworkflow_are_refused(book: Book, tmp_
 # a second round
 
 
-def test_a_workflow_gives_rights_only_when_the_owner_runs_it(book: Book, tmp_path: Path) -> None:
+def test_a_workflow_gives_no_rights_that_the_owner_has_not_given(book: Book, tmp_path: Path) -> None:
     book.grant("mallory", may_emit=["agent.spoke", "run.started"], tiers={"long_term": "none"})
-    plan = flow(tmp_path, node("a"), memory=Memory(access_control={"mallory": {"long_term": "read_write"}}))
-    book.as_actor("mallory").run(plan)
+    rules = AgentPolicy(access={"long_term": "read_write"}, may_emit=("*",))
+    plan = flow(tmp_path, node("mallory"), policy=Policy(agents={"mallory": rules}))
+    for run in (book.as_actor("mallory").run(plan), book.run(plan)):
+        with pytest.raises(commonplace.Denied):
+            run.agent("mallory").remember("A secret door.")
+        with pytest.raises(commonplace.Denied):
+            book.as_actor("mallory").record("agent.thought", run_id=run.id, payload={"text": "hm"})
     assert book.as_actor("mallory").rights().tier("long_term") == "none"
-    book.run(plan)
-    assert book.as_actor("mallory").rights().tier("long_term") == "read_write"
 
 
 @pytest.mark.spec("2.7")

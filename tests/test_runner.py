@@ -144,10 +144,10 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
     assert set(seen["quality_reviewer"]["report_writer"]) == {"draft", "metadata"}
     state = book.run(run_id="r").state()
     assert json.loads((tmp_path / "data/state/r.json").read_text())["report_writer"] == state["report_writer"]
-    rights = {name: book.as_actor(name).rights() for name in ("research_analyst", "report_writer")}
-    assert rights["research_analyst"].tier("long_term") == "read_write"
-    assert rights["report_writer"].tier("long_term") == "read"
-    assert rights["report_writer"].tier("episodic") == "read"
+    assert book.run(run_id="r").agent("research_analyst").remember("Qubits decay.").outcome == "stored"
+    with pytest.raises(commonplace.Denied, match="long_term"):
+        book.run(run_id="r").agent("report_writer").remember("Reports are long.")
+    assert book.as_actor("report_writer").rights().tier("long_term") == "read_write"  # outside of its runs
 
 
 @pytest.mark.spec("7.6")

@@ -55,6 +55,7 @@ from .events import (
     encode_payload,
 )
 from .events import new_id as new_event_id
+from .folders import Folder
 from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification
 from .memory.capability import MEMORY
 from .memory.showing import Showing
@@ -69,7 +70,7 @@ from .state.diff import Difference, differences
 from .state.diff import redacted as redacted_differences
 from .state.opening import takes_part
 from .state.policy import Policy, Start
-from .state.redaction import as_logged, redactor_of, runs_affected
+from .state.redaction import as_logged, redactor_of, runs_affected, with_those_below
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
 from .state.sight import Sight
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from .recall.migrating import Migrated
     from .scan import Trace
     from .transfer import Imported
+    from .trust import StateFile
     from .workflow.agents import AgentFunction, Ask
     from .workflow.model import Workflow
     from .workflow.runner import Outcome, Tell
@@ -211,6 +213,9 @@ class Book(Working):
         self._mirror: BookMirror | None = None
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
+        ledger.saved = self._saved
+        self._state_files: set[StateFile] = set()
+        self._unreached: set[StateFile] = set()
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
         if ledger.created:
             self._remember_trust(engine.beside)
@@ -307,6 +312,12 @@ class Book(Working):
             for path in mirror.files()
             if path.exists()
         ]
+        unreached = self._remove_state_files(self._unreached)
+        files += [
+            FilePurged(one.place, unreached.get(one, ""))
+            for one in self._known_state_files()
+            if os.path.lexists(one.place)
+        ]
         files += [
             FilePurged(
                 str(folder), "it has shown this book and does not any more: look at what it still holds"
@@ -361,7 +372,8 @@ class Book(Working):
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        return [*files, *self._ledger.indexing.files(), *self._mirror_files(), *self._left_folders()]
+        states = [Path(one.place) for one in self._known_state_files()]
+        return [*files, *self._ledger.indexing.files(), *self._mirror_files(), *self._left_folders(), *states]
 
     def _mirror_files(self) -> list[Path]:
         return [file for mirror in self._all_mirrors() for file in mirror.files()]
@@ -611,7 +623,7 @@ class Book(Working):
             try:
                 self.submit("state.open", Open(id, by, policy, start, given, named))
                 if plan is not None and by == OWNER:
-                    self._grant_as_planned(plan)
+                    self._configure_as_planned(plan)
                 run._begun()
                 return run
             except Conflict:
@@ -644,17 +656,14 @@ class Book(Working):
             raise NotFound(no_run(run_id))
         return known
 
-    def _grant_as_planned(self, plan: Workflow) -> None:
-        """The rights that a workflow's files give to its agents; what they already have is no event."""
-        for agent, tiers in plan.memory.access_control.items():
-            self.grant(agent, tiers=tiers)
-        limits = {"long_term": "max_size_kb", "working": "retention_days"}
-        tiers_on = plan.memory.tiers
-        said = {name: tiers_on[tier].settings.get(name) for tier, name in limits.items() if tier in tiers_on}
-        self.configure_memory(**{name: int(value) for name, value in said.items() if value is not None})
-        for id, agent_file in plan.agents.items():
-            if "may_emit" in agent_file.kept:
-                self.grant(id, may_emit=agent_file.kept["may_emit"])
+    def _configure_as_planned(self, plan: Workflow) -> None:
+        """Take over the settings of memory that a workflow's files name. What they do not name stays as it is."""
+        named: dict[str, Any] = {}
+        for tier, name in (("long_term", "max_size_kb"), ("working", "retention_days")):
+            if tier in plan.memory.tiers and name in plan.memory.tiers[tier].settings:
+                named[name] = int(plan.memory.tiers[tier].settings[name])
+        if named:
+            self.configure_memory(**named)
 
     def _has_state(self, run_id: str) -> bool:
         with self.snapshot() as snapshot:
@@ -740,13 +749,55 @@ class Book(Working):
             _tell_refused(self._mirror.sync())
 
     def _erased(self, ids: Collection[str]) -> None:
-        """What was erased is gone from the index and the markdown at once."""
+        """What was erased is gone from the index, the markdown and the state files at once."""
         self._ledger.indexing.forget()
+        self._forget_states(ids)
         for mirror in self._all_mirrors():
             try:
                 _tell_refused(mirror.erase(ids))
             except (NotTrusted, UnsafePath) as error:
                 log.warning("what was erased may still stand in %s: %s", mirror.folder, error)
+
+    def _saved(self, run: str, folder: Path, path: str) -> None:
+        """Keep in mind where a run's state is written, so that erasing finds it, also from another process."""
+        from .trust import StateFile, note_state_file
+
+        file = StateFile(self.id, run, str(folder), path)
+        if file in self._state_files:
+            return
+        self._state_files.add(file)
+        if self.facts.engine != "memory":  # such a book ends with its process
+            try:
+                note_state_file(file)
+            except StorageFailed as error:
+                log.warning("erasing will not find this file from another process: %s", error)
+
+    def _forget_states(self, ids: Collection[str]) -> None:
+        """Remove the state files of the runs that these events belong to, and of those below them."""
+        known = self._known_state_files()
+        if known:
+            erased = self._ledger.events_by_id(list(ids))
+            with self.snapshot() as now:
+                runs = with_those_below(now, {event.run_id for event in erased if event.run_id})
+            self._remove_state_files([one for one in known if one.run in runs])
+
+    def _known_state_files(self) -> list[StateFile]:
+        from .trust import state_files
+
+        return sorted({*self._state_files, *state_files(self.id)})
+
+    def _remove_state_files(self, files: Collection[StateFile]) -> dict[StateFile, str]:
+        """Remove files that hold the state of runs of which something was erased; `run.save` writes them again, with
+        what is left. Answers which could not be reached, and why."""
+        unreached = {}
+        for file in files:
+            try:
+                Folder(file.folder).unlink(file.path)
+            except (OSError, UnsafePath) as error:
+                log.warning("what was erased may still stand in %s: %s", file.place, error)
+                unreached[file] = f"it may hold what was erased, and could not be removed: {error}"
+        self._unreached = (self._unreached - {*files}) | unreached.keys()
+        return unreached
 
     def _all_mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""

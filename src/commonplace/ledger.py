@@ -144,6 +144,8 @@ class Ledger:
         """Counts the tokens of a text; None: they are estimated."""
         self.erased: Callable[[Collection[str]], None] = lambda _ids: None
         """Told which events were erased, once they are."""
+        self.saved: Callable[[str, Path, str], None] = lambda _run, _folder, _path: None
+        """Told which file a run's state is written to, by its folder and the path below that, before it is."""
         self.created = False
         """Whether this very opening made the book, which holds nothing that somebody else has written."""
         self._known = (b"", Meta(book="", name=name, created_at=0))

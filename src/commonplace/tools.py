@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .access.commands import Denial
 from .access.rights import OWNER
-from .errors import BadInput, CommonplaceError, Denied, NotEnabled, NotFound, shown
+from .errors import BadInput, CommonplaceError, NotFound, shown
 from .events import encode_payload
 from .memory import daily
 from .memory.items import remarks
@@ -24,9 +23,7 @@ from .memory.markdown import document
 from .memory.reading import MEMORY_MD
 from .recall.checking import recorded
 from .recall.search import envelope
-from .state.cells import about
 from .state.contract import violations
-from .state.policy import AgentMemory
 
 if TYPE_CHECKING:
     from .book import Book
@@ -35,17 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("commonplace")
 
 
-class Caller(NamedTuple):
-    """Who calls a tool, in which run, and what its files say of its memory."""
-
-    me: Recalling
-    name: str
-    run_id: str | None
-    memory: AgentMemory
-
-
 class Tool(NamedTuple):
-    run: Callable[[Caller, Mapping[str, Any]], dict[str, Any]]
+    run: Callable[[Recalling, Mapping[str, Any]], dict[str, Any]]
     description: str
     arguments: dict[str, dict[str, Any]]
     """A JSON Schema of each argument."""
@@ -61,13 +49,13 @@ class Tool(NamedTuple):
         }
 
 
-def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
     target = given["target"]
     if target == "dates":
-        return {"dates": caller.me.days()}
+        return {"dates": me.days()}
     if target == "long_term":
-        shown = caller.me.long_term()
-        ledger = caller.me._ledger
+        shown, ledger = me.long_term(), me._ledger
+        me._was_shown([item.id for item in shown])
         now_us, checks = ledger.moment(), recorded(ledger, shown, None)
         stale = {id for id, known in checks.items() if known.check.stale}
         page = document("Memory", shown, lambda item: remarks(item, now_us, item.id in stale))
@@ -77,8 +65,8 @@ def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
             "file": MEMORY_MD,
         }
     day = daily.check_day("date", given.get("date") or datetime.now(UTC).date())
-    found = caller.me.day(day)
-    caller.me._was_shown([one.id for one in found])
+    found = me.day(day)
+    me._was_shown([one.id for one in found])
     return {
         "content": daily.page(day, found) if found else "",
         "exists": bool(found),
@@ -86,33 +74,28 @@ def _read(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
+def _write(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
     if given["target"] == "daily":
-        event = caller.me.log(given["content"])
+        event = me.log(given["content"])
         return {
             "target": "daily",
             "file": f"memory/{daily.day_of(event.created_us)}.md",
             "outcome": "stored",
             "id": event.id,
         }
-    kept = caller.me.remember(given["content"], shared=True)
+    kept = me.remember(given["content"], shared=True)
     return {
         "target": "long_term", "file": MEMORY_MD, "outcome": kept.outcome, "reason": kept.reason, "id": kept.item_id,
         "redacted": list(kept.redacted), "overflow": kept.overflow,
     }  # fmt: skip
 
 
-def _search(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
-    if not caller.memory.search:
-        caller.me._ledger.submit(
-            "access.deny", Denial(caller.name, "memory.search", "search_enabled", caller.run_id)
-        )
-        raise Denied(f"{caller.name!r} may not use memory.search: search_enabled is false in its agent file")
-    return envelope(caller.me.search(**given))
+def _search(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
+    return envelope(me.search(**given))
 
 
-def _curate(caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
-    return caller.me.curate(given.get("days", 7), dry_run=given.get("dry_run", False))
+def _curate(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
+    return me.curate(given.get("days", 7), dry_run=given.get("dry_run", False))
 
 
 _TIERS = {
@@ -180,8 +163,7 @@ class Tools:
         try:
             found, tool = self._tool(name)
             given = _checked(found, tool, {} if arguments is None else arguments)
-            caller = self._caller(actor, run_id, found)
-            return _envelope(200, tool.run(caller, given), None)
+            return _envelope(200, tool.run(self._acting(actor, run_id), given), None)
         except CommonplaceError as error:
             return _envelope(
                 error.status, {}, {**error.as_dict(), "tool": _called(name), "agent": _called(actor)}
@@ -198,19 +180,10 @@ class Tools:
             raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(TOOLS)}")
         return found, TOOLS[found]
 
-    def _caller(self, actor: str, run_id: str | None, tool: str) -> Caller:
-        if run_id is None:
-            me: Recalling = self._book if actor == OWNER else self._book.as_actor(actor)
-            return Caller(me, actor, None, AgentMemory())
-        me = self._book.run(run_id=run_id, create=False).agent(actor)
-        with self._book.snapshot() as snapshot:
-            memory = about(snapshot, run_id).policy.agent(actor).memory
-        if not memory.enabled:
-            self._book.submit("access.deny", Denial(actor, tool, "memory is switched off", run_id))
-            raise NotEnabled(
-                f"memory is switched off for {actor!r}: its agent file or the workflow's says enabled: false"
-            )
-        return Caller(me, actor, run_id, memory)
+    def _acting(self, actor: str, run_id: str | None) -> Recalling:
+        if run_id is not None:
+            return self._book.run(run_id=run_id, create=False).agent(actor)
+        return self._book if actor == OWNER else self._book.as_actor(actor)
 
 
 def _checked(name: str, tool: Tool, given: object) -> dict[str, Any]:

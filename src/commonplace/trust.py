@@ -2,6 +2,7 @@
 
 A folder from somebody else looks like one's own: it holds a book, and records of what was last written. So what tells
 them apart does not lie in the folder, but in a small file of the user's, one line for each book and each folder.
+Another one, for the same reason, says which files hold the state of which runs: erasing removes them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .errors import StorageFailed, UnsafePath
 from .folders import PRIVATE, Folder
 
 NAME = "trusted.jsonl"
+STATE_FILES = "state-files.jsonl"
 LARGEST = 1_000_000
-"""How many bytes the record may have before lines of folders that are gone are left out."""
+"""How many bytes a record may have before lines of what is gone are left out."""
 
 
 class Trusted(NamedTuple):
@@ -30,44 +32,81 @@ class Trusted(NamedTuple):
     inode: int
 
 
+class StateFile(NamedTuple):
+    """A file that a run's state was written to, by the folder of its workflow and the path below that."""
+
+    book: str
+    run: str
+    folder: str
+    path: str
+
+    @property
+    def place(self) -> str:
+        return os.path.join(self.folder, self.path)  # noqa: PTH118  a record's own text
+
+
+E = TypeVar("E", Trusted, StateFile)
+
+
 def is_trusted(book: str, path: Path) -> bool:
     """Whether this user made the book that lies here, or the folder that shows it, or said to trust it; also if it was
     moved since."""
     place, now = os.path.realpath(path), _identity(path)
     return any(
         entry.place == place or (entry[2:] == now and not os.path.lexists(entry.place))
-        for entry in _entries()
+        for entry in _entries(NAME, Trusted)
         if entry.book == book
     )
 
 
 def trusted_places(book: str) -> list[Path]:
     """Where this user trusts a book: its own place, and the folders that show it."""
-    return [Path(entry.place) for entry in _entries() if entry.book == book]
+    return [Path(entry.place) for entry in _entries(NAME, Trusted) if entry.book == book]
+
+
+def state_files(book: str) -> list[StateFile]:
+    """The files of this host that this user has had the state of the book's runs written to."""
+    return [entry for entry in _entries(STATE_FILES, StateFile) if entry.book == book]
+
+
+def note_state_file(entry: StateFile) -> None:
+    """Remember that a run's state was written to a file. Raises StorageFailed where that cannot be remembered."""
+    try:
+        _add(STATE_FILES, entry)
+    except (OSError, RuntimeError, UnsafePath) as error:
+        raise StorageFailed(
+            f"it cannot be remembered that {entry.place} holds a run's state ({error}): set XDG_STATE_HOME to a folder "
+            "of this user's that can be written"
+        ) from error
 
 
 def trust(book: str, path: Path) -> None:
     """Remember that this user trusts a book here, or a folder to show it. Raises StorageFailed where that cannot be
     remembered."""
-    entry = Trusted(book, os.path.realpath(path), *_identity(path))
     try:
-        home = _home()
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with Folder(home).locked(f"{NAME}-lock"):
-            raw = _read()
-            if any(known[:2] == entry[:2] for known in _parsed(raw)):
-                return
-            if len(raw) > LARGEST:
-                kept = [known for known in _parsed(raw) if os.path.lexists(known.place)]
-                Folder(home).write(NAME, b"".join(map(_line, kept)))
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(home / NAME, flags, PRIVATE), "ab") as file:
-                file.write(_line(entry))
+        _add(NAME, Trusted(book, os.path.realpath(path), *_identity(path)))
     except (OSError, RuntimeError, UnsafePath) as error:
         raise StorageFailed(
             f"it cannot be remembered that {path} is trusted ({error}): set XDG_STATE_HOME to a folder of this "
             "user's that can be written, or trust it each time"
         ) from error
+
+
+def _add(name: str, entry: E) -> None:
+    """Add a line to one of the records, unless it has it."""
+    home = _home()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Folder(home).locked(f"{name}-lock"):
+        raw = _read(name)
+        known = list(_parsed(raw, type(entry)))
+        if any((one.book, one.place) == (entry.book, entry.place) for one in known):
+            return
+        if len(raw) > LARGEST:
+            kept = [one for one in known if os.path.lexists(one.place)]
+            Folder(home).write(name, b"".join(map(_line, kept)))
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(home / name, flags, PRIVATE), "ab") as file:
+            file.write(_line(entry))
 
 
 def _home() -> Path:
@@ -77,37 +116,37 @@ def _home() -> Path:
     return base / "commonplace"
 
 
-def _entries() -> Iterator[Trusted]:
+def _entries(name: str, kind: type[E]) -> Iterator[E]:
     try:
-        raw = _read()
+        raw = _read(name)
     except (OSError, RuntimeError, UnsafePath):
         return  # there is no record that can be relied on: then nothing is trusted
-    yield from _parsed(raw)
+    yield from _parsed(raw, kind)
 
 
-def _read() -> bytes:
-    """The record, if it is one that nobody but this user can have written."""
-    fd = Folder(_home()).open(NAME)
+def _read(name: str) -> bytes:
+    """A record, if it is one that nobody but this user can have written."""
+    fd = Folder(_home()).open(name)
     if fd is None:
         return b""
     with open(fd, "rb") as file:
         found = os.fstat(fd)
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
-            raise UnsafePath(f"others can write {_home() / NAME}: remove it")
+            raise UnsafePath(f"others can write {_home() / name}: remove it")
         return file.read()
 
 
-def _parsed(raw: bytes) -> Iterator[Trusted]:
+def _parsed(raw: bytes, kind: type[E]) -> Iterator[E]:
     for line in raw.splitlines():
         try:
-            entry = Trusted(*json.loads(line))
+            entry = kind(*json.loads(line))
+            if isinstance(entry.place, str):
+                yield entry
         except (ValueError, TypeError, RecursionError):
             continue  # cut short by a crash: that folder has to be trusted again
-        if isinstance(entry.place, str):
-            yield entry
 
 
-def _line(entry: Trusted) -> bytes:
+def _line(entry: E) -> bytes:
     return json.dumps(entry).encode() + b"\n"
 
 

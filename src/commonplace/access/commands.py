@@ -136,32 +136,31 @@ def need(overlay: Overlay, actor: str, act: str, what: str) -> Denied | None:
 
 def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | None = None) -> Denied | None:
     """The refusal, already recorded, if the actor may not read or write this tier of memory."""
-    permission = rights_of(overlay, actor).tier(tier)
+    permission = rights_of(overlay, actor, run).tier(tier)
     if permission == "read_write" or (permission == "read" and not write):
         return None
     act = "write to" if write else "read"
-    return refuse(
-        overlay,
-        Denial(actor, f"memory.{'write' if write else 'read'}", tier, run),
-        f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. The owner can change that "
-        f"with book.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})",
-    )
+    mend = f"The owner can change that with book.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})"
+    if permission != rights_of(overlay, actor).tier(tier):
+        mend = "In this run its workflow says so: see memory.access_control there, and memory.tiers in the agent's file"
+    told = f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. {mend}"
+    return refuse(overlay, Denial(actor, f"memory.{'write' if write else 'read'}", tier, run), told)
 
 
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
     """The refusal, already recorded, if an actor may not record one of these kinds."""
-    if not overlay.get("rights", *LIMITED):
-        return None
-    for actor, kind in dict.fromkeys((one.actor, one.kind) for one in drafts):
-        rights = rights_of(overlay, actor)
-        if not rights.emits(kind):
-            allowed = ", ".join(rights.may_emit or ()) or "nothing"
-            return refuse(
-                overlay,
-                Denial(actor, "emit", kind),
-                f"{actor!r} may not record {kind!r}: it may record {allowed}. The owner can change that with "
-                f"book.grant({actor!r}, may_emit=[…])",
-            )
+    limited = overlay.get("rights", *LIMITED)
+    for actor, kind, run in dict.fromkeys((one.actor, one.kind, one.run_id) for one in drafts):
+        if not limited and (run is None or overlay.get("state.rights", run, actor) is None):
+            continue
+        rights = rights_of(overlay, actor, run)
+        if rights.emits(kind):
+            continue
+        allowed, mend = rights.may_emit, f"The owner can change that with book.grant({actor!r}, may_emit=[…])"
+        if msgspec.structs.replace(rights, run_may_emit=None).emits(kind):
+            allowed, mend = rights.run_may_emit, "In this run the may_emit of its agent file says so"
+        told = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"
+        return refuse(overlay, Denial(actor, "emit", kind, run), told)
     return None
 
 

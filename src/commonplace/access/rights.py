@@ -2,7 +2,8 @@
 
 Rights are events, so they can be read as of any position like everything else. A rule is about a *subject*:
 everybody (`*`), a role (`role:qa`) or one actor (`actor:ada`); the more particular rule wins, field by field.
-`rights_of` puts the three together; `may_see` is the one place that decides what an actor is shown.
+`rights_of` puts the three together, and takes off what the workflow of a run does not leave; `may_see` is the one
+place that decides what an actor is shown.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ class Rights(msgspec.Struct, frozen=True):
     sees: tuple[str, ...] = ()
     acts: frozenset[str] = frozenset()
     ceiling: Sensitivity = "private"
+    run_may_emit: tuple[str, ...] | None = None
+    """What the workflow of the run it acts in lets it record, on top of `may_emit`."""
 
     @property
     def owner(self) -> bool:
@@ -124,15 +127,19 @@ class Rights(msgspec.Struct, frozen=True):
         return "read" if tier == "episodic" and said == "read_write" else said
 
     def emits(self, kind: str) -> bool:
-        return self.owner or self.may_emit is None or _matches(kind, self.may_emit)
+        allowed = [one for one in (self.may_emit, self.run_may_emit) if one is not None]
+        return self.owner or all(_matches(kind, patterns) for patterns in allowed)
 
 
-def rights_of(lens: Lens, actor: str) -> Rights:
-    """The rights of an actor, as of wherever the lens looks."""
+def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
+    """The rights of an actor, as of wherever the lens looks. In a run, its workflow's files may leave it less, never
+    more."""
     if actor == OWNER:
         return Rights(OWNER)
-    own = _rule(lens, f"actor:{actor}")
-    rules = [_rule(lens, EVERYBODY), _rule(lens, f"role:{own.role}") if own.role else Rule(), own]
+    own = _rule(lens, "rights", f"actor:{actor}")
+    role = _rule(lens, "rights", f"role:{own.role}") if own.role else Rule()
+    rules = [_rule(lens, "rights", EVERYBODY), role, own]
+    in_run = Rule() if run is None else _rule(lens, "state.rights", run, actor)
     brought = ROLES.get(own.role or "", frozenset())
 
     def last(name: str, default: Any) -> Any:
@@ -140,20 +147,24 @@ def rights_of(lens: Lens, actor: str) -> Rights:
         said = (getattr(rule, name) for rule in reversed(rules))
         return next((one for one in said if one is not None), default)
 
+    tiers = {tier: permission for rule in rules for tier, permission in (rule.tiers or {}).items()}
+    for tier, permission in (in_run.tiers or {}).items():
+        tiers[tier] = min(tiers.get(tier, "read_write"), permission, key=PERMISSIONS.index)
     return Rights(
         actor=actor,
         role=own.role,
-        tiers={tier: permission for rule in rules for tier, permission in (rule.tiers or {}).items()},
+        tiers=tiers,
         may_emit=last("may_emit", None),
+        run_may_emit=in_run.may_emit,
         sees=last("sees", ()),
         acts=frozenset(last("acts", brought)),
         ceiling=last("ceiling", "private"),
     )
 
 
-def _rule(lens: Lens, subject: str) -> Rule:
-    row = lens.get("rights", subject)
-    return Rule() if row is None else typed(row, Rule, "rights", subject)
+def _rule(lens: Lens, view: str, *key: str) -> Rule:
+    row = lens.get(view, *key)
+    return Rule() if row is None else typed(row, Rule, view, *key)
 
 
 def check_actor(name: object) -> str:

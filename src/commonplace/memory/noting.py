@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from ..ledger import Ledger
 
 
+WRITES = {
+    "memory.log": "working", "memory.note": "working", "memory.gate": "working", "memory.shelve": "working",
+    "memory.remember": "long_term", "memory.resolve": "long_term", "memory.patch": "long_term",
+    "memory.mark": "long_term", "memory.forget": "long_term", "memory.retell": "long_term",
+    "memory.core": "long_term",
+}  # fmt: skip
+"""The tier that a command writes to; other commands are about memory as a whole."""
+
+
 class Viewer(NamedTuple):
     """An actor that reads the book as of a moment. What it reads must pass its rights and the labels of then and of
     now: the first pair is of then, the last of now."""
@@ -91,7 +100,7 @@ class Noting:
     def _may_read_tier(self, tier: str) -> None:
         actor = self._memory_actor
         with self._ledger.snapshot() as snapshot:
-            permission = rights_of(snapshot, actor).tier(tier)
+            permission = rights_of(snapshot, actor, self._memory_run).tier(tier)
         if permission == "none":
             self._ledger.submit("access.deny", Denial(actor, "memory.read", tier, self._memory_run))
             raise Denied(f"{actor!r} may not read the {tier} tier of memory")
@@ -99,13 +108,13 @@ class Noting:
     @contextmanager
     def _seeing(self, at: At) -> Iterator[Viewer]:
         """The actor as a reader of the book as of `at`."""
-        actor = self._memory_actor
+        asker = (self._memory_actor, self._memory_run)
         with self._ledger.snapshot() as now:
             if at is None:
-                yield Viewer(((now, rights_of(now, actor)),))
+                yield Viewer(((now, rights_of(now, *asker)),))
             else:
                 with self._ledger.snapshot(at) as then:
-                    yield Viewer(((then, rights_of(then, actor)), (now, rights_of(now, actor))))
+                    yield Viewer(((then, rights_of(then, *asker)), (now, rights_of(now, *asker))))
 
     # daily logs
 

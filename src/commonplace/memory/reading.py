@@ -198,11 +198,11 @@ class Judge:
 
 
 @contextmanager
-def judging(ledger: Ledger, actor: str, at: At) -> Iterator[Judge]:
-    """A judge of what an actor may see, as of `at`, for the length of a `with` block."""
+def judging(ledger: Ledger, actor: str, at: At, run: str | None = None) -> Iterator[Judge]:
+    """A judge of what an actor may see, as of `at`, for the length of a `with` block; in a run, under its rules."""
 
     def rights(lens: Lens) -> Rights:
-        return rights_of(lens, actor)
+        return rights_of(lens, actor, run)
 
     with ledger.snapshot() as now:
         if at is None:

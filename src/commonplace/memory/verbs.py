@@ -341,7 +341,7 @@ class Remembering(Noting):
     # reading
 
     def _judging(self, at: At) -> AbstractContextManager[Judge]:
-        return judging(self._ledger, self._memory_actor, at)
+        return judging(self._ledger, self._memory_actor, at, self._memory_run)
 
     def item(self, id: str, at: At = None) -> Item:
         """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""

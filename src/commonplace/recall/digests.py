@@ -161,7 +161,7 @@ class Maker:
     def long_term(self, wanted: Wanted, gathering: Gathering, most: int) -> LongTerm:
         """What a prompt shows of long-term memory, in so many characters: what is pinned first, then what was found
         for the task, then the newest. What has expired or grown stale is not shown; the digest marks what is stale."""
-        with judging(self._ledger, self._actor, wanted.at) as judge:
+        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
             settings = judge.settings
             known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
         newest = sorted(known, key=lambda one: (-one.recorded_us, one.id))
@@ -202,7 +202,7 @@ class Maker:
                     told.append(LeftOut(more, f"only {limit} are looked at"))
             if rules.semantic.enabled and self._ledger.indexing.missing:
                 told.append(LeftOut("semantic", self._ledger.indexing.missing))
-        with judging(self._ledger, self._actor, wanted.at) as judge:
+        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
             found_items = [*self._structured(judge, rules), *_of_hits(judge, hits)]
             nothing = NO_MATCH
             if found_items:  # a caller is told what is left out; to a model that says nothing
@@ -215,7 +215,8 @@ class Maker:
 
     def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[Found, list[LeftOut]]:
         with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
-            rights = [rights_of(lens, self._actor) for lens in ((now,) if wanted.at is None else (past, now))]
+            lenses = (now,) if wanted.at is None else (past, now)
+            rights = [rights_of(lens, self._actor, self._run) for lens in lenses]
 
         def look(index: Index) -> Found:
             return index.search(
@@ -258,7 +259,7 @@ class Maker:
     def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
         """The lines of the digest before, each with its item as it is now."""
         taken = () if before is None else before.packed().taken
-        with judging(self._ledger, self._actor, wanted.at) as judge:
+        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
             found = [(one, judge.item(one.id)) for one in taken]
             return [_Line(one, None if item is None else judge.shown(item)) for one, item in found]
 

@@ -44,7 +44,7 @@ def find(
     search = asked(**wanted, enabled=enabled)
     indexing: Indexing = ledger.indexing
     with ledger.snapshot() as now, ledger.snapshot(at) as then:
-        rights = [rights_of(now, actor)] if at is None else [rights_of(then, actor), rights_of(now, actor)]
+        rights = [rights_of(lens, actor, run) for lens in ((now,) if at is None else (then, now))]
         position, now_at = None if at is None else then.position, now.position
     left_out = list(search.left_out)
     barred = [tier for tier in search.tiers if any(one.tier(tier) == "none" for one in rights)]
@@ -93,7 +93,7 @@ def find(
     if indexing.missing and "semantic" in tiers:
         left_out.append(LeftOut("semantic", indexing.missing))
     left_out += dropped
-    left_out += superseded(ledger, actor, position, partial(look, MOST, ended=True))
+    left_out += superseded(ledger, actor, run, position, partial(look, MOST, ended=True))
     results = [_shown(one, search.mode, explain) for one in hits]
     return Answer(tuple(results), total, tuple(left_out), found.as_of, found.corrected)
 
@@ -117,7 +117,7 @@ class _Holding:
 
     def of(self, hits: list[Hit]) -> tuple[list[Holds], list[LeftOut]]:
         """The hits that hold, and how many do not, and why. What its reader may not see any more is neither."""
-        with judging(self._ledger, self._actor, self._at) as judge:
+        with judging(self._ledger, self._actor, self._at, self._run) as judge:
             policy = judge.settings.stale
             read = ((hit.id, judge.item(hit.id)) for hit in hits if hit.kind == CREATED)
             items = {id: judge.shown(item) for id, item in read if item is not None}
@@ -167,10 +167,12 @@ def _shown(found: Holds, mode: str, explain: bool) -> Result:
     return replace(plain, content=content, text=item.text, stale=stale, disputed=item.disputed)
 
 
-def superseded(ledger: Ledger, actor: str, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:
+def superseded(
+    ledger: Ledger, actor: str, run: str | None, at: int | None, look: Callable[[Index], Found]
+) -> list[LeftOut]:
     """How many items would have matched whose place another one has taken, of those that their reader may see."""
     ids = dict.fromkeys(hit.id for hit in ledger.indexing.asked(look).hits if hit.kind == CREATED)
-    with judging(ledger, actor, at) as judge:
+    with judging(ledger, actor, at, run) as judge:
         items = [item for id in ids if (item := judge.item(id)) is not None and item.status == "superseded"]
     return [LeftOut(f"{len(items)} superseded", "another item has taken the place")] if items else []
 

@@ -92,6 +92,8 @@ class Recalling(Remembering):
             "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,
             "max_results": max_results, "cores": cores,
         }  # fmt: skip
+        if not ignore_memory and not self._ignoring():
+            self._may_search(mode, tiers)
         return self._found(wanted, at, explain=explain, ignore=ignore_memory)
 
     def _found(
@@ -381,7 +383,8 @@ class Recalling(Remembering):
             self._ledger.premises.look()
         run = self._memory_run
         with self._ledger.snapshot() as now, self._ledger.snapshot(at) as then:
-            rows, rights = then.scan("recall.news", self._memory_actor), rights_of(now, self._memory_actor)
+            rows = then.scan("recall.news", self._memory_actor)
+            rights = rights_of(now, self._memory_actor, run)
             found = [self._ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
             mine = [
                 event for event in found if event is not None and (run is None or event.run_id in (None, run))
@@ -419,8 +422,9 @@ class Recalling(Remembering):
         return LONG_TERM_MOST
 
     def _reads_tier(self, tier: str, at: At = None) -> bool:
+        actor, run = self._memory_actor, self._memory_run
         with self._ledger.snapshot() as now, self._ledger.snapshot(at) as then:
-            rights = [rights_of(lens, self._memory_actor) for lens in (now, then)]
+            rights = [rights_of(lens, actor, run) for lens in (now, then)]
         return tier in self._memory_tiers() and all(one.tier(tier) != "none" for one in rights)
 
     def _ignoring(self) -> str:
@@ -442,7 +446,7 @@ class Recalling(Remembering):
         self._consults()
         asker = self._speaking_for(event.actor)
         with self._judging(at) as judge, self._ledger.snapshot() as now:
-            rights = rights_of(now, actor)
+            rights = rights_of(now, actor, self._memory_run)
 
             def may_see(id: str) -> bool:
                 """Of a run's state, its sharing rules have decided when the prompt was made, and they do not change."""
@@ -574,6 +578,7 @@ class Recalling(Remembering):
             raise BadInput("say which run: its events are what can be recalled")
         if self._ignoring():
             return []
+        self._may_read_tier("episodic")
         with self._ledger.snapshot(at) as then:
             head = then.position
         span = head if last is None else LATELY
@@ -597,13 +602,16 @@ class Recalling(Remembering):
         """What has just happened, as a part of a prompt, and the ids of the events."""
         return "", ()
 
+    def _may_search(self, mode: object, tiers: object) -> None:
+        """Refuse a search that is switched off for whoever acts."""
+
     def _note_denied_tiers(self, tiers: object) -> None:
         """Asking for a tier that one may not read leaves a trace, as reading it does."""
         asked = [tier for tier in TIERS if isinstance(tiers, list | tuple | set) and tier in tiers]
         if not asked:
             return
         with self._ledger.snapshot() as now:
-            rights = rights_of(now, self._memory_actor)
+            rights = rights_of(now, self._memory_actor, self._memory_run)
         for tier in [tier for tier in asked if rights.tier(tier) == "none"]:
             self._ledger.submit(
                 "access.deny", Denial(self._memory_actor, "memory.search", tier, self._memory_run)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..access.redact import Redactor
+from ..access.rights import Rule as AccessRule
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
@@ -36,6 +37,16 @@ def _fold_about(_key: Key, _before: Any, event: Event) -> Any:
             fork=msgspec.convert(payload["fork"], Fork | None),
         )
     )
+
+
+def _limited(event: Event) -> list[Key]:
+    """The agents of a run whose rights its workflow narrows."""
+    agents = msgspec.convert(event.payload["policy"], Policy).agents or {}
+    return [(event.run_id or "", name) for name, agent in agents.items() if agent.rule != AccessRule()]
+
+
+def _fold_rights(key: Key, _before: Any, event: Event) -> Any:
+    return msgspec.to_builtins(msgspec.convert(event.payload["policy"], Policy).agent(str(key[1])).rule)
 
 
 def _fold_sums(_key: Key, before: Any, event: Event) -> Any:
@@ -120,6 +131,7 @@ STATE = Capability(
     },
     views=(
         View("state.runs", 1, _of_run, _fold_about, kinds=frozenset({OPENED})),
+        View("state.rights", 1, _limited, _fold_rights, kinds=frozenset({OPENED})),
         View("state.sums", 1, _of_run, _fold_sums, kinds=frozenset({OPENED, CHANGED, STEPPED, CLOSED})),
         View("state.cells", 1, touched, fold_cell, kinds=frozenset({OPENED, CHANGED, STEPPED})),
         View(

@@ -104,8 +104,8 @@ def _conform(
     warnings: tuple[str, ...] = ()
     entry = entry_of(overlay, request.run, request.agent, known.fork)
     entry = {name: value for name, value in entry.items() if name not in given} | after
-    insists = known.policy.validation == "strict" or CONFIDENCE in contract.get("required", ())
-    if CONFIDENCE not in entry and not insists and not request.partial:
+    fills_in = known.policy.validation == "warn" and CONFIDENCE not in contract.get("required", ())
+    if CONFIDENCE not in entry and fills_in and not request.partial:
         warnings = (f"{request.agent} stated no confidence; {FILLED_IN} was filled in (R17)",)
         for values in (given, after, entry):
             values[CONFIDENCE] = FILLED_IN

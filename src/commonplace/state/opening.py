@@ -55,7 +55,7 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
     if parent.depth + 1 > deepest:
         raise BadInput(
             f"{request.parent!r} may not delegate any deeper: the limit is {deepest} (R31). Do the work there, "
-            "or raise delegation_loop.max_depth"
+            "or raise delegation_loop.budget.max_depth"
         )
     policy = msgspec.structs.replace(request.policy, max_depth=min(request.policy.max_depth, deepest))
     return policy, parent.depth + 1
@@ -63,7 +63,14 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
 
 def _problems(policy: Policy, start: Start, values: Mapping[str, Any]) -> list[str]:
     found = [f"{key} is the runtime's own (R13)" for key in reserved(values)]
-    found += [f"{name} is required and missing" for name in start.required_fields if name not in values]
+    missing = [name for name in start.required_fields if name not in values]
+    if (
+        policy.validation != "strict"
+    ):  # some files list what an agent answers, which is not there at the start
+        agents = (policy.agents or {}).values()
+        answered = {name for one in agents for name in (one.contract or {}).get("properties", {})}
+        missing = [name for name in missing if name not in answered]
+    found += [f"{name} is required and missing" for name in missing]
     found += [f"{key!a:.60} is not a name" for key in values if not is_name(key)]
     for key, value in values.items():
         if policy.agents is not None and key in policy.agents:

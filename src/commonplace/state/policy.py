@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..access.rights import TIERS, Permission
+from ..access.rights import Rule as AccessRule
+
 Model = Literal["shared_dict", "event_sourced", "cqrs"]
 Strategy = Literal["full", "selective", "isolated"]
 Strictness = Literal["strict", "warn", "none"]
@@ -36,20 +39,34 @@ class Rule(msgspec.Struct, frozen=True):
 
 class AgentMemory(msgspec.Struct, frozen=True):
     """What an agent's file says of its memory: whether it has any, what its prompt begins with and how many
-    characters of it, whether its results are logged, whether it may search, and in which tiers."""
+    characters of it, whether its results are logged, whether it may search, and in which tiers. Without a file it
+    has all of it."""
 
     enabled: bool = True
     inject: bool = True
     max_chars: int = 2000
     log: bool = True
     search: bool = True
-    tiers: tuple[str, ...] = ("long_term", "working", "episodic")
+    tiers: tuple[str, ...] = TIERS
+    """The tiers that the agent's file lists."""
+    off: tuple[str, ...] = ()
+    """Those that its workflow has switched off for every agent."""
     v1: dict[str, Any] = {}
     """What its digests have in place of the book's rules: see `DigestRules`."""
     window: int = 8
     use_salience: bool = False
     salience_top_k: int = 8
     """How many of a run's events its prompt shows: the most recent ones, or the most salient."""
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The tiers that there are for this agent."""
+        return tuple(tier for tier in self.tiers if tier not in self.off) if self.enabled else ()
+
+    @property
+    def logs(self) -> bool:
+        """Whether the day's log says what the agent brought about."""
+        return self.log and "working" in self.served
 
 
 class AgentPolicy(msgspec.Struct, frozen=True):
@@ -65,6 +82,17 @@ class AgentPolicy(msgspec.Struct, frozen=True):
     not_shareable: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     memory: AgentMemory = AgentMemory()
+    access: dict[str, Permission] = {}
+    """What its workflow lets it do in tiers of memory; in one that is not named, what everybody may."""
+    may_emit: tuple[str, ...] | None = None
+
+    @property
+    def rule(self) -> AccessRule:
+        """What its workflow leaves it of its rights in the book, for the length of the run."""
+        served = self.memory.served
+        tiers = {tier: self.access.get(tier) if tier in served else "none" for tier in TIERS}
+        said = {tier: permission for tier, permission in tiers.items() if permission is not None}
+        return AccessRule(tiers=said or None, may_emit=self.may_emit)
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -95,16 +95,21 @@ def runs_affected(lens: Lens, events: Iterable[Event], find: Callable[[str], Eve
             opened.add(event.run_id or "")
         elif event.kind in (CHANGED, STEPPED) and event.payload.get("secret"):
             changed.add(event.run_id or "")
-    if changed:
-        above = {
-            str(key[0]): (row["parent"], (row["fork"] or {}).get("run"))
-            for key, row in lens.scan("state.runs")
-        }
-        size = 0
-        while size < len(changed):
-            size = len(changed)
-            changed |= {run for run, those in above.items() if not changed.isdisjoint(those)}
-    return opened | changed
+    return opened | with_those_below(lens, changed)
+
+
+def with_those_below(lens: Lens, runs: set[str]) -> set[str]:
+    """These runs, and every run within them or forked from them."""
+    if not runs:
+        return runs
+    above = {
+        str(key[0]): (row["parent"], (row["fork"] or {}).get("run")) for key, row in lens.scan("state.runs")
+    }
+    found, size = set(runs), 0
+    while size < len(found):
+        size = len(found)
+        found |= {run for run, those in above.items() if not found.isdisjoint(those)}
+    return found
 
 
 def redacted(event: Event, hide: Redactor) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
@@ -13,10 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ..access.commands import Denial
-from ..access.rights import OWNER, check_actor
-from ..errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
+from ..access.rights import OWNER, TIERS, check_actor, rights_of
+from ..errors import BadInput, CommonplaceError, Denied, NotEnabled, StorageFailed, UnsafePath, shown
 from ..events import Event, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
 from ..folders import Folder
+from ..memory.noting import WRITES
+from ..memory.requests import Remember
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
 from ..recall.prompting import RECENT, Building
 from ..recall.verbs import Recalling
@@ -44,8 +46,10 @@ from .sight import Sight
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ..book import At
     from ..commit import Lens
     from ..ledger import Ledger
+    from ..recall.digests import Wanted
 
 
 class Run:
@@ -249,6 +253,7 @@ class Run:
             raise BadInput(
                 "msgpack cannot hold an integer this large: use state.persistence.format json"
             ) from None
+        self._ledger.saved(self.id, folder.path, path)  # first, so that erasing finds it whatever happens
         try:
             folder.write(path, data)
         except (OSError, UnsafePath) as error:
@@ -308,9 +313,81 @@ class Turn(Recalling):
     def _memory_acts(self, act: str) -> None:
         self.run.refuse_if_looking(act)
 
+    # what its workflow's files say of its memory
+
+    @cached_property
+    def _memory(self) -> AgentMemory:
+        return self.run.policy.agent(self.agent).memory  # a run's rules are those it was opened with
+
     def _memory_tiers(self) -> Collection[str]:
-        own = self.run.policy.agent(self.agent).memory
-        return [tier for tier in super()._memory_tiers() if tier in own.tiers]
+        return [tier for tier in super()._memory_tiers() if tier not in self._memory.off]
+
+    def _need_memory(self, act: str, tier: str = "") -> None:
+        """Raises NotEnabled, and records it, if memory or this tier of it is switched off."""
+        if not self._memory.enabled:
+            self._refuse_memory(act, "memory is switched off")
+            raise NotEnabled(
+                f"memory is switched off for {self.agent!r}: its agent file or the workflow's says enabled: false"
+            )
+        if tier in self._memory.off:
+            self._refuse_memory(act, tier)
+            raise NotEnabled(
+                f"the {tier} tier is switched off: the workflow's file says memory.tiers.{tier}.enabled: false"
+            )
+
+    def _refuse_memory(self, act: str, what: str) -> None:
+        self._ledger.submit("access.deny", Denial(self.agent, act, what, self.run.id))
+
+    def _consults(self) -> None:
+        super()._consults()
+        self._need_memory("memory.read")
+
+    def _may_read_tier(self, tier: str) -> None:
+        self._need_memory("memory.read", tier)
+        super()._may_read_tier(tier)
+
+    def _may_search(self, mode: object, tiers: object) -> None:
+        """A search of which every tier is closed to this agent is refused; one of which something is left says what it
+        left out."""
+        from ..recall.search import SERVES
+
+        self._need_memory("memory.search")
+        if not self._memory.search:
+            self._refuse_memory("memory.search", "search_enabled")
+            raise Denied(
+                f"{self.agent!r} may not use memory.search: search_enabled is false in its agent file or the workflow's"
+            )
+        named = tiers if isinstance(tiers, list | tuple | set) else SERVES.get(str(mode), ())
+        asked = [tier for tier in TIERS if tier in named]
+        if asked and not any(map(self._reads_tier, asked)):
+            for tier in asked:
+                self._need_memory("memory.search", tier)
+            self._may_read_tier(asked[0])
+
+    def _ask_memory(self, command: str, request: Any, act: str) -> Any:
+        """What is written to memory goes into tiers that this agent may write to, as far as its run's rules say."""
+        tier = WRITES.get(command, "")
+        self._need_memory("memory.write", tier)
+        if isinstance(request, Remember) and request.content["kind"] == "episode":
+            self._need_memory("memory.write", "episodic")
+        if tier:
+            with self._ledger.snapshot() as now:
+                permission = rights_of(now, self.agent, self.run.id).tier(tier)
+            if permission != "read_write":
+                self._refuse_memory("memory.write", tier)
+                raise Denied(
+                    f"{self.agent!r} may not write to the {tier} tier of memory: it has {permission!r} there"
+                )
+        return super()._ask_memory(command, request, act)
+
+    def premises(self, at: At = None) -> list[Event]:
+        """What this agent was told in digests and what has changed since, as far as no prompt has said so yet, as of
+        `at`."""
+        self._need_memory("memory.read")
+        return super().premises(at)
+
+    def _told_of_changes(self, building: Building, wanted: Wanted) -> Wanted:
+        return super()._told_of_changes(building, wanted) if self._memory.enabled else wanted
 
     @property
     def state(self) -> State:
@@ -335,10 +412,6 @@ class Turn(Recalling):
     """The same under the cqrs model, where agents issue commands and read from a projection."""
 
     # what a prompt is given
-
-    @property
-    def _memory(self) -> AgentMemory:
-        return self.run.policy.agent(self.agent).memory
 
     def _fixed_parts(self, building: Building, task: str, parts: Collection[str]) -> None:
         """The task, and what this agent may see of the run's state; a receipt keeps nothing of its secrets."""
@@ -366,7 +439,8 @@ class Turn(Recalling):
 
     def _recent(self, task: str, building: Building) -> tuple[str, Sequence[str]]:
         own, shown = self._memory, "\n".join(building.parts.values())
-        if not own.enabled or not (own.salience_top_k if own.use_salience else own.window):
+        wanted = own.salience_top_k if own.use_salience else own.window
+        if not wanted or not self._reads_tier("episodic", building.at):
             return "", ()
         if own.use_salience:
             found = self.salient(task, top_k=own.salience_top_k, shown=shown, at=building.at)
@@ -379,7 +453,7 @@ class Turn(Recalling):
     def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
         ledger = self._ledger
         events = ledger.events(after, upto, run_id=run)
-        return Sight(self.agent, ledger.snapshot).events(events, upto, ledger.event)
+        return Sight(self.agent, ledger.snapshot, self.run.id).events(events, upto, ledger.event)
 
     def _ignoring(self) -> str:
         """Memory is left out until the end of a turn that was asked to."""

@@ -22,10 +22,16 @@ PAGE = 200
 
 
 class Sight:
-    """What one actor may see of the ledger as of one moment."""
+    """What one actor may see of the ledger as of one moment; in a run, under its rules."""
 
-    def __init__(self, actor: str, open: Callable[[int | None], AbstractContextManager[Snapshot]]) -> None:
+    def __init__(
+        self,
+        actor: str,
+        open: Callable[[int | None], AbstractContextManager[Snapshot]],
+        run: str | None = None,
+    ) -> None:
         self.actor = actor
+        self._run = run
         self._open = open
         self.redacted = as_logged(open)
         """An event as a log or a page may show it."""
@@ -42,7 +48,7 @@ class Sight:
     def _page(self, page: list[Event], at: int | None, parent: Callable[[str], Event | None]) -> list[Event]:
         with self._open(None) as now, nullcontext(now) if at is None else self._open(at) as then:
             lenses = [now] if at is None else [then, now]
-            judges = [(lens, rights_of(lens, self.actor)) for lens in lenses]
+            judges = [(lens, rights_of(lens, self.actor, self._run)) for lens in lenses]
 
             def sees(event: Event) -> bool:
                 return all(may_see(lens, rights, event) for lens, rights in judges)

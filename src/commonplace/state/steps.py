@@ -75,7 +75,7 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
     if secret:
         payload["secret"] = secret
     position = emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret), sources).position
-    if request.status == FINISHED and not request.of and known.policy.agent(request.node).memory.log:
+    if request.status == FINISHED and not request.of and known.policy.agent(request.node).memory.logs:
         _log_result(overlay, known, request)
     return position
 

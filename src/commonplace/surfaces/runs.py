@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ..workflow.runner import News, Tell
 
 FolderArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The folder with workflow.awp.yaml.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="DIR", help="The folder with workflow.awp.yaml, or that file.", show_default=False
+    ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
 SHOWN = 2_000
@@ -34,7 +37,8 @@ SHOWN = 2_000
 def validate(_shell: Shell, folder: FolderArgument) -> Answer:
     """List everything that is wrong with a workflow's files, and what to write instead.
 
-    Exit code 1 if there are errors; warnings alone are no refusal.
+    Exit code 1 if there are errors; warnings alone are no refusal. A file without its agents' folders is checked by
+    itself, and a warning says that agents were not looked at.
     """
     from ..workflow.load import examine
 
@@ -83,7 +87,7 @@ def run(
     rows = [(name, status) for name, status in outcome.steps.items()]
 
     def human() -> Human:
-        yield from table(rows, "agent", "ended")
+        yield from table(rows, "agent", "ended") if rows else lines(outcome.reason)
         yield from lines(f"{outcome.status} in {outcome.seconds:.1f} s: commonplace state {outcome.run_id}")
 
     return Answer(outcome, human())

@@ -296,8 +296,10 @@ def secret_environment(workflow: Workflow) -> list[str]:
     names = list(security.get("sensitive_env", ())) if isinstance(security, dict) else []
     env = workflow.kept.get("env")
     for name, about in (env if isinstance(env, dict) else {}).items():
-        if isinstance(about, dict) and about.get("sensitive"):
-            names.append(name)
+        listed = about if isinstance(about, list) else [about]  # by name, or in lists: required: [{name: …}]
+        for one in listed:
+            if isinstance(one, dict) and one.get("sensitive"):
+                names.append(one.get("name", name))
     found = [os.environ.get(name, "") for name in names if isinstance(name, str)]
     return [one for one in found if len(one) >= SHORTEST_LINE]  # a shorter one would stand in anything
 

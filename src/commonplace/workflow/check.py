@@ -5,6 +5,7 @@ Rules that concern how a file is written are kept where it is read; here is what
 
 from __future__ import annotations
 
+import fnmatch
 import warnings
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -19,12 +20,15 @@ from ..access.rights import RESERVED_ACTORS
 from ..errors import shown
 from ..events import is_name
 from ..state.contract import bad_pattern_in
-from ..state.policy import RESERVED_KEYS
+from ..state.policy import RESERVED_KEYS, Strictness
 from .expressions import check_expression
 from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Node, Problem, Workflow
 
 NAMESPACES = {"web", "http", "file", "shell", "terminal", "agent", "memory", "arithmetic"}
 NAMESPACES |= {"numpy", "matplot", "pandas", "doc", "sklearn"}
+BRINGING = ("custom_tools", "custom", "define", "defined", "definitions")
+"""Sections in which a file brings tools along."""
+MEMORY_TOOLS = ("memory.read", "memory.write", "memory.search", "memory.curate")
 FLAGS = ("x-awp-shareable", "x-awp-sensitive", "x-awp-required")
 NEVER_RETRIED = {"validation_error", "auth_error"}
 
@@ -52,13 +56,13 @@ KNOWN |= {"inherited_state_keys", "forbidden_inheritance_keys", "delegation_loop
 Problems = Iterator[Problem]
 
 
-def check(workflow: Workflow, files: Mapping[str, str] | None = None) -> list[Problem]:
-    """What is wrong between the parts of a workflow. `files` has the agents' files by id, where known."""
+def check(workflow: Workflow, files: Mapping[str, str], to_run: bool) -> list[Problem]:
+    """What is wrong between the parts of a workflow, or with `to_run`, what keeps it from running. `files` has the
+    agents' files by id."""
     problems = [problem for rule in RULES for problem in rule(workflow)]
-    strict = workflow.policy.validation == "strict"
     for agent in workflow.agents.values():
-        file = (files or {}).get(agent.id) or f"{agent.place}/{AGENT_FILE}"
-        found = (*_contract(agent, strict), *_namespaces(agent))
+        file = files.get(agent.id) or f"{agent.place}/{AGENT_FILE}"
+        found = (*_contract(agent, workflow.policy.validation, to_run), *_namespaces(agent.kept))
         problems += [replace(problem, file=file) for problem in found]
     return problems
 
@@ -244,12 +248,23 @@ def _access(workflow: Workflow) -> Problems:
         elif missing := [tier for tier in tiers if tier not in granted[id]]:
             message = f"{', '.join(missing)} not listed: {default}; list each tier to be sure"
             yield _warning("", f"{path}.{id}", message)
+    named = {*workflow.agents, *(node.agent for node in workflow.nodes)}
     for id, permissions in granted.items():
-        if id not in workflow.agents:
+        if id not in named:
             message = f"there is no agent {shown(id)} in the graph; write the id of one"
             yield _warning("", f"{path}.{id}", message)
         if permissions.get("episodic") == "read_write":
             yield _warning("", f"{path}.{id}.episodic", "agents only read the episodic tier; write read")
+
+
+def _graph(workflow: Workflow) -> Problems:
+    if not workflow.nodes and not workflow.loops:
+        message = "there is no graph, so running this does nothing; write nodes as {id: …, agent: …}"
+        yield _warning("", "orchestration.graph", message)
+
+
+def _tools_of_workflow(workflow: Workflow) -> Problems:
+    return _namespaces(workflow.kept)
 
 
 def _audit(workflow: Workflow) -> Problems:
@@ -272,8 +287,8 @@ def _conditions(workflow: Workflow) -> Problems:
                 yield _error("", f"{path}.{place}", reason)
 
 
-def _contract(agent: Agent, strict: bool) -> Problems:
-    path = "output.contract"
+def _contract(agent: Agent, validation: Strictness, to_run: bool) -> Problems:
+    path, strict = "output.contract", validation == "strict"
     if agent.contract is None:
         yield _error("R9", path, "write what the agent answers, as {field: {type: …}}")
         return
@@ -285,7 +300,9 @@ def _contract(agent: Agent, strict: bool) -> Problems:
             yield _error("R13", f"{path}.properties.{name}", message)
     want, place = "{type: number, minimum: 0, maximum: 1}", f"{path}.properties.confidence"
     if "confidence" not in _fields(agent):
-        yield _warning("R17", path, f"declare confidence: {want}; until then 0.5 is filled in", strict)
+        if validation != "none":
+            message = f"declare confidence: {want}; until then 0.5 is filled in"
+            yield _warning("R17", path, message, strict or not to_run)
         return
     declared = mapping(_fields(agent)["confidence"])
     bounds = [declared[word] for word in ("minimum", "maximum") if declared.get(word) is not None]
@@ -317,16 +334,49 @@ def _bad_schema(schema: dict[str, Any]) -> str | None:
     return bad_pattern_in(schema)
 
 
-def _namespaces(agent: Agent) -> Problems:
-    """Tools that an agent brings along; those it only uses may of course be the runtime's."""
-    for section in ("define", "defined", "definitions", "custom"):
-        brought = mapping(agent.kept.get("tools")).get(section)
-        for index, tool in enumerate(brought if isinstance(brought, list | dict) else ()):
-            name = tool.get("name") if isinstance(tool, dict) else tool
-            if isinstance(name, str) and name.partition(".")[0] in NAMESPACES:
-                place = f"[{index}]" if isinstance(brought, list) else f".{name}"
+def _namespaces(kept: dict[str, Any]) -> Problems:
+    """Tools that a file brings along have namespaces of their own. Those that it only uses may of course be the
+    runtime's; of memory's, which are ours, the names are known."""
+    capabilities = mapping(kept.get("capabilities"))
+    for prefix, section in (("", kept), ("capabilities.", capabilities)):
+        tools, at = mapping(section.get("tools")), f"{prefix}tools"
+        brought = [*_tools(section.get("custom_tools"), f"{prefix}custom_tools")]
+        brought += [one for word in BRINGING for one in _tools(tools.get(word), f"{at}.{word}")]
+        allowed = [(f"{at}.allowed[{index}]", one) for index, one in enumerate(_listed(tools.get("allowed")))]
+        brought += [(place, str(one.get("name"))) for place, one in allowed if isinstance(one, dict)]
+        for place, name in brought:
+            if name.partition(".")[0] in NAMESPACES:
                 message = f"{shown(name)} is in a namespace of the runtime; write a name of your own"
-                yield _error("R10", f"tools.{section}{place}", message)
+                yield _error("R10", place, message)
+        for place, name in allowed:
+            if (
+                isinstance(name, str)
+                and name.startswith("memory.")
+                and not fnmatch.filter(MEMORY_TOOLS, name)
+            ):
+                message = f"the runtime's tools of memory are {', '.join(MEMORY_TOOLS)}; {shown(name)} is none of them"
+                yield _error("R10", place, message)
+
+
+def _tools(brought: object, path: str) -> Iterator[tuple[str, str]]:
+    """The names of tools in a section that brings some, and where each stands: a list of names or of mappings, a
+    mapping by names, or one of these under `declarations` or `tools`."""
+    inner = [word for word in ("declarations", "tools") if word in mapping(brought)]
+    if isinstance(brought, dict) and inner:
+        for word in inner:
+            yield from _tools(brought[word], f"{path}.{word}")
+    elif isinstance(brought, dict):
+        yield from ((f"{path}.{name}", name) for name in brought if "." in name)
+    for index, tool in enumerate(_listed(brought)):
+        name = tool.get("name") if isinstance(tool, dict) else tool
+        if isinstance(name, str):
+            yield f"{path}[{index}]", name
+        elif isinstance(tool, dict):
+            yield from _tools(tool, f"{path}[{index}]")
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 RULES = (
@@ -339,6 +389,8 @@ RULES = (
     _start,
     _sharing,
     _access,
+    _graph,
+    _tools_of_workflow,
     _audit,
     _conditions,
 )

@@ -46,9 +46,8 @@ def _workflow(workflow: Workflow) -> Any:
     }
     if workflow.policy.patterns != patterns_in(Reader(Notes(Path()), WORKFLOW_FILE, "", kept)):
         document["security"] = {"redaction": {"patterns": policy["patterns"]}}
-    deep = workflow.max_depth != Workflow("", "").max_depth
-    if deep or "delegation_loop" in kept or not workflow.nodes:
-        document["delegation_loop"] = {"max_depth": workflow.max_depth}
+    if workflow.max_depth != Workflow("", "").max_depth:
+        document["delegation_loop"] = {"budget": {"max_depth": workflow.max_depth}}
     return _whole(document, kept)
 
 
@@ -69,11 +68,17 @@ def _node(node: Node, agents: dict[str, Agent]) -> Any:
 
 def _agent(agent: Agent) -> Any:
     plain = to_builtins(agent)
+    memory, kept = plain["memory"], plain["memory"].pop("kept")
+    if "tiers" in kept:  # settings were written beside some of them
+        memory["tiers"] = {
+            tier: {"enabled": tier in agent.memory.tiers} for tier in (*memory["tiers"], *kept["tiers"])
+        }
     document = {
         **_some(plain, "awp_agent", "runtime"),
+        **({} if agent.may_emit is None else {"may_emit": plain["may_emit"]}),
         "identity": _some(plain, "id", "role", "description"),
         "output": {"format": agent.output_format, "contract": agent.contract},
-        "memory": _whole(plain["memory"], plain["memory"].pop("kept")),
+        "memory": _whole(memory, kept),
     }
     return _whole(document, agent.kept)
 

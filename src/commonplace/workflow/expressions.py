@@ -1,8 +1,9 @@
 """Conditions in workflow files: `state.review.confidence >= 0.8 and not state.review.blocked`.
 
 A small language, read by Python's own parser and evaluated here, node by node: paths into the state,
-literals, comparisons, `and or not` (also `&& || !`), `in`, arithmetic, `len`, `a if b else c`. Nothing can be
-called but what `CALLS` names, nothing outside the state can be reached, and the work is bounded.
+literals, comparisons, `and or not` (also `&& || !`), `in`, arithmetic, `len`, `a if b else c`, and
+`state.get('review', {}).get('blocked')` for whoever writes it so. Nothing else can be called but what `CALLS` names,
+nothing outside the state can be reached, and the work is bounded.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ def _number(value: Any) -> Any:
 
 NAMES = {"true": True, "false": False, "null": None, "none": None}
 
-_WRITTEN_OTHERWISE = re.compile(
-    r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|&&|\|\||!(?!=)|\$?\{\{?\s*|\s*\}\}?"""
-)
+_WRITTEN_OTHERWISE = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|&&|\|\||!(?!=)|\$?\{\{|\$?\{|\}""")
 _MEANS = {"&&": " and ", "||": " or ", "!": " not "}
 
 
@@ -88,9 +87,8 @@ def check_expression(text: str) -> str | None:
 def _parsed(text: str) -> ast.expr:
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
         raise BadInput(f"an expression is text of 1 to {LONGEST:,} characters, such as state.qa.ok == true")
-    plain = _WRITTEN_OTHERWISE.sub(lambda found: found[1] or _MEANS.get(found[0], " "), text).strip()
     try:
-        tree = ast.parse(plain, mode="eval").body
+        tree = ast.parse(_as_python(text).strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise BadInput(
             f"{shown(text)} is not an expression: write a comparison such as state.qa.confidence >= 0.8"
@@ -103,9 +101,28 @@ def _parsed(text: str) -> ast.expr:
     return tree
 
 
+def _as_python(text: str) -> str:
+    """An expression as Python writes it: `${{ … }}`, `{{ … }}` and `${ … }` around it or a part of it are taken away,
+    `{…}` is a literal."""
+    closing: list[str] = []
+
+    def written(found: re.Match[str]) -> str:
+        word = found[0]
+        if found[1]:
+            return word  # text in quotes
+        if word.endswith("{"):
+            closing.extend([" "] * word.count("{") if word != "{" else ["}"])
+            return "{" if word == "{" else " "
+        if word == "}":
+            return closing.pop() if closing else "}"
+        return _MEANS[word]
+
+    return _WRITTEN_OTHERWISE.sub(written, text)
+
+
 _PLAIN = (
     ast.Constant, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Compare, ast.BoolOp, ast.And, ast.Or,
-    ast.UnaryOp, ast.Not, ast.USub, ast.BinOp, ast.IfExp, ast.List, ast.Tuple, ast.Call,
+    ast.UnaryOp, ast.Not, ast.USub, ast.BinOp, ast.IfExp, ast.List, ast.Tuple, ast.Dict, ast.Call,
     *COMPARE, *ARITHMETIC,
 )  # fmt: skip
 
@@ -113,14 +130,24 @@ _PLAIN = (
 def _check(node: ast.AST, text: str) -> None:
     if not isinstance(node, _PLAIN):
         raise BadInput(f"{shown(text)} uses {type(node).__name__}, which expressions do not have")
-    if isinstance(node, ast.Call) and not (
-        isinstance(node.func, ast.Name) and node.func.id in CALLS and not node.keywords
-    ):
-        raise BadInput(f"{shown(text)} calls something: only {', '.join(CALLS)} can be called")
+    if isinstance(node, ast.Call) and (node.keywords or not (_calls_ours(node) or _calls_get(node))):
+        raise BadInput(
+            f"{shown(text)} calls something: only {', '.join(CALLS)} and .get(name, default) can be called"
+        )
+    if isinstance(node, ast.Dict) and None in node.keys:
+        raise BadInput(f"{shown(text)} unpacks something: write each name and value")
     if isinstance(node, ast.Constant) and not (
         node.value is None or isinstance(node.value, str | int | float)
     ):
         raise BadInput(f"{shown(text)} holds a constant that state cannot hold")
+
+
+def _calls_ours(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in CALLS
+
+
+def _calls_get(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "get" and len(node.args) in (1, 2)
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
@@ -141,13 +168,19 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         return _value(node.body if _value(node.test, names) else node.orelse, names)
     if isinstance(node, ast.List | ast.Tuple):
         return [_value(one, names) for one in node.elts]
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_value(key, names): _value(one, names) for key, one in pairs if key is not None}
     if isinstance(node, ast.Compare):
         return _compared(node, names)
     if isinstance(node, ast.BinOp):
         return ARITHMETIC[type(node.op)](_value(node.left, names), _value(node.right, names))
     assert isinstance(node, ast.Call)
-    assert isinstance(node.func, ast.Name)
     given = [_value(one, names) for one in node.args]
+    if isinstance(node.func, ast.Attribute):
+        of = _value(node.func.value, names)
+        return of.get(*given) if isinstance(of, Mapping) else (*given, None)[1]
+    assert isinstance(node.func, ast.Name)
     return 0 if node.func.id == "len" and given == [None] else CALLS[node.func.id](*given)
 
 

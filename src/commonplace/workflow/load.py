@@ -42,28 +42,42 @@ _TYPES |= {"list": "array", "dict": "object", "map": "object"}
 _SCHEMA_WORDS = {"$schema", "$ref", "$defs", "allOf", "anyOf", "oneOf"}
 
 
-def load(folder: str | os.PathLike[str]) -> Workflow:
-    """The workflow in this folder. BadWorkflow lists all errors; warnings are for `examine` to tell."""
-    workflow, problems = examine(folder)
+def load(place: str | os.PathLike[str]) -> Workflow:
+    """The workflow in this folder, or in this file, to be run. BadWorkflow lists all that keeps it from running;
+    `examine` tells what else there is to say."""
+    workflow, problems = _found(Path(place), to_run=True)
     if workflow is None:
-        raise BadWorkflow(os.fspath(folder), tuple(one for one in problems if one.level == "error"))
+        raise BadWorkflow(os.fspath(place), tuple(one for one in problems if one.level == "error"))
     return workflow
 
 
-def examine(folder: str | os.PathLike[str]) -> tuple[Workflow | None, list[Problem]]:
+def examine(place: str | os.PathLike[str]) -> tuple[Workflow | None, list[Problem]]:
     """The workflow, or None when there is an error, and all problems in the order of the files.
 
-    Whatever the files hold, it is told as problems.
+    Whatever the files hold, it is told as problems. What a run does without, and a file should not, is an error
+    here; a file that lies alone is examined without its agents.
     """
-    return _examine(Path(folder), 0, {}, Path(folder))
+    return _found(Path(place), to_run=False)
+
+
+def _found(place: Path, to_run: bool) -> tuple[Workflow | None, list[Problem]]:
+    if not _is_file(place):
+        return _examine(place, 0, {}, place, to_run)
+    workflow, problems = _examine(place.parent, 0, {}, place.parent, to_run, place.name)
+    return workflow, [replace(one, file=place.name) if one.file == WORKFLOW_FILE else one for one in problems]
 
 
 def _examine(
-    folder: Path, level: int, done: dict[str, Workflow | None], top: Path
+    folder: Path,
+    level: int,
+    done: dict[str, Workflow | None],
+    top: Path,
+    to_run: bool,
+    name: str = WORKFLOW_FILE,
 ) -> tuple[Workflow | None, list[Problem]]:
     """`done` has the subworkflows that were examined, so that many ways to a folder cost no more than one."""
     notes = Notes(folder, top)
-    document = _document(notes, WORKFLOW_FILE)
+    document = _document(notes, WORKFLOW_FILE, name)
     if level > MAX_NESTED:
         deep = f"more than {MAX_NESTED} subworkflows deep; write it flatter"
         notes.problems.append(Problem("error", WORKFLOW_FILE, "", "", deep))
@@ -71,12 +85,13 @@ def _examine(
         return None, notes.problems
     agents = _Agents(notes)
     workflow = _workflow(Reader(notes, WORKFLOW_FILE, "", document), agents)
-    notes.problems += check(workflow, agents.files)
+    notes.problems += agents.missing if to_run or agents.files or not agents.missing else [_ALONE]
+    notes.problems += check(workflow, agents.files, to_run)
     problems, inner = _in_file_order(notes), {}
     for path in dict.fromkeys(node.subworkflow for node in workflow.nodes if node.subworkflow):
         real = os.path.realpath(folder / path)
         if real not in done:
-            done[real], found = _examine(folder / path, level + 1, done, top)
+            done[real], found = _examine(folder / path, level + 1, done, top, to_run)
             problems += [replace(one, file=f"{path}/{one.file}") for one in found]
         inner[path] = done[real]
     if None in inner.values() or any(one.level == "error" for one in problems):
@@ -84,12 +99,19 @@ def _examine(
     return replace(workflow, subworkflows=inner, folder=os.fspath(folder)), problems
 
 
-def _document(notes: Notes, file: str) -> object:
-    """What a file holds; None, and a problem noted, when that cannot be said."""
-    reason, document = notes.escape(file), None
+_ALONE = Problem(
+    "warning", WORKFLOW_FILE, "orchestration.graph", "R8",
+    "no agent's folder lies beside this file: agents were not looked at, and it cannot run without them",
+)  # fmt: skip
+
+
+def _document(notes: Notes, file: str, name: str = "") -> object:
+    """What a file holds, which may have another name; None, and a problem noted, when that cannot be said."""
+    name = name or file
+    reason, document = notes.escape(name), None
     if reason is None:
         try:
-            document = read_yaml(notes.root / file, within=notes.top or notes.root)
+            document = read_yaml(notes.root / name, within=notes.top or notes.root)
             reason = "the file is empty; write the document" if document is None else None
         except BadInput as error:
             reason = str(error)
@@ -133,10 +155,7 @@ def _workflow(root: Reader, agents: _Agents) -> Workflow:
     engine, settings = orchestration.peek("engine"), root.look("settings")
     if engine not in (None, "dag", "delegation_loop"):
         orchestration.tell("engine", f"{kind_of(engine)} is not known here; write dag or delegation_loop")
-    delegating = [place.peek("delegation_loop") for place in (root, orchestration, settings)]
     nodes = _nodes(orchestration, agents)
-    if not nodes and engine != "delegation_loop" and not any(delegating):
-        orchestration.tell("graph", "write at least one node: {id: …, agent: …}")
     max_depth, delegation = _delegation((root, orchestration, root.mapping("settings")))
     persistence = state.mapping("persistence", short="enabled")
     memory = _memory(root.mapping("memory", short="enabled"))
@@ -155,7 +174,8 @@ def _workflow(root: Reader, agents: _Agents) -> Workflow:
         agents=agents.by_id,
         max_depth=max_depth,
     )
-    return replace(workflow, kept=root.rest() | ({"delegation_loop": delegation} if delegation else {}))
+    loop = {} if delegation is None else {"delegation_loop": delegation}
+    return replace(workflow, kept=root.rest() | loop)
 
 
 def _nodes(orchestration: Reader, agents: _Agents) -> tuple[Node, ...]:
@@ -172,7 +192,8 @@ def _node(r: Reader, ids: frozenset[str], agents: _Agents) -> Node:
     inner = sub.folder("path|folder", "")
     inner = PurePosixPath(inner).as_posix() if inner else ""
     if sub.given and not (inner and _is_file(r.notes.root / inner / WORKFLOW_FILE)):
-        r.tell("subworkflow", f"write a folder below this one that has a {WORKFLOW_FILE}", "R8")
+        want = f"write a folder below this one that has a {WORKFLOW_FILE}"
+        agents.missing.append(Problem("error", r.file, r.at("subworkflow"), "R8", want))
     elif inner and os.path.realpath(r.notes.root / inner) == os.path.realpath(r.notes.root):
         r.tell("subworkflow", "this is the workflow itself; write a folder below it", "R6")
     agent = r.read("agent", str, "" if sub.given else id)
@@ -185,6 +206,7 @@ def _node(r: Reader, ids: frozenset[str], agents: _Agents) -> Node:
         timeout=r.mapping("timeout", short="per_agent").read("per_agent", float),
         retry=_retry(retry, None) if retry.given else None,
         subworkflow=inner,
+        max_depth=_own_depth(r),
     )
 
 
@@ -241,19 +263,31 @@ def _degradation(r: Reader, agents: _Agents) -> model.Degradation:
     return found
 
 
-def _delegation(places: tuple[Reader, ...]) -> tuple[int, dict[str, Any]]:
-    """How deep managers may delegate, and what else the section says, wherever it stands."""
-    depth, rest = Workflow("", "").max_depth, {}
+def _delegation(places: tuple[Reader, ...]) -> tuple[int, dict[str, Any] | None]:
+    """How deep managers may delegate, and what else the section says, wherever it stands; None: there is none."""
+    depth, rest = Workflow("", "").max_depth, None
     for section in filter(lambda one: one.given, [place.mapping("delegation_loop") for place in places]):
-        if section.peek("max_depth") is None:
-            section.tell("max_depth", "write how deep managers may delegate, from 0 to 10", "R31")
-        depth = section.read("max_depth", int, depth, "R32")
-        if depth > 5:
-            deep = f"{depth} levels deep is a lot; write 5 or less unless you must"
-            section.tell("max_depth", deep, "R32", "warning")
+        said = [_depth(one) for one in (section.mapping("budget"), section)]
+        depth = next((one for one in said if one is not None), depth)
         section.look().read("auto_curation_enabled", bool)
         rest = section.rest()
     return depth, rest
+
+
+def _depth(r: Reader) -> int | None:
+    """How deep this section lets runs delegate, if it says so."""
+    depth: int | None = r.read("max_depth", int, None, "R32")
+    if depth is not None and depth > 5:
+        deep = f"{depth} levels deep is a lot; write 5 or less unless you must"
+        r.tell("max_depth", deep, "R32", "warning")
+    return depth
+
+
+def _own_depth(node: Reader) -> int | None:
+    """How deep a node says that runs below it may delegate, in one of the places where it may say so."""
+    inside = (("budget",), ("delegation_loop", "budget"), ("delegation_loop",))
+    places = [node, *(node.look(*path) for path in inside if isinstance(node.peek(*path), dict))]
+    return next((one for one in map(_depth, places) if one is not None), None)
 
 
 def _policy(
@@ -294,6 +328,7 @@ def _agent_policy(
     node: Node, agent: model.Agent | None, above: dict[str, Texts], memory: model.Memory
 ) -> AgentPolicy:
     contract = agent.contract if agent else None
+    own = model.AgentMemory() if agent is None else agent.memory
     return AgentPolicy(
         contract=contract,
         share_output=node.share_output or (),
@@ -301,7 +336,9 @@ def _agent_policy(
         depends_on=above.get(node.id, ()),
         not_shareable=_flagged(contract, "x-awp-shareable", False),
         sensitive=_flagged(contract, "x-awp-sensitive", True),
-        memory=AgentMemory() if agent is None else _memory_policy(agent.memory, memory),
+        memory=_memory_policy(own, memory),
+        access=memory.access_control.get(node.id, {}),
+        may_emit=agent.may_emit if agent else None,
     )
 
 
@@ -311,14 +348,15 @@ V1_OF_FILES = {"semantic": {"enabled": False}}
 
 def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
     """What holds for one agent: its own file within the workflow's."""
-    on = {name for name, tier in all.tiers.items() if tier.enabled}
+    long_term, working = (all.tiers[tier].settings for tier in ("long_term", "working"))
     return AgentMemory(
         enabled=own.enabled and all.enabled,
-        inject=own.long_term_inject and "long_term" in on,
+        inject=own.long_term_inject and long_term.get("inject", True),
         max_chars=own.long_term_max_tokens,
-        log=own.daily_log_enabled and own.daily_log_auto_write and "working" in on,
+        log=own.daily_log_enabled and own.daily_log_auto_write and working.get("auto_write", True),
         search=own.search_enabled and all.search_enabled,
-        tiers=tuple(tier for tier in own.tiers if tier in on),
+        tiers=own.tiers,
+        off=tuple(name for name, tier in all.tiers.items() if not tier.enabled),
         v1=merged(V1_OF_FILES, own.v1) if own.v1 else {},
         window=own.window,
         use_salience=own.use_salience,
@@ -349,10 +387,11 @@ def patterns_in(root: Reader) -> Texts:
     return tuple(dict.fromkeys(found))
 
 
-# Of each tier: whether it is on by default, the setting that says where its files are, and its defaults.
+# Of each tier: whether it is on by default, the setting that says where its files are, and its defaults. How large
+# MEMORY.md may be and how long logs are kept are the book's settings, unless a file says otherwise.
 _TIERS: dict[str, tuple[bool, str, dict[str, Any]]] = {
-    "long_term": (True, "file", {"file": "MEMORY.md", "max_size_kb": 100}),
-    "working": (True, "directory", {"directory": "memory", "retention_days": 30}),
+    "long_term": (True, "file", {"file": "MEMORY.md"}),
+    "working": (True, "directory", {"directory": "memory"}),
     "episodic": (True, "path", {}),
     "semantic": (False, "index_path", {"index_path": "data/embeddings", "similarity_metric": "cosine"}),
 }
@@ -428,6 +467,8 @@ class _Agents:
         self.by_id: dict[str, model.Agent] = {}
         self.by_folder: dict[str, model.Agent | None] = {}
         self.files: dict[str, str] = {}
+        self.missing: list[Problem] = []
+        """Agents and subworkflows that are named, and have no files."""
 
     def named(self, r: Reader, name: str, text: str, id: str) -> str:
         """The id of the agent that is named by its folder, or by a folder's name below agents/."""
@@ -444,7 +485,8 @@ class _Agents:
             self.by_folder[folder] = self._read(folder, file) if files else None
         agent = self.by_folder[folder]
         if not files:
-            r.tell(name, f"there is no {file}; write it, or name a folder that has one", "R8")
+            want = f"there is no {file}; write it, or name a folder that has one"
+            self.missing.append(Problem("error", r.file, r.at(name), "R8", want))
         elif agent is not None and id and agent.id and agent.id != id:
             r.tell(name, f"{file} is of the agent {agent.id!r}; give node and identity.id one id", "R8")
         elif agent is not None and self.by_id.setdefault(agent.id, agent) is not agent:
@@ -468,6 +510,7 @@ class _Agents:
             contract=_contract(output),
             output_format=output.read("format", str, "json"),
             memory=_agent_memory(r.mapping("memory", short="enabled")),
+            may_emit=r.read("may_emit", Texts),
             folder="" if folder == f"agents/{id}" else folder,
         )
 
@@ -482,18 +525,36 @@ def _runtime(r: Reader) -> dict[str, Any]:
     return r.rest()
 
 
+def _settings_of_tiers(r: Reader) -> dict[str, Reader]:
+    """What an agent's file says of each of its tiers, if it maps them to settings; {} if it lists them."""
+    written = r.peek("tiers")
+    if not isinstance(written, dict):
+        return {}
+    section = r.mapping("tiers")
+    return {tier: section.mapping(tier, short="enabled") for tier in written}
+
+
 def _agent_memory(r: Reader) -> model.AgentMemory:
     daily, long_term = r.mapping("daily_log", short="enabled"), r.mapping("long_term", short="inject")
+    settings = _settings_of_tiers(r)
+    said = [settings.get("long_term", long_term), long_term]
+    inject = [one.read("inject|inject_into_prompt", bool) for one in said]
+    most = [one.read("max_tokens", int) for one in said]
     defaults = {
         "daily_log_enabled": daily.read("enabled", bool, True),
-        "daily_log_auto_write": daily.read("auto_write", bool, True),
-        "long_term_inject": long_term.read("inject|inject_into_prompt", bool, True),
-        "long_term_max_tokens": long_term.read("max_tokens", int, 2000),
+        "daily_log_auto_write": all(
+            one.read("auto_write", bool, True) for one in (daily, settings.get("working", daily))
+        ),
+        "long_term_inject": False not in inject,
+        "long_term_max_tokens": next((one for one in most if one is not None), 2000),
     }
-    found = r.struct(model.AgentMemory, defaults)
+    listed = {name: one.read("enabled", bool, True) for name, one in settings.items()}
+    given = {"tiers": tuple(name for name, on in listed.items() if on)} if settings else {}
+    found = r.struct(model.AgentMemory, defaults, **given)
     for index, tier in enumerate(found.tiers):
         if tier not in TIERS:
-            r.tell(f"tiers[{index}]", f"{shown(tier)} is no tier; write one of {', '.join(TIERS)}")
+            place = f"tiers.{tier}" if settings else f"tiers[{index}]"
+            r.tell(place, f"{shown(tier)} is no tier; write one of {', '.join(TIERS)}")
     for name in ("window", "salience_top_k"):
         if getattr(found, name) < 0:
             r.tell(name, "write how many events, from 0")

@@ -96,6 +96,8 @@ class Node(msgspec.Struct, frozen=True):
     fan_out: FanOut | None = None
     fan_in: FanIn | None = None
     subworkflow: str = ""
+    max_depth: int | None = None
+    """How deep runs below this node may delegate; None: as deep as the workflow's."""
     kept: dict[str, Any] = {}
 
 
@@ -141,7 +143,8 @@ class Tier(msgspec.Struct, frozen=True):
 
 class Memory(msgspec.Struct, frozen=True):
     """`tiers` always has the four of them. Settings have the names of the seed: file, max_size_kb,
-    directory, retention_days, index_path, embedding_model, similarity_metric, and what else was written."""
+    directory, retention_days, index_path, embedding_model, similarity_metric, and what else was written.
+    `max_size_kb` and `retention_days` are there only if the file names them: without, the book's settings hold."""
 
     enabled: bool = True
     workspace_dir: str = "workspace"
@@ -165,6 +168,8 @@ class Agent(msgspec.Struct, frozen=True):
     contract: dict[str, Any] | None = None
     output_format: str = "json"
     memory: AgentMemory = AgentMemory()
+    may_emit: tuple[str, ...] | None = None
+    """The kinds of events that it may record in a run, `*` for any ending; None: as the book says."""
     kept: dict[str, Any] = {}
     folder: str = ""
 
@@ -191,7 +196,7 @@ class Workflow(msgspec.Struct, frozen=True):
     persistence: Persistence = Persistence()
     memory: Memory = Memory()
     agents: dict[str, Agent] = {}
-    max_depth: int = 3
+    max_depth: int = 4
     kept: dict[str, Any] = {}
     subworkflows: dict[str, Workflow] = {}
     folder: str = ""
@@ -200,6 +205,16 @@ class Workflow(msgspec.Struct, frozen=True):
     def auto_curation(self) -> bool:
         """Whether the curator learns from runs; switched off by `delegation_loop.auto_curation_enabled`."""
         return self.kept.get("delegation_loop", {}).get("auto_curation_enabled", True) is not False
+
+    @property
+    def loops(self) -> bool:
+        """Whether its engine is a delegation loop, as a whole or at one of its nodes."""
+        orchestration = self.kept.get("orchestration")
+        engine = orchestration.get("engine") if isinstance(orchestration, dict) else None
+        implied = engine is None and not self.nodes and "delegation_loop" in self.kept
+        return (
+            engine == "delegation_loop" or implied or any("delegation_loop" in one.kept for one in self.nodes)
+        )
 
     def node(self, id: str) -> Node:
         return next(node for node in self.nodes if node.id == id)

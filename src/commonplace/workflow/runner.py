@@ -22,7 +22,7 @@ import msgspec
 from ..access.redact import Redactor
 from ..access.rights import OWNER
 from ..access.secrets import masked
-from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound, RunFailed
+from ..errors import BadInput, Conflict, ContractViolation, Denied, NotEnabled, NotFound, RunFailed
 from ..state.cells import State
 from ..state.contract import violations
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, Step
@@ -128,11 +128,12 @@ class Runner:
             stopped = self._do_graph()
             status = "failed" if stopped else "completed"
             self.run.close(status, stopped or "")
+        reason = self.run.redacted(stopped or "") if self.workflow.nodes else NO_GRAPH
         errors = tuple(self._state().get("_errors", ()))
         ended = {node.id: self._status(node.id) for node in self.workflow.nodes}
         self.tell(News(self.run.id, "", status))
         seconds = time.monotonic() - began
-        return Outcome(self.run.id, status, ended, errors, seconds, self.run.redacted(stopped or ""))
+        return Outcome(self.run.id, status, ended, errors, seconds, reason)
 
     def _to_be_tried_again(self, node: Node, reopened: bool) -> bool:
         """What has failed and should not have: whoever goes on with the run wants it done. What may fail is
@@ -475,6 +476,12 @@ class Runner:
         """A workflow of its own, in a run of its own, one level deeper: all of it, or nothing of it."""
         inner = self.workflow.subworkflows[node.subworkflow]
         id = f"{self.run.id}/{node.id}"
+        deepest = self.workflow.max_depth if node.max_depth is None else node.max_depth
+        if self.run.depth + 1 > deepest:
+            raise BadInput(
+                f"{node.id} may not delegate to {inner.name!r}: the limit is {deepest} levels (R31). Raise its "
+                "max_depth, or delegation_loop.budget.max_depth"
+            )
         there = self.book._has_state(id)
         if there and self.book._parent_of(id) != self.run.id:
             raise Conflict(
@@ -484,9 +491,7 @@ class Runner:
             passed, sources = passed_down(node, Turn(self.run, node.id).state)
             child = self.run.child(
                 id,
-                policy=msgspec.structs.replace(
-                    inner.policy, max_depth=min(inner.max_depth, self.workflow.max_depth)
-                ),
+                policy=msgspec.structs.replace(inner.policy, max_depth=min(inner.max_depth, deepest)),
                 start=inner.start,
                 workflow={"name": inner.name, "version": inner.version},
                 inherit=passed,
@@ -513,6 +518,7 @@ STANDS_IN = {
 }
 """Why a node has ended although its agent did not do it."""
 
+NO_GRAPH = "the workflow has no graph, so nothing was run: write nodes into orchestration.graph"
 NEUTRAL = ""
 FOLLOWS_FAILURE = "it follows the failure"
 
@@ -550,6 +556,18 @@ def _put(done: queue.Queue[str], name: str, _ended: Future[str | None]) -> None:
     done.put(name)
 
 
+def _check_engine(workflow: Workflow) -> None:
+    """Raises NotEnabled for a workflow that is not a graph, here or further inside."""
+    if workflow.loops:
+        raise NotEnabled(
+            f"the workflow {workflow.name!r} is a delegation_loop, which cannot be run from its files yet: write "
+            "orchestration.engine: dag and a graph, or open a run with book.run(folder), in which your own manager "
+            "takes turns (run.agent) and delegates (run.child)"
+        )
+    for inner in workflow.subworkflows.values():
+        _check_engine(inner)
+
+
 def run_workflow(
     book: Book,
     workflow: Workflow,
@@ -561,6 +579,7 @@ def run_workflow(
     tell: Tell = lambda _news: None,
 ) -> Outcome:
     """Run a workflow to its end, or go on with the run of this id. Raises RunFailed if it does not end well."""
+    _check_engine(workflow)
     known = {node.agent for node in workflow.nodes} | {one.fallback for one in workflow.degradation}
     known |= {agent for inner in workflow.subworkflows.values() for agent in inner.agents}
     if agents is not None and not isinstance(agents, Mapping):

@@ -243,6 +243,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("per_agent", "total", "idle"), (0.001, 1e9)),
     "max_retries": (0, 99),
     "max_depth": (0, 10),
+    "max_size_kb": (1, 1e6),
+    **dict.fromkeys(("retention_days", "retention"), (0, 36_500)),
 }
 SYNONYMS = {"abort": "stop"}
 _WANTED: dict[Any, str] = {bool: "true or false", bool | str: "true, false or an expression"}
