@@ -151,6 +151,11 @@ def rights_of(lens: Lens, actor: str) -> Rights:
     )
 
 
+def role_of(lens: Lens, actor: str) -> str | None:
+    """The role of an actor, as of wherever the lens looks."""
+    return None if actor == OWNER else _rule(lens, f"actor:{actor}").role
+
+
 def _rule(lens: Lens, subject: str) -> Rule:
     row = lens.get("rights", subject)
     return Rule() if row is None else typed(row, Rule, "rights", subject)

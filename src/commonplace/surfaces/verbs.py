@@ -53,6 +53,10 @@ PolicyOption = Annotated[
         "backoff and then.",
     ),
 ]
+RoleOption = Annotated[
+    str | None,
+    typer.Option("--for-role", metavar="ROLE", help="Only agents of this role may claim it; empty: anybody."),
+]
 OfWorkOption = Annotated[
     str | None,
     typer.Option(
@@ -90,10 +94,14 @@ def one_task(found: Task) -> Answer:
 
 def some_tasks(found: Sequence[Task]) -> Answer:
     rows = (
-        (words(one.status), one.priority, one.title, one.assigned_to or "", one.waits or "", one.id)
-        for one in found
+        (words(one.status), one.priority, one.title, whose(one), one.waits or "", one.id) for one in found
     )
     return Answer(plain(found), table(rows, "status", "priority", "task", "who", "waits for", "id"))
+
+
+def whose(task: Task) -> str:
+    """Who has a task, or whom it is for."""
+    return task.assigned_to or (f"any {task.for_role}" if task.for_role else "")
 
 
 def one_thing(found: Any) -> Answer:

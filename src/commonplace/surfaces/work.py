@@ -27,6 +27,7 @@ from .verbs import (
     IdOption,
     LeaseOption,
     PolicyOption,
+    RoleOption,
     TaskArgument,
     TokenArgument,
     WorkArgument,
@@ -253,13 +254,15 @@ def task__add(
     ] = False,
     risk: Annotated[str, typer.Option(metavar="TEXT", help="Why a person has to allow it first.")] = "",
     on_failure: PolicyOption = None,
+    for_role: RoleOption = None,
     assign: Annotated[str | None, typer.Option(metavar="AGENT", help="Who is to do it.")] = None,
     id: IdOption = None,
 ) -> Answer:
     """Add a task to a work."""
     added = shell.acting().work(work).add_task(
         title, description=description, depends_on=depends_on or (), blocks=blocks or (), priority=priority,
-        needs_review=needs_review, risk=risk, on_failure=policy(on_failure), assigned_to=assign, id=id,
+        needs_review=needs_review, risk=risk, on_failure=policy(on_failure), for_role=for_role, assigned_to=assign,
+        id=id,
     )  # fmt: skip
     return one_task(added)
 
@@ -417,7 +420,7 @@ verbs(
     {
         "complete": ("Say that a task is done; if it needs a review, it waits for that.", RESULT),
         "fail": ("Say that a task has failed; its policy says what happens next.", {"reason": A_REASON}),
-        "release": ("Give a task back, for anybody.", {"reason": WHY}),
+        "release": ("Give a task back, for those it was for.", {"reason": WHY}),
         "split": (
             "Split a task: it waits until these are done, and can then be claimed again.",
             {"subtasks": Annotated[list[str], argument("TITLE", "What is to be done.")]},
@@ -427,8 +430,8 @@ verbs(
 verbs(
     _task, {"task": TaskArgument}, on_task, one_task,
     {
-        "assign": ("Give a task to one agent, which then claims it.", {"agent": AN_AGENT}),
-        "unassign": ("Let anybody claim a task again.", {}),
+        "assign": ("Give a task to one agent, whatever its role, which then claims it.", {"agent": AN_AGENT}),
+        "unassign": ("Let those claim a task again whom it was for before: its role, or anybody.", {}),
         "unblock": ("Let a task go on that was blocked.", {}),
         "retry": ("Let a failed task be done once more.", {}),
         "cancel": (
@@ -451,6 +454,7 @@ verbs(
                 "title": Annotated[str | None, typer.Option(metavar="TEXT", help="Its new title.")],
                 "description": Annotated[str | None, typer.Option(metavar="TEXT", help="More about it.")],
                 "priority": Annotated[int | None, typer.Option(metavar="N", help="The highest is done first.")],
+                "for_role": RoleOption,
                 "needs_review": Annotated[
                     bool | None, typer.Option("--needs-review/--no-review", help="Whether somebody has to approve it.")
                 ],

@@ -14,7 +14,7 @@ from ..access.rights import check_actor
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
 from ..events import check_name, check_text, decode, new_id
-from .desk import Desk, command, moved
+from .desk import Desk, command, given_back, moved
 from .sets import MOST
 from .tasks import (
     Task,
@@ -23,7 +23,9 @@ from .tasks import (
     checked_metadata,
     checked_policy,
     checked_priority,
+    checked_role,
     placed,
+    waiting_less,
 )
 from .words import words_of
 
@@ -36,8 +38,8 @@ ESCALATED, RESOLVED = "work.escalated", "work.resolved"
 DEPENDENTS = ("block", "cancel", "free")
 
 FIELDS = (
-    "title", "description", "depends_on", "blocks", "priority", "needs_review", "on_failure", "assigned_to", "risk",
-    "metadata", "id", "parent",
+    "title", "description", "depends_on", "blocks", "priority", "needs_review", "on_failure", "for_role",
+    "assigned_to", "risk", "metadata", "id", "parent",
 )  # fmt: skip
 
 
@@ -53,6 +55,7 @@ class NewTask(msgspec.Struct, frozen=True):
     priority: int = 0
     needs_review: bool = False
     on_failure: Any = None
+    for_role: str | None = None
     assigned_to: str | None = None
     risk: str = ""
     metadata: dict[str, Any] = {}
@@ -83,6 +86,7 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         checked_priority(fields["priority"]),
         checked_flag("needs_review", fields["needs_review"]),
         checked_policy(fields.get("on_failure")),
+        checked_role(fields.get("for_role")),
         None if agent is None else check_actor(agent),
         masked(check_text("risk", fields["risk"])),
         checked_metadata(fields["metadata"]),
@@ -184,8 +188,8 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             new.id, desk.work, numbers[new.id], new.title, new.description,
             status="pending" if new.assigned_to is None else "assigned", priority=new.priority,
             depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
-            assigned_to=new.assigned_to, on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by,
-            approval=approval, parent=new.parent,
+            for_role=new.for_role, for_agent=new.assigned_to, assigned_to=new.assigned_to,
+            on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by, approval=approval, parent=new.parent,
         )
     )  # fmt: skip
     joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
@@ -307,9 +311,8 @@ def decide_unlink(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
         return before
     waits = before.waits - sum(not one.satisfied for one in gone)
     kept = tuple(id for id in before.depends_on if id not in on)
-    goes_on = not waits and before.status == "blocked" and not before.reason
-    after = replace(before, waits=waits, depends_on=kept, status="pending" if goes_on else before.status)
-    desk.tell(LINKED, (before, placed(after)), unlinked=[[one.number, before.number] for one in gone])
+    after = waiting_less(replace(before, depends_on=kept), waits)
+    desk.tell(LINKED, (before, after), unlinked=[[one.number, before.number] for one in gone])
     return desk.task(task)
 
 
@@ -325,7 +328,7 @@ def decide_assign(desk: Desk, task: str, agent: str) -> Task:
         return before
     desk.need_member(agent)
     avoid = tuple(one for one in before.avoid if one != agent)
-    after = moved(before, *path, assigned_to=agent, avoid=avoid)
+    after = moved(before, *path, for_agent=agent, assigned_to=agent, avoid=avoid)
     desk.tell(ASSIGNED, (before, after), **desk.joined(agent))
     return desk.task(task)
 
@@ -334,7 +337,7 @@ def decide_assign(desk: Desk, task: str, agent: str) -> Task:
 def decide_unassign(desk: Desk, task: str) -> Task:
     before = desk.task(task)
     check_is(before, "assigned", "pending", "only what is assigned and not begun is taken back like this")
-    desk.tell(ASSIGNED, (before, moved(before, "pending", assigned_to=None)))
+    desk.tell(ASSIGNED, (before, moved(before, "pending", for_agent=None, assigned_to=None)))
     return desk.task(task)
 
 
@@ -344,7 +347,7 @@ def decide_edit(desk: Desk, task: str, fields: dict[str, Any], words: tuple[str,
     before = desk.task(task)
     if before.final:
         raise Conflict(f"task {task!r} is {before.status}: it can be changed no more")
-    after = replace(before, **fields)
+    after = placed(replace(before, **fields))
     if after != before:
         desk.tell(EDITED, (before, after), said={"words": list(words)} if words else None)
     return desk.task(task)
@@ -368,9 +371,7 @@ def decide_unblock(desk: Desk, task: str) -> Task:
     above = [desk.task(id) for id in before.depends_on]
     gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
     kept = tuple(one.id for one in above if one not in gone)
-    after = moved(
-        before, "pending", reason="", assigned_to=None, depends_on=kept, waits=before.waits - len(gone)
-    )
+    after = given_back(before, reason="", depends_on=kept, waits=before.waits - len(gone))
     without: dict[str, Any] = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
     desk.tell(UNBLOCKED, (before, after), **without)
     return desk.task(task)

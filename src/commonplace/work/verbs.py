@@ -15,7 +15,8 @@ import msgspec
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
-from ..commit import RowName
+from ..commit import RowName, Snapshot
+from ..engines.contract import Lease
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, UnsafePath, shown
 from ..events import (
@@ -34,7 +35,7 @@ from ..folders import Folder
 from ..memory.visibility import without_hidden
 from ..private import new_file
 from .capability import BETWEEN, EVERY
-from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
+from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made, run_out
 from .desk import (
     WORK_MOVES,
     Act,
@@ -69,6 +70,7 @@ from .tasks import (
     checked_metadata,
     checked_policy,
     checked_priority,
+    checked_role,
     without_secrets,
 )
 from .things import (
@@ -103,7 +105,7 @@ T = TypeVar("T", bound=Thing)
 LEASE = 60.0
 SMALL = 1 << 20
 """The most bytes of a file that are stored in the book unless somebody asks for it."""
-EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "metadata")
+EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "for_role", "metadata")
 SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
 """What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
 whoever exports snapshots."""
@@ -291,6 +293,7 @@ class Work:
         priority: int = 0,
         needs_review: bool = False,
         on_failure: object = None,
+        for_role: str | None = None,
         assigned_to: str | None = None,
         risk: str = "",
         parent: str | Task | None = None,
@@ -301,13 +304,16 @@ class Work:
         """Add a task. It is ready when all that it depends on is done; `blocks` are tasks that wait for it.
 
         Of what is ready, the highest `priority` comes first and then the oldest. With a `risk`, a person has to approve
-        it first. `on_failure` is retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff
-        and then. With an `id` of your own the call can be repeated safely.
+        it first. It can be for the agents of one role (`for_role`), or for one agent (`assigned_to`), whatever its
+        role: nobody else claims it, and that stays so when whoever holds it dies or gives it back. `on_failure` is
+        retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff and then. With an `id` of
+        your own the call can be repeated safely.
         """
         fields = {
             "title": title, "description": description, "depends_on": depends_on, "blocks": blocks,
             "priority": priority, "needs_review": needs_review, "on_failure": on_failure,
-            "assigned_to": assigned_to, "risk": risk, "metadata": metadata, "id": id, "parent": parent,
+            "for_role": for_role, "assigned_to": assigned_to, "risk": risk, "metadata": metadata, "id": id,
+            "parent": parent,
         }  # fmt: skip
         return self.add_tasks([fields], by=by)[0]
 
@@ -347,10 +353,7 @@ class Work:
             raise BadInput(f"limit {shown(limit)} is not one: give a whole number from 0, or None")
         self._look_after(at)
         with self._reading(at) as (reading, _):
-            queues = reading.ready_queues(agent or "")
-            if agent is None:
-                every = reading.lens.scan("work.agents", self.id)
-                queues = reading.ready_queues(*(str(key[1]) for key, _ in every))
+            queues = reading.ready_for_somebody() if agent is None else reading.ready_for(agent)
             found = (one for one in reading.listed(*queues) if agent not in one.avoid)
             return (
                 [one for one, _ in zip(found, range(limit), strict=False)]
@@ -413,17 +416,18 @@ class Work:
         return found
 
     def assign(self, task: str | Task, agent: str, *, by: str | None = None) -> Task:
-        """Give a task to one agent, which then claims it; nobody else does."""
+        """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
+        has died or failed, until it is assigned to another one or unassigned."""
         found: Task = self._do("assign", by, task=id_of(task), agent=check_actor(agent))
         return found
 
     def unassign(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let anybody claim a task again that was assigned."""
+        """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
         found: Task = self._do("unassign", by, task=id_of(task))
         return found
 
     def edit(self, task: str | Task, *, by: str | None = None, **fields: Any) -> Task:
-        """Change a task's title, description, priority, needs_review, on_failure or metadata."""
+        """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
         stray = sorted(fields.keys() - set(EDITABLE))
         if stray:
             raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
@@ -439,6 +443,8 @@ class Work:
             new["metadata"] = checked_metadata(new["metadata"])
         if "priority" in new:
             checked_priority(new["priority"])
+        if "for_role" in new:
+            new["for_role"] = checked_role(new["for_role"])
         if "on_failure" in new:
             new["on_failure"] = checked_policy(new["on_failure"])
         found: Task = self._do("edit", by, task=id_of(task), fields=new, words=words)
@@ -456,8 +462,8 @@ class Work:
         return found
 
     def retry(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a failed task be done once more, by anybody. Its failures are counted anew, and its open escalations are
-        resolved."""
+        """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
+        escalations are resolved."""
         found: Task = self._do("retry", by, task=id_of(task))
         return found
 
@@ -562,8 +568,7 @@ class Work:
             return
         with self._reading(None) as (reading, _):
             held = list(reading.listed("in_progress", "later"))
-            assert reading.lens is not None
-            known = reading.lens.reads.leases([lease_name(one) for one in held]) if held else {}  # type: ignore[attr-defined]
+            known = _leases(reading, held)
         if len(known) < len(held):
             self._do("reclaim")
 
@@ -1080,12 +1085,14 @@ class Claim:
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
-        told at once, each once. Raises Fenced if the task went on without it, Conflict if the work was given up."""
+        told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
+        work was given up."""
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
             task, charter = reading.task(self.task.id), charter_of(reading.lens, self.work.id)
             urgent = waiting(reading, self.agent, False, "beat")
+            in_force = _leases(reading, [task])
         if charter is not None and not charter.open:
             raise Conflict(f"the work {charter.name!r} is {charter.status}: there is no use in going on")
         if task.token != self.token or task.status != "in_progress":
@@ -1093,6 +1100,10 @@ class Claim:
                 f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
                 "longer in force"
             )
+        if not in_force:
+            raise Fenced(run_out(task))
+        # A lease that ends between that look and this line is renewed as if it had not. If somebody has the task by
+        # then, it is under another fence: what is renewed is nothing but what is lost anyway.
         held = store.lease(lease_name(task), self.agent, length, self.token)
         if held.fence != self.token or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
@@ -1151,7 +1162,7 @@ class Claim:
         return self._do("fail", reason=_said("reason", reason))
 
     def release(self, reason: str = "") -> Task:
-        """Give the task back, for anybody."""
+        """Give the task back, for those it was for."""
         return self._do("release", reason=masked(check_text("reason", reason)))
 
     def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
@@ -1160,9 +1171,10 @@ class Claim:
         return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
-        """Split the task: it waits until these are done, and can then be claimed again to bring them together. Who may
-        not orchestrate gives them no agent, no tasks that they block, no failure that aborts the work and no higher
-        priority than the task's own."""
+        """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
+        for the same role as the task, unless they name one (`for_role`). Who may not orchestrate gives them no agent,
+        no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
+        own."""
         fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
         return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
@@ -1276,6 +1288,12 @@ def stale(
         if limit is not None and one.status in ("completed", "cancelled") and quiet >= limit:
             found.append((one, f"{one.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
     return found
+
+
+def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
+    """The leases of these tasks that are in force now."""
+    assert isinstance(reading.lens, Snapshot)
+    return reading.lens.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
 
 
 # checking what is given
