@@ -253,7 +253,7 @@ def test_a_diamond_is_cancelled_from_its_top(work: Work, way: str) -> None:
 def test_the_same_part_named_twice_is_waited_for_once(work: Work) -> None:
     work.add_task("whole", id="whole")
     claim = taken(work)
-    work.add_task("part", id="part")
+    work.add_task("part", id="part", parent="whole")
     assert claim.split([{"title": "part", "id": "part"}] * 2).waits == 1
     assert taken(work).complete().id == "part"
     assert taken(work).task.id == "whole"

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, NotFound
-from ..events import MAX_PARENTS, check_name, check_text
+from ..events import MAX_PARENTS, check_name
 from ..memory.similar import tokens
 from .claims import COMPLETED, SUBMITTED
-from .tasks import Task
+from .tasks import Task, checked_text
 
 if TYPE_CHECKING:
     from ..memory.requests import Kept
@@ -138,6 +137,4 @@ def _origins(work: Work, candidate: Candidate) -> list[str]:
 
 def reject(work: Work, candidate: str | Candidate, reason: str, by: str | None) -> None:
     one = _candidate(work, candidate)
-    work._do(
-        "judge", by, candidate=one.id, verdict="rejected", why=masked(check_text("reason", reason)), item=None
-    )
+    work._do("judge", by, candidate=one.id, verdict="rejected", why=checked_text("reason", reason), item=None)

@@ -62,6 +62,8 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
     goal: str = ""
     constraints: tuple[str, ...] = ()
     cores: tuple[str, ...] = ()
+    pattern: str | None = None
+    """The entry of a core whose tasks it was begun with."""
     members: tuple[str, ...] = ()
     """Who may know of it; nobody is named: everybody."""
     status: WorkStatus = "active"

@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..access.rights import check_actor
-from ..access.secrets import masked
-from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
-from ..events import check_name, check_text, decode, new_id
+from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
+from ..events import check_name, decode, encode_payload, new_id
 from .desk import Desk, command, given_back, moved
 from .sets import MOST
 from .tasks import (
@@ -24,6 +23,7 @@ from .tasks import (
     checked_policy,
     checked_priority,
     checked_role,
+    checked_text,
     placed,
     waiting_less,
 )
@@ -63,6 +63,15 @@ class NewTask(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
 
 
+def _plain(task: NewTask) -> dict[str, Any]:
+    """The fields as an event holds them."""
+    fields: dict[str, Any] = encode_payload(msgspec.to_builtins(task))[1]
+    return fields
+
+
+_USUAL = _plain(NewTask("", "", False))
+
+
 def new_task(fields: Mapping[str, Any]) -> NewTask:
     """Raises BadInput that names the field."""
     if not isinstance(fields, Mapping):
@@ -70,7 +79,7 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
     stray = sorted(set(map(str, fields)) - set(FIELDS))
     if stray:
         raise BadInput(f"a task has no {stray[0]!r}: its fields are {', '.join(FIELDS)}")
-    title = masked(check_text("title", fields.get("title")))
+    title = checked_text("title", fields.get("title"))
     if not title.strip():
         raise BadInput("a task needs a title that says what is to be done")
     id, agent, parent = fields.get("id"), fields.get("assigned_to"), fields.get("parent")
@@ -80,7 +89,7 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         new_id() if id is None else check_name("id", id),
         title,
         id is not None,
-        masked(check_text("description", fields["description"])),
+        checked_text("description", fields["description"]),
         names("depends_on", fields.get("depends_on")),
         names("blocks", fields.get("blocks")),
         checked_priority(fields["priority"]),
@@ -88,7 +97,7 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         checked_policy(fields.get("on_failure")),
         checked_role(fields.get("for_role")),
         None if agent is None else check_actor(agent),
-        masked(check_text("risk", fields["risk"])),
+        checked_text("risk", fields["risk"]),
         checked_metadata(fields["metadata"]),
         None if parent is None else id_of(parent),
         tuple(words_of(title)),
@@ -121,7 +130,7 @@ def decide_add(desk: Desk, tasks: tuple[NewTask, ...]) -> list[Task]:
 def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     known = [desk.find(one.id) if one.given_id else None for one in tasks]
     if all(known):
-        return [_same(new, old) for new, old in zip(tasks, known, strict=True) if old]
+        return [_same(desk, new, old) for new, old in zip(tasks, known, strict=True) if old]
     total, most = desk.counts.get("tasks", 0), min(desk.charter.limits.max_tasks, MOST)
     if total + len(tasks) > most:
         raise TooLarge(
@@ -164,11 +173,41 @@ def check_room(desk: Desk, id: str, count: int) -> None:
         )
 
 
-def _same(new: NewTask, old: Task) -> Task:
-    """A call that is repeated with its ids answers as the first time."""
-    if (new.title, new.description) != (old.title, old.description):
-        raise Conflict(f"there is a task {new.id!r} already, with another title: choose another id, or none")
+def _same(desk: Desk, new: NewTask, old: Task) -> Task:
+    """A call that is repeated with its ids answers the task as it is now. What was changed since it was added does not
+    count; other content is a Conflict."""
+    recorded = _added_with(desk, new.id)
+    asked = _plain(new)
+    other = [name for name in FIELDS if recorded.get(name, _USUAL[name]) != asked[name]]
+    if other:
+        raise Conflict(
+            f"there is a task {new.id!r} already, which was added with another {' and '.join(other)}: choose another "
+            "id, or none"
+        )
     return old
+
+
+def _added_with(desk: Desk, id: str) -> dict[str, Any]:
+    """What a task was added with, as far as it was anything but usual. Raises Erased if nobody can tell any more."""
+    *_, event = desk.overlay.get("work.ids", id)
+    added = desk.overlay.event(event)
+    if added is None or added.erased:
+        raise _erased(id)
+    recorded = {
+        **added.payload["tasks"][0][1],
+        **added.payload["said"],
+        "blocks": added.payload.get("blocks", []),
+    }
+    if "approval" in recorded:
+        asked_for = desk.overlay.get("work.things", desk.work, recorded["approval"])["said"]
+        if not asked_for:
+            raise _erased(id)
+        recorded["risk"] = asked_for["risk"]
+    return recorded
+
+
+def _erased(id: str) -> Erased:
+    return Erased(f"what was said of task {id!r} was erased: choose another id, or none")
 
 
 def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
@@ -193,7 +232,8 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
         )
     )  # fmt: skip
     joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
-    added = desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **joins)
+    blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
+    added = desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(

@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from ..access.rights import ROLES
 from ..access.secrets import masked
-from ..errors import BadInput, BadMove, Conflict, shown
-from ..events import encode_payload
+from ..errors import BadInput, BadMove, Conflict, TooLarge, shown
+from ..events import MAX_PAYLOAD, check_text, encode_payload
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -213,6 +213,18 @@ def checked_role(given: object) -> str | None:
             f"for_role {shown(given)} is no role: give one of {', '.join(ROLES)}, or None for anybody"
         )
     return str(given)
+
+
+def checked_text(field: str, given: object) -> str:
+    """What somebody says, without the secrets that are in it. It is kept whole, or refused."""
+    text = check_text(field, given)
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > MAX_PAYLOAD:
+        raise TooLarge(
+            f"{field} has {size:,} bytes, and at most {MAX_PAYLOAD:,} are kept: say it shorter, and keep the rest as "
+            "an artifact with its content and store=True"
+        )
+    return masked(text)
 
 
 def checked_flag(field: str, given: object) -> bool:

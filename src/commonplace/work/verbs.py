@@ -18,7 +18,7 @@ from ..access.secrets import masked
 from ..commit import RowName, Snapshot
 from ..engines.contract import Lease
 from ..erase import EraseRequest
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, UnsafePath, shown
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..events import (
     MAX_BLOB,
     MAX_NAME,
@@ -48,7 +48,7 @@ from .desk import (
     no_work,
 )
 from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
-from .lifecycle import Plan
+from .lifecycle import Plan, check_same
 from .people import (
     ALL,
     DELIVERIES,
@@ -71,6 +71,7 @@ from .tasks import (
     checked_policy,
     checked_priority,
     checked_role,
+    checked_text,
     without_secrets,
 )
 from .things import (
@@ -251,7 +252,7 @@ class Work:
         return len(tasks)
 
     def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
-        words = {name: masked(check_text(name, text)) for name, text in said.items()}
+        words = {name: checked_text(name, text) for name, text in said.items()}
         charter: Charter = self._do("change", by, status=status, said=words, fields={})
         return charter
 
@@ -267,7 +268,7 @@ class Work:
     ) -> Charter:
         """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
         settings that are not named stay as they are."""
-        said: dict[str, Any] = {} if goal is None else {"goal": masked(check_text("goal", goal))}
+        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
         if constraints is not None:
             said["constraints"] = texts("constraints", constraints)
         fields: dict[str, Any] = {}
@@ -436,7 +437,7 @@ class Work:
             new["title"] = _said("title", new["title"])
         words = tuple(words_of(new["title"])) if "title" in new else ()
         if "description" in new:
-            new["description"] = masked(check_text("description", new["description"]))
+            new["description"] = checked_text("description", new["description"])
         if "needs_review" in new:
             new["needs_review"] = checked_flag("needs_review", new["needs_review"])
         if "metadata" in new:
@@ -556,7 +557,7 @@ class Work:
             "complete_many", agents.pop() if self._actor == OWNER else None,
             [one._row for one in claims],
             claims=tuple((one.task.number, one.token) for one in claims),
-            result=Result(masked(check_text("summary", summary))),
+            result=Result(checked_text("summary", summary)),
         )  # fmt: skip
         for one, task in zip(claims, done, strict=True):
             one.task, one._done = task, True
@@ -599,7 +600,7 @@ class Work:
         said: dict[str, Any] = {
             "question": _said("question", question), "choice": _said("choice", choice),
             "alternatives": list(texts("alternatives", alternatives)),
-            "rationale": masked(check_text("rationale", rationale)),
+            "rationale": checked_text("rationale", rationale),
         }  # fmt: skip
         if confidence is not None:
             if (
@@ -661,8 +662,9 @@ class Work:
         _token: int | None = None,
     ) -> Artifact:
         """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
-        stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file. The
-        same path again is its next version."""
+        stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file, and
+        refused if it is not small and nobody has said whether to `store` it. The same path again is its next
+        version."""
         made = _made(path, type, description, content, store, commit, branch)
         id: str = self._do(
             "produce",
@@ -785,7 +787,7 @@ class Work:
         """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
         or in review goes on."""
         id: str = self._do(
-            "ask", by, action=_said("action", action), risk=masked(check_text("risk", risk)),
+            "ask", by, action=_said("action", action), risk=checked_text("risk", risk),
             task=None if task is None else id_of(task), decision=None if decision is None else _id(decision),
         )  # fmt: skip
         return self._one(Approval, id)
@@ -807,7 +809,7 @@ class Work:
         self, what: str | Approval | Decision | Task, yes: bool, why: str, by: str | None
     ) -> Approval | Decision:
         id = self._asked(what)
-        self._do("answer", by, id=id, approved=yes, why=masked(check_text("why", why)))
+        self._do("answer", by, id=id, approved=yes, why=checked_text("why", why))
         with self._reading(None) as (reading, _):
             kind = reading.thing(id)["kind"]
         return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
@@ -831,7 +833,7 @@ class Work:
         reviews what it did itself."""
         what = checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
         found: Task = self._do(
-            "review", by, task=id_of(task), verdict=what, comments=masked(check_text("comments", comments))
+            "review", by, task=id_of(task), verdict=what, comments=checked_text("comments", comments)
         )
         return found
 
@@ -1149,7 +1151,7 @@ class Claim:
         known = [one.id for one in each if isinstance(one, Artifact)]
         made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
         result = Result(
-            masked(check_text("summary", summary)), texts("next_steps", next_steps), texts("learnings", learnings),
+            checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(known),
         )  # fmt: skip
         following: Task | None
@@ -1163,11 +1165,11 @@ class Claim:
 
     def release(self, reason: str = "") -> Task:
         """Give the task back, for those it was for."""
-        return self._do("release", reason=masked(check_text("reason", reason)))
+        return self._do("release", reason=checked_text("reason", reason))
 
     def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
         """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
-        why = masked(check_text("reason", reason))
+        why = checked_text("reason", reason)
         return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
@@ -1235,20 +1237,39 @@ class Claim:
 
 def begin(asker: Recalling, id: str, fields: Mapping[str, Any], by: str | None, run: str | None) -> Work:
     """Begin a work."""
-    charter = Charter(
+    work = Work(asker, id, run)
+    tasks = tuple(new_task(one) for one in fields["tasks"])
+    work._do("create", by, plan=Plan(charter_from(id, fields), tasks))
+    return work
+
+
+def opened(asker: Recalling, id: str, fields: Mapping[str, Any]) -> Work:
+    """The work with an id. If it is said what it was begun with, that must be so."""
+    work = Work(asker, id, asker._memory_run, looks=asker._only_looks_at_memory)
+    given = [name for name, value in fields.items() if value]
+    with work._reading(None) as (reading, _):
+        row = reading.lens.get("work.works", id)
+    if given:
+        began = asker._ledger.event(row["event"])
+        check_same(began, charter_from(id, {**fields, "name": "any"}), given)
+    return work
+
+
+def charter_from(id: str, fields: Mapping[str, Any]) -> Charter:
+    """What a work is begun with. Raises BadInput that names the field."""
+    pattern = fields["pattern"]
+    return Charter(
         id,
-        masked(_said("name", fields["name"])),
-        masked(check_text("goal", fields["goal"])),
+        _said("name", fields["name"]),
+        checked_text("goal", fields["goal"]),
         texts("constraints", fields["constraints"]),
         tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
+        None if pattern is None else check_name("pattern", pattern),
         tuple(check_actor(one) for one in listed("members", fields["members"])),
         limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
         on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
         settings=checked_settings(fields["settings"]),
     )
-    work = Work(asker, id, run)
-    work._do("create", by, plan=Plan(charter, tuple(new_task(one) for one in fields["tasks"])))
-    return work
 
 
 def home_of(asker: Recalling, id: str) -> str:
@@ -1306,7 +1327,7 @@ def seconds(name: str, given: object) -> float:
 
 
 def texts(field: str, given: object) -> tuple[str, ...]:
-    return tuple(masked(check_text(f"one of {field}", one)) for one in listed(field, given))
+    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
 
 
 def listed(field: str, given: object) -> Sequence[Any]:
@@ -1346,7 +1367,7 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(field: str, given: object) -> str:
-    text = masked(check_text(field, given))
+    text = checked_text(field, given)
     if not text.strip():
         raise BadInput(f"{field} is empty: say something")
     return text
@@ -1372,7 +1393,7 @@ def _made(
     """Something that was made, as it is recorded."""
     if not isinstance(path, str | Path) or not 1 <= len(str(path)) <= MAX_NAME:
         raise BadInput(f"path {shown(path)} is not a path: give where it lies, in 1 to {MAX_NAME} characters")
-    where = masked(check_text("path", str(check_path("path", path))))
+    where = checked_text("path", str(check_path("path", path)))
     if content is not None and not isinstance(content, bytes | str):
         raise BadInput(f"content {shown(content)} is neither bytes nor text")
     if store is not None:
@@ -1382,11 +1403,11 @@ def _made(
     size = 0 if data is None else len(data)
     if data is None:
         data, checksum, size = _file(Path(path), store)
-    elif store and size > MAX_BLOB:
-        raise BadInput(f"{where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out")
+    elif store is not False:
+        _check_size(where, size, store)
     if store and data is None:
         raise BadInput(f"there is no file {where} to store: give its content")
-    about = masked(check_text("description", description))
+    about = checked_text("description", description)
     said: dict[str, Any] = {"path": where, "description": about, "words": words_of(where, about)}
     more: dict[str, Any] = {
         "type": checked("type of artifact", type, ARTIFACT_TYPES),
@@ -1397,9 +1418,23 @@ def _made(
         checksum = sha256(data).hexdigest()
     if checksum is not None:
         more |= {"checksum": f"sha256:{checksum}", "size": size}
-    if data is not None and size <= MAX_BLOB and (store or (store is None and size <= SMALL)):
+    if data is not None and store is not False:
         said["content"] = Blob(data)
     return Made(said, {name: value for name, value in more.items() if value is not None})
+
+
+def _check_size(where: str, size: int, store: bool | None) -> None:
+    """Raises TooLarge for content that would not be stored whole."""
+    if size > MAX_BLOB:
+        raise TooLarge(
+            f"the content of {where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: keep it in a file, and "
+            "name its path without content"
+        )
+    if size > SMALL and not store:
+        raise TooLarge(
+            f"the content of {where} has {size:,} bytes, and more than {SMALL:,} are stored only if you say so: say "
+            "store=True, or store=False for its checksum alone"
+        )
 
 
 def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
@@ -1415,7 +1450,7 @@ def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int
                 data = opened.read()
                 return data, None, len(data)
             if store:
-                raise BadInput(
+                raise TooLarge(
                     f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
                 )
             return None, file_digest(opened, "sha256").hexdigest(), size

@@ -28,6 +28,7 @@ Handler = Callable[[Claim], Any]
 """Does one task. What it returns is the result: nothing, a summary, or a mapping with the arguments of `complete`. It
 may also complete, fail, block or release the claim itself. An exception fails the task."""
 
+LONGEST_REASON = 2_000
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -160,7 +161,7 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
         if error is not None:
             log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=error)
             if not claim._done:
-                claim.fail(f"{type(error).__name__}: {error}"[:2_000])
+                claim.fail(_cut(f"{type(error).__name__}: {error}"))
             told.failed += 1
             return None
         try:
@@ -171,7 +172,7 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
             if isinstance(wrong, CommonplaceError) and wrong.status >= 500:
                 raise  # trouble with the book, of which the handler knows nothing
             log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
-            claim.fail(f"its handler returned what is no result ({wrong})"[:2_000])
+            claim.fail(_cut(f"its handler returned what is no result ({wrong})"))
         if claim.task.status in ("completed", "review"):
             told.completed += 1
         elif claim.task.status == "failed" or claim.task.failures:
@@ -182,6 +183,16 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
         log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
         told.lost += 1
     return following
+
+
+def _cut(reason: str) -> str:
+    """A reason of a length that people read. The whole of it is in the log."""
+    left = len(reason) - LONGEST_REASON
+    return (
+        reason
+        if left <= 0
+        else f"{reason[:LONGEST_REASON]} … ({left:,} characters more, in the worker's log)"
+    )
 
 
 def finish(claim: Claim, answer: Any, more: bool = False) -> Claim | None:
