@@ -92,15 +92,15 @@ def waited(work: Work, workers: Collection[Worker], ready: Callable[[], bool]) -
     until = time.monotonic() + PATIENCE
     while not ready():
         if time.monotonic() > until:
-            return [f"after {PATIENCE:g} s the tasks are still {work.counts}"]
+            return [f"after {PATIENCE:g} s the tasks are still {work.counts()}"]
         if workers and not any(worker.process.is_alive() for worker in workers):
-            return [f"everybody has gone, and the tasks are {work.counts}"]
+            return [f"everybody has gone, and the tasks are {work.counts()}"]
         time.sleep(0.05)
     return []
 
 
 def all_but_the_gate(work: Work) -> bool:
-    counts = work.counts
+    counts = work.counts()
     return counts.get("completed", 0) >= counts.get("tasks", 0) - 1
 
 
@@ -329,7 +329,7 @@ def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
                 with kept_open(work):
                     workers = chiefs = 0
                     while workers < kills or chiefs < max(1, kills // 10):
-                        while sum(work.counts.get(one, 0) for one in ("pending", "assigned")) < 20:
+                        while sum(work.counts().get(one, 0) for one in ("pending", "assigned")) < 20:
                             follow = [rng.choice((0, 0, 1, 2)) for _ in range(20)]
                             work.add_tasks(
                                 [

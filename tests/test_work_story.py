@@ -117,7 +117,7 @@ def developer(url: str) -> int:
                 following.complete(f"{following.task.title}: done")
             elif event.kind == "work.changed":
                 break
-        assert work.status == "completed"
+        assert work.status() == "completed"
     return os.getpid()
 
 

@@ -1288,8 +1288,8 @@ class Story(RuleBasedStateMachine):
         for status, read in lists.items():
             assert [one.id for one in read(at=head)] == model.having(status)
             assert {one.id for one in work.tasks(status)} == {one.id for one in read(at=head)}
-        assert {name: count for name, count in work.counts.items() if count} == model.counts()
-        assert work.status == model.work
+        assert {name: count for name, count in work.counts().items() if count} == model.counts()
+        assert work.status() == model.work
         assert work.about().goal == model.goal
         self.what_waits_for_people_is_right(head)
         self.what_was_said_is_right(head)
@@ -1363,6 +1363,7 @@ class Story(RuleBasedStateMachine):
             work.inbox(at=at), work.critical_path(at=at), work.decisions(at=at), work.discoveries(at=at),
             work.artifacts(at=at), work.escalations(at=at), work.approvals(at=at), work.contributions(at=at),
             [work.nudges(agent, at=at) for agent in (None, *AGENTS)],
+            work.status(at=at), work.counts(at=at), work.candidates(judged=True, at=at), work.radar("t0", at=at),
         )  # fmt: skip
 
     def teardown(self) -> None:

@@ -15,7 +15,7 @@ import typer
 from typer.models import OptionInfo
 
 from .draw import lines, table
-from .options import json_or_text
+from .options import as_of, json_or_text
 from .shell import Answer, Command, Shell, plain
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ def verbs(
     def make(name: str, verb: str, about: str, own: Mapping[str, Any]) -> None:
         def run(shell: Shell, **typed: Any) -> Answer:
             found, first = find(shell, *(typed.pop(one) for one in subject))
+            if "at" in typed:
+                typed["at"] = as_of(typed["at"])
             return told(getattr(found, verb)(*first, **given(**typed)))
 
         parameters = [_typed(one, how) for one, how in {**subject, **own}.items()]

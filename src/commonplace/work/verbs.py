@@ -170,14 +170,13 @@ class Work:
             assert found is not None
             return found
 
-    @property
-    def status(self) -> str:
-        return self.about().status
+    def status(self, *, at: At = None) -> str:
+        """How it stands, as of `at`: active, paused, completed, cancelled or archived."""
+        return self.about(at).status
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many tasks have each status, and how many tasks there are."""
-        with self._reading(None) as (reading, _):
+    def counts(self, *, at: At = None) -> dict[str, int]:
+        """How many tasks have each status, and how many tasks there are, as of `at`."""
+        with self._reading(at) as (reading, _):
             return reading.counts
 
     def pause(self, reason: str = "", *, by: str | None = None) -> Charter:
@@ -679,9 +678,10 @@ class Work:
         """What was made, every version in order; with `task`, for it."""
         return self._about(Artifact, task, at)
 
-    def content(self, artifact: str | Artifact) -> bytes:
-        """The content of an artifact that is stored. Raises NotFound if it is only a reference."""
-        found = self._one(Artifact, _id(artifact))
+    def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
+        """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
+        `at`."""
+        found = self._one(Artifact, _id(artifact), at=at)
         data = None if found.blob is None else self._ledger.blob(found.blob)
         if data is None:
             raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
@@ -868,7 +868,7 @@ class Work:
             tuple(self.needs_review(at=at)),
             tuple(one for one in self._pending(Escalation, "escalation", at)),
             tuple(self.failed(at=at)),
-            tuple(self.candidates()) if at is None else (),
+            tuple(self.candidates(at=at)),
         )
 
     def _pending(self, type: type[T], name: str, at: At) -> list[T]:
@@ -922,18 +922,19 @@ class Work:
 
         return context_of(self, id_of(task), max_chars, max_tokens, at)
 
-    def radar(self, task: str | Task) -> list[Overlap]:
-        """What may make a task needless: another one that says the same, or something that was found or done."""
+    def radar(self, task: str | Task, *, at: At = None) -> list[Overlap]:
+        """What may make a task needless: another one that says the same, or something that was found or done, as of
+        `at`."""
         from .radar import overlaps
 
-        return overlaps(self, id_of(task))
+        return overlaps(self, id_of(task), at=at)
 
-    def candidates(self, *, judged: bool = False) -> list[Candidate]:
-        """What may be worth learning from this work, each with a reason and a core that it may belong to. What was
-        promoted or rejected is left out, unless `judged`."""
+    def candidates(self, *, judged: bool = False, at: At = None) -> list[Candidate]:
+        """What may be worth learning from this work, as of `at`, each with a reason and a core that it may belong to.
+        What was promoted or rejected by then is left out, unless `judged`."""
         from .candidates import candidates_of
 
-        return candidates_of(self, judged)
+        return candidates_of(self, judged, at)
 
     def orchestrate(self, agent: str, handler: Callable[[Lead, Step], Any], **how: Any) -> int:
         """Lead the work, and let `handler(lead, step)` deal with what happens: see `leading.orchestrate`."""
@@ -982,8 +983,8 @@ class Work:
                     raise NotFound(f"{no_work(self.id)} (as of then)")
                 yield Reading(then, self.id, now), rights
 
-    def _one(self, type: type[T], id: str, erased: bool = False) -> T:
-        with self._reading(None) as (reading, rights):
+    def _one(self, type: type[T], id: str, erased: bool = False, at: At = None) -> T:
+        with self._reading(at) as (reading, rights):
             found = self._seen(type, reading, rights, [check_name("id", id)], erased)
         if not found:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")

@@ -107,7 +107,7 @@ def give_back(claim: Claim | None) -> None:
 
 def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
     """Once, if nobody is at work: then only a person or whoever leads can bring it on."""
-    counts = work.counts
+    counts = work.counts()
     if told.waited or counts.get("in_progress", 0):
         return
     told.waited = True
@@ -140,7 +140,7 @@ def over(work: Work) -> bool:
     """Whether nothing is left that anybody could do: the work has ended, or all its tasks have."""
     if not work.about().open:
         return True
-    counts = work.counts
+    counts = work.counts()
     return counts.get("completed", 0) + counts.get("cancelled", 0) >= counts.get("tasks", 0)
 
 
