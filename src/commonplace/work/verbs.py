@@ -1058,7 +1058,8 @@ class Inbox(msgspec.Struct, frozen=True):
 class Claim:
     """A task that is an agent's own for as long as its lease lasts.
 
-    With `with`, an exception fails the task, and a task that was neither completed nor failed is released.
+    With `with`, an exception fails the task, and a task that was neither completed nor failed is released, also when
+    somebody interrupts it (Ctrl-C).
     """
 
     def __init__(self, work: Work, agent: str, task: Task) -> None:
@@ -1225,6 +1226,8 @@ class Claim:
                 self.release()
             elif isinstance(error, Exception):
                 self.fail(f"{type(error).__name__}: {error}")
+            else:  # whoever did it was interrupted
+                self.release(type(error).__name__)
         except (Fenced, Conflict):
             if error is None:
                 raise
