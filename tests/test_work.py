@@ -136,14 +136,14 @@ def test_whoever_works_on_something_that_was_given_up_learns_of_it(work: Work) -
 @pytest.mark.spec("5.1", "3.4")
 def test_a_pattern_of_a_core_gives_a_work_its_first_tasks(book: Book) -> None:
     book.core("auth-jwt", name="JWT")
-    plan = [
+    plan: list[dict[str, Any]] = [
         {"title": "Design"},
         {"title": "Build", "depends_on": ["Design"]},
         {"title": "Test", "depends_on": ["Build"]},
     ]
     kept = book.remember(
         "Authentication is added in three steps.", core="auth-jwt", type="pattern",
-        provenance={"metadata": {"tasks": plan}}, override="a pattern",
+        tasks=plan, override="a pattern",
     )  # fmt: skip
     work = book.work(name="auth", cores=["auth-jwt"], pattern=kept.item_id)
     assert titles(work.ready()) == ["Design"]
