@@ -16,7 +16,7 @@ import pytest
 import commonplace
 from commonplace import BadInput, Book, Claim, Task, Work
 from commonplace.work.worker import Worked
-from tests.shells import COMMAND, Cli
+from tests.shells import COMMAND
 
 LONG = 60.0
 
@@ -232,46 +232,6 @@ def test_ctrl_c_gives_the_task_back_at_once(work: Work, book_url: str, how: str)
 
 
 # in the shell
-
-
-@pytest.fixture
-def ask(cli: Cli) -> Callable[..., Any]:
-    def run(*args: object) -> Any:
-        ran = cli(*args, "--json")
-        assert (ran.code, ran.err) == (0, ""), ran
-        return ran.json
-
-    return run
-
-
-DOES = """
-import os, sys
-context = sys.stdin.read()
-if "bad" in context:
-    sys.exit("no way")
-print(os.environ["COMMONPLACE_WORK"], os.environ["COMMONPLACE_TASK"], "JWT" in context)
-"""
-
-
-@pytest.mark.spec("5.3", "7.2")
-def test_a_command_does_tasks(ask: Callable[..., Any], cli: Cli) -> None:
-    ask("init")
-    ask("work", "new", "auth", "--id", "auth", "--goal", "Add JWT")
-    for title in ("good", "bad"):
-        ask("task", "add", "auth", title, "--id", title)
-    does = ("--", sys.executable, "-c", DOES)
-    ran = cli("work", "do", "auth", "--agent", "dev-1", *does)
-    assert (ran.code, ran.out.splitlines()) == (
-        0,
-        [
-            "dev-1 completed 1, failed at 1, and lost 0",
-            "left undone, because they have failed or wait for what has: 1",
-        ],
-    )
-    assert ask("task", "show", "good")["result"]["summary"] == "auth good True"
-    assert ask("task", "show", "bad")["reason"] == "RuntimeError: exit code 1: no way"
-    refused = cli("work", "do", "auth", *does)
-    assert (refused.code, "say which agent" in refused.err) == (2, True)
 
 
 @pytest.mark.spec("5.3", "7.2")
