@@ -443,7 +443,7 @@ def on_postgres(scale: float) -> Iterator[Figure]:
 
 def finish(work: Work, upto: int, until: float = float("inf")) -> int:
     """Add, claim and complete tasks until so many of a work are completed, or until then. Answers how many are."""
-    done, began = work.counts.get("completed", 0), time.perf_counter()
+    done, began = work.counts().get("completed", 0), time.perf_counter()
     while done < upto and time.perf_counter() < until:
         some = min(1_000, upto - done)
         work.add_tasks([{"title": f"{TITLE} {n}"} for n in range(done, done + some)])
@@ -499,7 +499,7 @@ import commonplace
 imported = time.perf_counter()
 with commonplace.open(sys.argv[1], name="bench") as book:
     work = book.work(id="large")
-    ready, counts = work.ready(limit=10), work.counts
+    ready, counts = work.ready(limit=10), work.counts()
     opened = time.perf_counter()
     assert len(ready) == 10 and counts["tasks"] == int(sys.argv[2]), counts
 print(imported - began, opened - imported, time.process_time())

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from commonplace import Book, Claim, CommonplaceError, Conflict, Fenced, Work
+from commonplace import Book, Claim, CommonplaceError, Conflict, Event, Fenced, Work
 from commonplace.work.leading import Lead, Step
 from commonplace.work.tasks import Task
 from commonplace.work.worker import beating, over
@@ -92,15 +92,15 @@ def waited(work: Work, workers: Collection[Worker], ready: Callable[[], bool]) -
     until = time.monotonic() + PATIENCE
     while not ready():
         if time.monotonic() > until:
-            return [f"after {PATIENCE:g} s the tasks are still {work.counts}"]
+            return [f"after {PATIENCE:g} s the tasks are still {work.counts()}"]
         if workers and not any(worker.process.is_alive() for worker in workers):
-            return [f"everybody has gone, and the tasks are {work.counts}"]
+            return [f"everybody has gone, and the tasks are {work.counts()}"]
         time.sleep(0.05)
     return []
 
 
 def all_but_the_gate(work: Work) -> bool:
-    counts = work.counts
+    counts = work.counts()
     return counts.get("completed", 0) >= counts.get("tasks", 0) - 1
 
 
@@ -113,14 +113,32 @@ class Course:
         self.steps: dict[str, str] = {}
         self.handled: Counter[str] = Counter()
         self.leads = 0
+        self.whose: dict[str, dict[str, str | None]] = {}
+        """The agent and the role that each task is for."""
+        self.strayed: list[str] = []
+        """Tasks that came to others than those they were for, or for which that changed by a crash."""
         for event in book.events():
             self.times.append(event.created_us)
             if event.kind.startswith("task."):
+                self._follow(event)
                 self.of.setdefault(event.payload["task_id"], []).append((event.kind, event.position))
             if event.kind == "task.completed":
                 self.steps[event.payload["task_id"]] = event.id
             self.handled.update(id for _, _, id in event.payload.get("handled", ()))
             self.leads += event.kind == "work.led"
+
+    def _follow(self, event: Event) -> None:
+        """Only whoever plans says whom a task is for. An agent's task is claimed by that agent, a role's by its own."""
+        id, fields = event.payload["task_id"], event.payload["tasks"][0][1]
+        known = self.whose.setdefault(id, {"for_agent": None, "for_role": None})
+        said = {name: fields[name] for name in known if name in fields}
+        if said and event.kind not in ("task.added", "task.assigned", "task.edited"):
+            self.strayed.append(f"task {id}: {event.kind} at {event.position} has changed whom it is for")
+        known |= said
+        if event.kind == "task.claimed":
+            agent, role = known["for_agent"], known["for_role"]
+            if event.actor != agent if agent else role not in (None, ROLES.get(event.actor)):
+                self.strayed.append(f"task {id} is for {agent or role}, and {event.actor} has claimed it")
 
     def positions(self, task: str, kind: str) -> list[int]:
         return [position for told, position in self.of.get(task, ()) if told == kind]
@@ -144,10 +162,10 @@ class Course:
                         wrong.append(f"task {id} was claimed at {claimed}, before {need} was completed")
         if self.times != sorted(self.times):
             wrong.append("the events' times go back")
-        return wrong
+        return wrong + self.strayed
 
     def _out_of_turn(self, id: str) -> list[str]:
-        """A task is claimed only while nobody has it, given to somebody only once until it is lost, and nothing
+        """A task is claimed only while nobody has it, given to somebody only once, be it lost or not, and nothing
         happens to it once it is done."""
         wrong, held, given, done = list[str](), False, False, False
         for kind, position in self.of[id]:
@@ -158,7 +176,7 @@ class Course:
             if kind == "task.assigned" and (given or held):
                 wrong.append(f"task {id} was dispatched at {position} a second time")
             held = kind == "task.claimed" or (held and kind not in ("task.lost", "task.completed"))
-            given = kind == "task.assigned" or (given and kind != "task.lost")
+            given = given or kind == "task.assigned"
             done = done or kind == "task.completed"
         return wrong
 
@@ -223,6 +241,7 @@ def fault_12(count: int, seed: int, tmp: Path) -> Result:
 
 LEASE = 1.0
 DEVELOPERS = tuple(f"dev-{n}" for n in range(5))
+ROLES = {name: "developer" if n < 3 else "qa" for n, name in enumerate(DEVELOPERS)}
 CHIEFS = ("chief-0", "chief-1")
 
 
@@ -249,7 +268,7 @@ def follow_ups(step: str, many: int) -> list[dict[str, Any]]:
 
 
 def preside(say: Connection, home: Place, agent: str) -> None:
-    """Lead: give out what is ready, and add what follows from what is done."""
+    """Lead: give out what is ready, unless it is for a role, and add what follows from what is done."""
 
     def give(lead: Lead, task: Task) -> None:
         try:
@@ -263,7 +282,7 @@ def preside(say: Connection, home: Place, agent: str) -> None:
         if step.kind == "completed" and step.task is not None and step.task.metadata.get("follow"):
             for one in lead.add_tasks(follow_ups(step.id, step.task.metadata["follow"])):
                 give(lead, one)
-        elif step.kind == "ready" and step.task is not None:
+        elif step.kind == "ready" and step.task is not None and step.task.for_role is None:
             give(lead, step.task)
 
     with home.open() as book:
@@ -321,6 +340,8 @@ def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
         home, effects = place(kind, tmp), tmp / f"effects-{kind}"
         with home.open() as book:
             work = book.work(id=WORK, name="deadly")
+            for name, role in ROLES.items():
+                book.as_actor(name, role=role)
             work.lead("planner").resign()  # from here on, whoever leads is told what is completed
             roots = 0
             begin = time.monotonic()
@@ -329,11 +350,16 @@ def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
                 with kept_open(work):
                     workers = chiefs = 0
                     while workers < kills or chiefs < max(1, kills // 10):
-                        while sum(work.counts.get(one, 0) for one in ("pending", "assigned")) < 20:
+                        while sum(work.counts().get(one, 0) for one in ("pending", "assigned")) < 20:
                             follow = [rng.choice((0, 0, 1, 2)) for _ in range(20)]
                             work.add_tasks(
                                 [
-                                    {"id": f"r{roots + n}", "title": "root", "metadata": {"follow": many}}
+                                    {
+                                        "id": f"r{roots + n}",
+                                        "title": "root",
+                                        "metadata": {"follow": many},
+                                        **for_whom(rng),
+                                    }
                                     for n, many in enumerate(follow)
                                 ]
                             )
@@ -360,6 +386,12 @@ def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
         result.cases += workers + chiefs
         home.drop()
     return result
+
+
+def for_whom(rng: random.Random) -> dict[str, str]:
+    """Whom a task is for: anybody, a role or an agent."""
+    role, agent = rng.choice(sorted(set(ROLES.values()))), rng.choice(DEVELOPERS)
+    return rng.choice(({}, {"for_role": role}, {"assigned_to": agent}))
 
 
 def nothing_left(book: Book, work: Work) -> bool:
@@ -399,6 +431,9 @@ def judged(book: Book, work: Work, roots: int, result: Result, kind: str) -> lis
     result.outcomes[f"{kind} follow-ups"] += len(expected) - roots
     result.outcomes[f"{kind} dispatched"] += dispatched
     result.outcomes[f"{kind} taken back from the dead"] += len(course.lost())
+    lost = [course.whose[id] for id in course.lost()]
+    for name, what in (("for_agent", "for one agent"), ("for_role", "for a role")):
+        result.outcomes[f"{kind} taken back, {what}"] += sum(one[name] is not None for one in lost)
     result.outcomes[f"{kind} took the lead"] += course.leads - 1
     return wrong
 

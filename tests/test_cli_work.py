@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -527,3 +528,41 @@ def test_what_was_made_is_read_again(cli: Cli, ask: Ask, tmp_path: Path) -> None
     assert ask("artifact-content", binary, tmp_path / "copy.bin")["size"] == 2
     assert (tmp_path / "copy.bin").read_bytes() == b"\xff\x00"
     assert "no-such-folder" in cli("artifact-content", binary, tmp_path / "no-such-folder" / "copy").err
+
+
+# a command that does tasks
+
+
+DOES = """
+import os, sys
+context = sys.stdin.read()
+if "bad" in context:
+    sys.exit("no way")
+print(os.environ["COMMONPLACE_WORK"], os.environ["COMMONPLACE_TASK"], "JWT" in context)
+"""
+
+
+@pytest.mark.spec("5.3", "7.2")
+def test_a_command_does_tasks(ask: Ask, cli: Cli) -> None:
+    ask("init")
+    ask("work", "new", "auth", "--id", "auth", "--goal", "Add JWT")
+    for title in ("good", "bad"):
+        ask("task", "add", "auth", title, "--id", title)
+    does = ("--", sys.executable, "-c", DOES)
+    ran = cli("work", "do", "auth", "--agent", "dev-1", *does)
+    assert (ran.code, ran.out.splitlines()) == (
+        0,
+        [
+            "dev-1 completed 1, failed at 1, and lost 0",
+            "left undone, because they have failed or wait for what has: 1",
+        ],
+    )
+    assert ask("task", "show", "good")["result"]["summary"] == "auth good True"
+    assert ask("task", "show", "bad")["reason"] == "RuntimeError: exit code 1: no way"
+    ask("task", "add", "auth", "good as well", "--id", "more")
+    Path("does.py").write_text(DOES)
+    how = ("--as", "dev-1", "--until", "idle", "--most", 1)
+    worked = ask("work", "do", "auth", sys.executable, "does.py", *how)
+    assert worked["completed"] == 1
+    refused = cli("work", "do", "auth", *does)
+    assert (refused.code, "say which agent" in refused.err) == (2, True)

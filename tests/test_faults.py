@@ -521,6 +521,13 @@ class TestBrokenWork:
         monkeypatch.setattr("faults.work.SPOIL", without_step_ids)
         assert "is missing" in found("workers", 1, tmp_path)
 
+    def test_workers_notice_tasks_that_a_crash_gives_to_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("faults.work.SPOIL", for_anybody)
+        told = found("workers", 6, tmp_path)
+        assert "has changed whom it is for" in told
+
     def test_holders_notice_that_nobody_looks_at_the_fence(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -551,7 +558,13 @@ def without_leases() -> None:
     from commonplace.work import claims
     from commonplace.work.desk import Desk
 
-    Desk.hold = lambda *_: None  # type: ignore[method-assign]
+    whole = Desk.hold
+
+    def late(self: Desk, task: Any, holder: str) -> None:
+        if task.claims > 1:  # what is claimed again is held, so that it ends
+            whole(self, task, holder)
+
+    Desk.hold = late  # type: ignore[method-assign]
     claims.EVERY = 0  # so that it does not take a second until somebody notices
 
 
@@ -575,6 +588,23 @@ def without_step_ids() -> None:
         return None if step is None else replace(step, id=new_id())
 
     Lead.next = forgetful  # type: ignore[method-assign]
+
+
+def for_anybody() -> None:
+    """What is given back is for anybody."""
+    from msgspec.structs import replace
+
+    from commonplace.work import claims
+    from commonplace.work.desk import given_back
+    from commonplace.work.tasks import placed
+
+    whole = given_back
+
+    def forgetful(task: Any, **fields: Any) -> Any:
+        back = whole(task, **fields)
+        return placed(replace(back, status="pending", for_agent=None, for_role=None, assigned_to=None))
+
+    vars(claims)["given_back"] = forgetful
 
 
 def without_fences() -> None:

@@ -179,7 +179,7 @@ def test_who_reads_while_a_copy_arrives_sees_it_whole_in_the_end(
 
         source.copy(target, progress=look)
         for book in (target, other):
-            assert (book.work(id="w").counts["tasks"], len(book.work(id="w").tasks())) == (8, 8)
+            assert (book.work(id="w").counts()["tasks"], len(book.work(id="w").tasks())) == (8, 8)
         assert len(set(seen)) > 2
         assert len(added) == 8
 

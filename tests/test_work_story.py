@@ -117,7 +117,7 @@ def developer(url: str) -> int:
                 following.complete(f"{following.task.title}: done")
             elif event.kind == "work.changed":
                 break
-        assert work.status == "completed"
+        assert work.status() == "completed"
     return os.getpid()
 
 
@@ -190,14 +190,14 @@ def test_four_processes_build_authentication_and_a_fifth_reads_how(shared_url: s
         book.remember(
             "Tokens are signed with RS256.", core="auth-jwt", type="convention", override="a convention"
         )
-        plan = [
+        plan: list[dict[str, Any]] = [
             {"title": "Design token schema", "needs_review": True},
             {"title": "Build token service", "depends_on": ["Design token schema"]},
             {"title": "Write token tests", "depends_on": ["Build token service"]},
         ]
         pattern = book.remember(
             "Authentication is added in three steps.", core="auth-jwt", type="pattern",
-            provenance={"metadata": {"tasks": plan}}, override="a pattern",
+            tasks=plan, override="a pattern",
         ).item_id or ""  # fmt: skip
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as four:
         parts = [four.submit(orchestrator, shared_url, pattern)]

@@ -24,6 +24,7 @@ TABLE = {
 }
 FINAL = {"completed", "cancelled"}
 AGENTS = ("dev-1", "dev-2", "dev-3")
+ROLES = {"dev-1": "developer", "dev-2": "developer", "dev-3": "qa"}
 LEADERS = ("chief", "dev-1")
 PEOPLE = ("eve", *AGENTS, "chief")
 """Whoever says something."""
@@ -56,6 +57,9 @@ class Task:
         self.policy = {"policy": policy} if isinstance(policy, str) else policy
         self.status, self.waived, self.why = "pending", False, False
         self.gates: set[str] = set()
+        self.role: str | None = None
+        self.given: str | None = None
+        """Whom whoever plans has given it to."""
         self.who: str | None = None
         self.token: int | None = None
         self.rework = self.later = self.lost = self.alternative = False
@@ -177,10 +181,14 @@ class Model:
         if self.waits(task) or task.later:
             return None
         if task.status == "pending":
-            return ""
+            return f"role:{task.role}" if task.role else ""
         return (
             task.who if task.status == "assigned" or (task.status == "in_progress" and task.rework) else None
         )
+
+    @staticmethod
+    def may_claim(agent: str, task: Task, queue: str | None) -> bool:
+        return queue in ("", agent, f"role:{ROLES[agent]}") and agent not in task.avoid
 
     def ordered(self, wanted: Callable[[Task], bool]) -> list[str]:
         found = [one for one in self.tasks.values() if wanted(one)]
@@ -189,7 +197,7 @@ class Model:
     def ready(self, agent: str | None) -> list[str]:
         if agent is None:
             return self.ordered(lambda one: self.queue(one) is not None)
-        return self.ordered(lambda one: self.queue(one) in ("", agent) and agent not in one.avoid)
+        return self.ordered(lambda one: self.may_claim(agent, one, self.queue(one)))
 
     def blocked(self) -> list[str]:
         waiting = ("pending", "assigned")
@@ -346,11 +354,18 @@ class Model:
         if task.status != "in_progress":
             task.rework, task.lost = False, task.lost and task.later
 
+    def back(self, task: Task) -> None:
+        """A task goes back to whom it was for before somebody claimed it."""
+        self.step(task, "pending")
+        task.who = task.given
+        if task.given is not None:
+            self.step(task, "assigned")
+
     def settle(self) -> None:
         """What was blocked only by waiting goes on when it waits for nothing more."""
         for one in self.tasks.values():
             if one.status == "blocked" and not one.why and not self.waits(one):
-                self.step(one, "pending")
+                self.back(one)
 
     def cancel(self, task: Task, way: str) -> None:
         self.step(task, "cancelled")
@@ -406,8 +421,9 @@ class Model:
             if task.failures <= policy["retries"]:
                 if what == "reassign" and task.who:
                     task.avoid.add(task.who)
-                self.step(task, "pending")
-                task.who = task.token = None
+                    task.given = None
+                self.back(task)
+                task.token = None
                 task.later = policy["backoff"] > 0
                 return
             what = policy.get("then", "escalate")
@@ -429,8 +445,7 @@ class Model:
         if task.later:
             task.lost = task.later = False
         else:
-            self.step(task, "pending")
-            task.who = None
+            self.back(task)
         task.token = None
 
     def reclaim(self) -> None:

@@ -22,7 +22,7 @@ from hypothesis.stateful import RULE_MARKER, RuleBasedStateMachine, initialize, 
 import commonplace
 from commonplace import BadInput, BadMove, Claim, Conflict, Cycle, Denied, Fenced, NotFound
 from commonplace.work.capability import EVERY
-from commonplace.work.leading import Lead
+from commonplace.work.leading import Lead, Step
 from tests.work_model import (
     AGENTS,
     FINAL,
@@ -30,6 +30,7 @@ from tests.work_model import (
     PEOPLE,
     POLICIES,
     PRIORITIES,
+    ROLES,
     TABLE,
     Approval,
     Decision,
@@ -46,6 +47,7 @@ PATHS = ("out/plan.md", "out/schema.sql")
 """Where there are no files."""
 LEARNINGS = ("run the linter first", "ask the vendor early")
 CORE = "lore"
+ANY_ROLE = st.sampled_from([None, None, None, "developer", "qa"])
 OFTEN = st.sampled_from([True, True, True, False])
 SAID = (
     b"vendor",
@@ -98,6 +100,8 @@ class Story(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory() if self.url != "memory:" else None
         where = self.url if self.folder is None else f"{self.url}{Path(self.folder.name) / 'book.db'}"
         self.book = commonplace.open(where)
+        for agent, role in ROLES.items():
+            self.book.as_actor(agent, role=role)
         self.work = self.book.work(name="it", id="w")
         self.model = Model()
         self.claims: list[Claim] = []
@@ -200,7 +204,8 @@ class Story(RuleBasedStateMachine):
         self.added("t0", self.work.add_task("it", id="t0"), 0, [], False, None)
         for _ in range(tasks):
             review, policy = data.draw(st.booleans()), data.draw(st.sampled_from(POLICIES))
-            self.add_one(self.some(data), 0, review, policy, None, "")
+            role = data.draw(ANY_ROLE)
+            self.add_one(self.some(data), 0, review, policy, None, "", role)
         for agent in claims:
             self.claim_some(agent, 1)
 
@@ -213,17 +218,28 @@ class Story(RuleBasedStateMachine):
     @rule(
         data=st.data(), priority=st.integers(-1, 2), review=st.booleans(), policy=st.sampled_from(POLICIES),
         agent=st.sampled_from([None, None, None, *AGENTS]), risk=st.sampled_from(["", "", "", "data is lost"]),
+        role=ANY_ROLE,
     )  # fmt: skip
-    def add(self, data: Any, priority: int, review: bool, policy: Any, agent: str | None, risk: str) -> None:
-        self.add_one(self.some(data), priority, review, policy, agent, risk)
+    def add(
+        self,
+        data: Any,
+        priority: int,
+        review: bool,
+        policy: Any,
+        agent: str | None,
+        risk: str,
+        role: str | None,
+    ) -> None:
+        self.add_one(self.some(data), priority, review, policy, agent, risk, role)
 
     def add_one(
-        self, deps: list[str], priority: int, review: bool, policy: Any, agent: str | None, risk: str
-    ) -> None:
+        self, deps: list[str], priority: int, review: bool, policy: Any, agent: str | None, risk: str,
+        role: str | None = None,
+    ) -> None:  # fmt: skip
         id = f"t{len(self.model.tasks)}"
         act: Callable[[], Any] = lambda: self.work.add_task(
             "it", id=id, priority=priority, needs_review=review, on_failure=policy, depends_on=deps, assigned_to=agent,
-            risk=risk,
+            risk=risk, for_role=role,
         )  # fmt: skip
         if self.closed(act):
             return
@@ -233,9 +249,10 @@ class Story(RuleBasedStateMachine):
             return
         task = act()
         one = self.added(id, task, priority, deps, review, policy)
+        one.role = role
         if agent is not None:
             self.model.step(one, "assigned")
-            one.who = agent
+            one.who = one.given = agent
             self.model.agents.add(agent)
         if risk:
             one.gates.add(task.approval)
@@ -327,7 +344,7 @@ class Story(RuleBasedStateMachine):
         task = self.pick(data, "pending", "assigned")
         act: Callable[[], Any] = lambda: self.work.assign(task.id, agent)
         if self.moves(task, ("pending", "assigned") if task.status == "assigned" else ("assigned",), act):
-            task.who = agent
+            task.who = task.given = agent
             task.avoid.discard(agent)
             self.model.agents.add(agent)
 
@@ -341,17 +358,24 @@ class Story(RuleBasedStateMachine):
                 act()
         elif self.moves(task, ("pending",), act):
             task.who, task.why = None, False
+            if verb == "unassign":
+                task.given = None
             if verb == "unblock":
                 task.deps = [id for id in task.deps if not self.model.never([id])]
             if verb == "retry":
                 task.token, task.failures = None, 0
                 task.avoid = set()
                 self.model.no_help_needed(task)
+            if task.given is not None:
+                self.model.step(task, "assigned")
+                task.who = task.given
 
-    @rule(data=st.data(), priority=st.integers(-1, 2), review=st.booleans())
-    def edit(self, data: Any, priority: int, review: bool) -> None:
+    @rule(data=st.data(), priority=st.integers(-1, 2), review=st.booleans(), role=ANY_ROLE)
+    def edit(self, data: Any, priority: int, review: bool, role: str | None) -> None:
         task = self.pick(data)
-        act: Callable[[], Any] = lambda: self.work.edit(task.id, priority=priority, needs_review=review)
+        act: Callable[[], Any] = lambda: self.work.edit(
+            task.id, priority=priority, needs_review=review, for_role=role
+        )
         if self.closed(act):
             return
         if task.status in FINAL:
@@ -359,7 +383,7 @@ class Story(RuleBasedStateMachine):
                 act()
             return
         act()
-        task.priority, task.review = priority, review
+        task.priority, task.review, task.role = priority, review, role
 
     @rule(data=st.data())
     def block(self, data: Any) -> None:
@@ -560,12 +584,10 @@ class Story(RuleBasedStateMachine):
         queue = self.model.queue(task)
         if task.lost:
             gone = task.later and not self.model.waits(task) and task.status in ("pending", "assigned")
-            queue = (
-                (task.who if task.status == "assigned" else "")
-                if gone or task.status == "in_progress"
-                else queue
-            )
-        if queue not in ("", agent) or agent in task.avoid:
+            if gone or task.status == "in_progress":
+                whose = task.who if task.status == "assigned" else task.given
+                queue = whose or (f"role:{task.role}" if task.role else "")
+        if not self.model.may_claim(agent, task, queue):
             with self.refused(Conflict):
                 act()
             return
@@ -577,8 +599,9 @@ class Story(RuleBasedStateMachine):
         self.taken(claim, agent, task.id)
 
     def in_force(self, claim: Claim) -> bool:
+        """Whether a claim has its fence, and its lease has not run out."""
         task = self.model.tasks[claim.task.id]
-        return task.status == "in_progress" and task.token == claim.token
+        return task.status == "in_progress" and task.token == claim.token and not task.lost
 
     def claimed(self, data: Any) -> tuple[Claim, Task]:
         held = [one for one in self.claims if self.in_force(one)]
@@ -693,8 +716,8 @@ class Story(RuleBasedStateMachine):
     def release(self, data: Any) -> None:
         claim, task = self.claimed(data)
         if self.acts(claim, claim.release):
-            self.model.step(task, "pending")
-            task.who = task.token = None
+            self.model.back(task)
+            task.token = None
 
     @precondition(has_claims)
     @rule(data=st.data(), reason=st.sampled_from(["", "the vendor"]))
@@ -731,7 +754,7 @@ class Story(RuleBasedStateMachine):
         if self.acts(claim, lambda: claim.split(parts)):
             for n, (id, priority) in enumerate(zip(ids, priorities, strict=True)):
                 self.model.tasks[id] = Task(id, first + n, priority, [], False, None)
-                self.model.tasks[id].title = "part"
+                self.model.tasks[id].title, self.model.tasks[id].role = "part", task.role
             self.model.step(task, "blocked")
             task.deps, task.why = [*task.deps, *ids], False
             task.who = task.token = None
@@ -755,7 +778,6 @@ class Story(RuleBasedStateMachine):
         self.model.tell(claim.agent, urgent, [task.id])
         if urgent:
             self.model.agents.add(claim.agent)
-        task.lost = False
         assert self.nothing_new(claim.heartbeat) == []
 
     @rule(data=st.data())
@@ -831,8 +853,8 @@ class Story(RuleBasedStateMachine):
                 self.acknowledges(nudge.id, agent)
             for claim in self.claims[before:]:
                 claim.release()
-                self.model.step(self.model.tasks[claim.task.id], "pending")
-                self.model.tasks[claim.task.id].who = self.model.tasks[claim.task.id].token = None
+                self.model.back(self.model.tasks[claim.task.id])
+                self.model.tasks[claim.task.id].token = None
         if leads and self.leads:
             nudge = self.work.nudge("hurry", target="orchestrator", by="eve")
             self.model.nudges.append(Nudge(nudge.id, "eve", "orchestrator", "normal", "next_turn"))
@@ -1110,7 +1132,7 @@ class Story(RuleBasedStateMachine):
             with self.refused(Conflict, naming=("complete", "abandon")):
                 self.work.discard(confirm="DISCARD")
         act: Callable[[], Any] = lambda: self.book.work(name=name, goal=goal, id="w")
-        if (name, goal) == ("it", self.model.goal):
+        if (name, goal) == ("it", ""):  # as it was begun, whatever its goal is now
             assert self.nothing_new(act).id == "w"
         else:
             with self.refused(Conflict):
@@ -1183,8 +1205,12 @@ class Story(RuleBasedStateMachine):
         if lead is not self.leads[-1]:
             with self.refused(Fenced):
                 act()
-            with self.refused(Fenced):
-                lead.heartbeat()
+            for refused in (lead.heartbeat, lead.next):
+                with self.refused(Fenced):
+                    refused()
+            for step in (Step("ready", "ready-t0-1"), Step("nudge", "n", place=(0, 1, "n"))):
+                with self.refused(Fenced):
+                    lead.handled(step)
         elif task.status in FINAL:
             with self.refused(Conflict):
                 act()
@@ -1245,6 +1271,7 @@ class Story(RuleBasedStateMachine):
                 model.queue(one), one.priority, one.later, one.waived,
             ), id  # fmt: skip
             assert set(told.depends_on) == set(one.deps)
+            assert (told.for_role, told.for_agent) == (one.role, one.given), id
             if one.status in ("assigned", "in_progress", "review"):
                 assert told.assigned_to == one.who
             if one.status == "in_progress":
@@ -1261,8 +1288,8 @@ class Story(RuleBasedStateMachine):
         for status, read in lists.items():
             assert [one.id for one in read(at=head)] == model.having(status)
             assert {one.id for one in work.tasks(status)} == {one.id for one in read(at=head)}
-        assert {name: count for name, count in work.counts.items() if count} == model.counts()
-        assert work.status == model.work
+        assert {name: count for name, count in work.counts().items() if count} == model.counts()
+        assert work.status() == model.work
         assert work.about().goal == model.goal
         self.what_waits_for_people_is_right(head)
         self.what_was_said_is_right(head)
@@ -1336,6 +1363,7 @@ class Story(RuleBasedStateMachine):
             work.inbox(at=at), work.critical_path(at=at), work.decisions(at=at), work.discoveries(at=at),
             work.artifacts(at=at), work.escalations(at=at), work.approvals(at=at), work.contributions(at=at),
             [work.nudges(agent, at=at) for agent in (None, *AGENTS)],
+            work.status(at=at), work.counts(at=at), work.candidates(judged=True, at=at), work.radar("t0", at=at),
         )  # fmt: skip
 
     def teardown(self) -> None:

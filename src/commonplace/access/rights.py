@@ -162,6 +162,11 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
     )
 
 
+def role_of(lens: Lens, actor: str) -> str | None:
+    """The role of an actor, as of wherever the lens looks."""
+    return None if actor == OWNER else _rule(lens, "rights", f"actor:{actor}").role
+
+
 def _rule(lens: Lens, view: str, *key: str) -> Rule:
     row = lens.get(view, *key)
     return Rule() if row is None else typed(row, Rule, view, *key)

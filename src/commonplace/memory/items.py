@@ -12,7 +12,7 @@ erasure) holds for items, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from math import ceil
@@ -60,12 +60,12 @@ SHAPES = {
 }
 COMMON = (
     "category", "tags", "links", "provenance", "valid_from_us", "valid_until_us", "core", "type", "scope",
-    "source_type", "code_refs", "pinned",
+    "source_type", "code_refs", "pinned", "tasks",
 )  # fmt: skip
 CONTENT = frozenset(
     {
         "key", "value", "title", "body", "summary", "tags", "links", "provenance", "citations", "reason", "category",
-        "code_refs",
+        "code_refs", "tasks",
     }
 )  # fmt: skip
 """Fields that hold what somebody said. An erasure takes them; the others are marks that stay."""
@@ -147,6 +147,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     type: str | None = None
     source_type: str | None = None
     code_refs: tuple[dict[str, Any], ...] = ()
+    tasks: tuple[dict[str, Any], ...] = ()
+    """Of a pattern: the tasks that a work begins with."""
     scope: str = ""
     """"" for what agents remember; "repository" for facts of the repository, which are only ever superseded."""
     verified_by: str | None = None
@@ -234,7 +236,8 @@ def without_secrets(item: Item) -> Item:
         return item
     hidden = {name: mask(getattr(item, name)) for name in unmasked_fields(item)}
     lists = {
-        name: tuple(mask(one) for one in getattr(item, name)) for name in ("citations", "tags", "code_refs")
+        name: tuple(mask(one) for one in getattr(item, name))
+        for name in ("citations", "tags", "code_refs", "tasks")
     }
     return msgspec.structs.replace(item, **hidden, **lists, provenance=mask(item.provenance))
 
@@ -520,6 +523,53 @@ def _code_refs(field: str, value: Any) -> list[dict[str, Any]]:
     return [dict(one) for one in value]
 
 
+TASK_FIELDS = (
+    "title", "description", "depends_on", "priority", "needs_review", "on_failure", "for_role", "risk", "metadata",
+)  # fmt: skip
+
+
+def _tasks(field: str, value: Any) -> list[dict[str, Any]]:
+    """A pattern's tasks: titles, or mappings with a title, which depend on each other by their titles."""
+    if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+        raise BadInput(f"{field} {shown(value)} is not a list of tasks: give titles, or {{'title': …}}")
+    tasks = [{"title": one} if isinstance(one, str) else one for one in value]
+    for number, task in enumerate(tasks, 1):
+        if (
+            not isinstance(task, Mapping)
+            or not isinstance(task.get("title"), str)
+            or not task["title"].strip()
+        ):
+            raise BadInput(
+                f"task {number} of {field} has no title: give one, such as {{'title': 'Design it'}}"
+            )
+        stray = sorted(set(map(str, task)) - set(TASK_FIELDS))
+        if stray:
+            raise BadInput(
+                f"task {task['title']!r} has no {stray[0]!r}: its fields are {', '.join(TASK_FIELDS)}"
+            )
+    titles = [task["title"] for task in tasks]
+    for task in tasks:
+        needs = task.get("depends_on") or ()
+        if isinstance(needs, str) or not isinstance(needs, Sequence):
+            raise BadInput(f"depends_on of task {task['title']!r} is not a list: give titles of other tasks")
+        unknown = [title for title in needs if title not in titles]
+        if unknown:
+            raise BadInput(
+                f"task {task['title']!r} depends on {shown(unknown[0])}, which is none of the tasks"
+            )
+    if len(set(titles)) < len(titles):
+        raise BadInput(
+            f"two of the tasks in {field} have the same title: they depend on each other by titles"
+        )
+    return [dict(task) for task in tasks]
+
+
+def check_tasks(tasks: object, type: object) -> None:
+    """Raises BadInput for tasks of what is no pattern: no work could begin with them."""
+    if tasks and type != "pattern":
+        raise BadInput(f"only a pattern has tasks, and its type is {shown(type)}: say type='pattern'")
+
+
 def _moment(_field: str, value: Any) -> int:
     assert isinstance(value, int)  # datetimes are turned into microseconds where they come in
     return value
@@ -548,4 +598,5 @@ CHECKS: dict[str, Any] = {
     "source_type": _one_of("manual", "extracted", "promoted", "imported"),
     "code_refs": _code_refs,
     "pinned": _flag,
+    "tasks": _tasks,
 }

@@ -277,7 +277,7 @@ def _not_taken(request: Remember, twin: Item) -> str:
     """What was said of an item that is known, and does not hold of it."""
     wanted = {
         name: request.content.get(name)
-        for name in ("tags", "citations", "reason", "category", "confidence", "pinned")
+        for name in ("tags", "citations", "reason", "category", "confidence", "pinned", "tasks")
     }
     left = [name for name, said in wanted.items() if said and not _covers(getattr(twin, name), said)]
     if request.labels.get("audience") == "team" and not twin.shared:
@@ -288,7 +288,7 @@ def _not_taken(request: Remember, twin: Item) -> str:
 
 
 def _covers(has: Any, said: Any) -> bool:
-    return {*said} <= {*has} if isinstance(said, list | tuple) else bool(has == said)
+    return all(one in has for one in said) if isinstance(said, list | tuple) else bool(has == said)
 
 
 def was_shown(lens: Lens, actor: str, run: str | None, id: str) -> bool:

@@ -38,6 +38,7 @@ from .items import (
     Item,
     Status,
     check_tag,
+    check_tasks,
     checked,
     from_row,
     mask,
@@ -68,6 +69,7 @@ _EMPTY: dict[str, Any] = {
     "citations": [],
     "links": [],
     "code_refs": [],
+    "tasks": [],
     "provenance": {},
     "reason": "",
     "pinned": False,
@@ -112,6 +114,7 @@ class Remembering(Noting):
         scope: str | None = None,
         source_type: str | None = None,
         code_refs: Sequence[Mapping[str, Any]] = (),
+        tasks: Sequence[str | Mapping[str, Any]] = (),
         parents: Sequence[str] = (),
         override: str = "",
         run_id: str | None = None,
@@ -123,18 +126,20 @@ class Remembering(Noting):
         The answer says what became of it: stored, merged with what is known, flagged (held until somebody
         chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
         owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the
-        items it takes the place of, with their pins; True: the author's own fact under the same
-        key. `override` is a reason to keep what would not be kept. With an `id` of your own the call can be repeated
-        safely.
+        items it takes the place of, with their pins; True: the author's own fact under the same key. `tasks` are those
+        that a work begins with whose `pattern` it is: titles, or mappings with the fields of a task, which depend on
+        each other by their titles. `override` is a reason to keep what would not be kept. With an `id` of your own the
+        call can be repeated safely.
         """
         kind = ("note" if key is None else "fact") if kind is None else kind
         _shape(kind)
         if text is not None and value is not ...:
             raise BadInput("a fact has one value: give it as value, or as text")
+        check_tasks(tasks, type)
         given = _given(
             key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
             scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
-            source_type=source_type, code_refs=code_refs or None, pinned=pinned,
+            source_type=source_type, code_refs=code_refs or None, pinned=pinned, tasks=tasks or None,
         )  # fmt: skip
         for field, moment in (("valid_from", valid_from), ("valid_until", valid_until)):
             if moment is not None:
@@ -277,6 +282,7 @@ class Remembering(Noting):
         }
         if "text" in given:
             given[_shape(item.kind).text] = given.pop("text")
+        check_tasks(given.get("tasks"), given.get("type", item.type))
         full = {name: getattr(item, name) for name in _shape(item.kind).needs}
         said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
         content = encode_payload(checked(item.kind, encode_payload(said)[1]))[1]

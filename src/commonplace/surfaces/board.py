@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..events import Event
 from .draw import Human, clean, lines, log_lines, page, table
 from .shell import Answer, Shell, plain
+from .verbs import whose
 
 if TYPE_CHECKING:
     from ..work.board import Board
@@ -67,9 +68,9 @@ def _rows(board: Board) -> Iterator[list[object]]:
     for status, tasks in board.tasks.items():
         label: object = Text(status.replace("_", " "), style=COLOURS[status])
         for task in tasks:
-            who = task.reviewer if status == "review" and task.reviewer else task.assigned_to
+            who = task.reviewer if status == "review" and task.reviewer else whose(task)
             waits = ", ".join(board.waits_for.get(task.id, ())) or (task.reason if status == "failed" else "")
-            yield [label, task.priority, task.title, who or "", _lease(board, task), waits, task.id]
+            yield [label, task.priority, task.title, who, _lease(board, task), waits, task.id]
             label = ""
         more = board.totals[status] - len(tasks)
         if more > 0:

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import BadInput
 from .draw import Human, clean, lines, page, table
-from .options import AtOption, as_of, json_or_text, moment
+from .options import AtOption, as_of, json_or_text, moment, typed_json
 from .shell import Answer, Shell, command, group, plain
 
 if TYPE_CHECKING:
@@ -48,6 +48,24 @@ def _table(items: list[Item]) -> Human:
 
 
 # keeping
+
+
+TasksOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON",
+        help="A pattern's tasks, which a work begins with: a list of titles, or of objects with title, description, "
+        "depends_on (titles) and the like.",
+    ),
+]
+
+
+def _tasks(typed: str | None) -> Any:
+    return (
+        ()
+        if typed is None
+        else typed_json(typed, "--tasks", """a list such as '["design it", "build it"]'""")
+    )
 
 
 @command
@@ -95,6 +113,7 @@ def remember(
     type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="What kind of entry of a core it is.")
     ] = None,
+    tasks: TasksOption = None,
     occurred_at: Annotated[
         str | None, typer.Option(metavar="TIME", help="When an episode happened (ISO).")
     ] = None,
@@ -123,7 +142,7 @@ def remember(
         links=[_pair(one) for one in link or ()],
         occurred_at=None if occurred_at is None else moment(occurred_at),
         valid_from=None if valid_from is None else moment(valid_from),
-        valid_until=None if valid_until is None else moment(valid_until), **given,
+        valid_until=None if valid_until is None else moment(valid_until), tasks=_tasks(tasks), **given,
     )  # fmt: skip
 
     return _kept(shell, kept)
@@ -429,10 +448,11 @@ def core__propose(
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="A title.")] = None,
     confidence: Annotated[float | None, typer.Option(metavar="0..1", help="How sure it is.")] = None,
     tag: TagOption = None,
+    tasks: TasksOption = None,
 ) -> Answer:
     """Propose an entry; from a librarian or person it is an entry at once."""
     kept = shell.acting(mirrored=True).remember(
-        text, core=core, type=type, title=title, confidence=confidence, tags=tag or ()
+        text, core=core, type=type, title=title, confidence=confidence, tags=tag or (), tasks=_tasks(tasks)
     )
     return Answer(kept, lines(f"{kept.outcome} {kept.item_id or ''} {kept.reason}".rstrip()))
 

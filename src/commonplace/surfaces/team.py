@@ -160,17 +160,20 @@ verbs(
     command, {"work": WorkArgument}, in_work, some_things,
     {
         **{
-            name: (f"List {about}, in order.", {"task": TASK})
+            name: (f"List {about}, in order.", {"task": TASK, "at": AtOption})
             for name, about in {
                 "decisions": "what was decided", "discoveries": "what was learned", "artifacts": "what was made",
             }.items()
         },
-        "approvals": ("List what a person was asked to allow, in order.", {}),
-        "escalations": ("List what agents could not settle by themselves, in order.", {}),
-        "branches": ("List the alternatives of which one is to be chosen, in order.", {}),
+        "approvals": ("List what a person was asked to allow, in order.", {"at": AtOption}),
+        "escalations": ("List what agents could not settle by themselves, in order.", {"at": AtOption}),
+        "branches": ("List the alternatives of which one is to be chosen, in order.", {"at": AtOption}),
         "candidates": (
             "List what may be worth learning from a work, each with the reason and a core for it.",
-            {"judged": Annotated[bool | None, typer.Option("--judged", help="Those, too, that were judged.")]},
+            {
+                "judged": Annotated[bool | None, typer.Option("--judged", help="Those, too, that were judged.")],
+                "at": AtOption,
+            },
         ),
     },
 )  # fmt: skip
@@ -262,9 +265,9 @@ def context(
 
 
 @command
-def radar(shell: Shell, task: TaskArgument) -> Answer:
+def radar(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """What may make a task needless: another one that says the same, or something that was found."""
-    found = shell.acting().work_of(task).radar(task)
+    found = shell.acting().work_of(task).radar(task, at=as_of(at))
     rows = ((f"{one.score:.2f}", one.kind, one.status, one.text, one.id) for one in found)
     return Answer(plain(found), table(rows, "alike", "what", "status", "text", "id"))
 

@@ -15,7 +15,7 @@ import typer
 from typer.models import OptionInfo
 
 from .draw import lines, table
-from .options import json_or_text
+from .options import as_of, json_or_text
 from .shell import Answer, Command, Shell, plain
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ PolicyOption = Annotated[
         help="What happens when a task fails: retry, reassign, escalate, skip or abort; or JSON with policy, retries, "
         "backoff and then.",
     ),
+]
+RoleOption = Annotated[
+    str | None,
+    typer.Option("--for-role", metavar="ROLE", help="Only agents of this role may claim it; empty: anybody."),
 ]
 OfWorkOption = Annotated[
     str | None,
@@ -90,10 +94,14 @@ def one_task(found: Task) -> Answer:
 
 def some_tasks(found: Sequence[Task]) -> Answer:
     rows = (
-        (words(one.status), one.priority, one.title, one.assigned_to or "", one.waits or "", one.id)
-        for one in found
+        (words(one.status), one.priority, one.title, whose(one), one.waits or "", one.id) for one in found
     )
     return Answer(plain(found), table(rows, "status", "priority", "task", "who", "waits for", "id"))
+
+
+def whose(task: Task) -> str:
+    """Who has a task, or whom it is for."""
+    return task.assigned_to or (f"any {task.for_role}" if task.for_role else "")
 
 
 def one_thing(found: Any) -> Answer:
@@ -139,6 +147,8 @@ def verbs(
     def make(name: str, verb: str, about: str, own: Mapping[str, Any]) -> None:
         def run(shell: Shell, **typed: Any) -> Answer:
             found, first = find(shell, *(typed.pop(one) for one in subject))
+            if "at" in typed:
+                typed["at"] = as_of(typed["at"])
             return told(getattr(found, verb)(*first, **given(**typed)))
 
         parameters = [_typed(one, how) for one, how in {**subject, **own}.items()]

@@ -6,13 +6,16 @@ process that claims need not be the one that completes.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ..access.rights import OWNER
 from ..errors import BadInput
 from .board import followed, shown
 from .draw import Human, lines, page, table
@@ -27,6 +30,7 @@ from .verbs import (
     IdOption,
     LeaseOption,
     PolicyOption,
+    RoleOption,
     TaskArgument,
     TokenArgument,
     WorkArgument,
@@ -42,6 +46,9 @@ from .verbs import (
     some_tasks,
     verbs,
 )
+
+if TYPE_CHECKING:
+    from ..work.verbs import Claim
 
 _work = group("work", "Works: what a team of agents and people does together, as a graph of tasks.")
 _task = group("task", "The tasks of works: who does what, and what waits for what.")
@@ -236,6 +243,55 @@ def work__contributions(shell: Shell, work: WorkArgument, at: AtOption = None) -
     return Answer(plain(found), table(rows, "agent", "role", *names, "log"))
 
 
+@_work
+def work__do(
+    shell: Shell,
+    work: WorkArgument,
+    command: Annotated[
+        list[str], argument("COMMAND", "What does a task, with its arguments; after -- if it has options.")
+    ],
+    agent: AgentOption = None,
+    lease: LeaseOption = None,
+    until: Annotated[
+        str,
+        typer.Option(
+            metavar="WHEN",
+            help="done: until nothing can go on; idle: until nothing is ready; stopped: until Ctrl-C.",
+        ),
+    ] = "done",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for tasks if there are none yet.")] = False,
+    most: Annotated[int | None, typer.Option(metavar="N", help="At most so many tasks.")] = None,
+) -> Answer:
+    """Do the tasks of a work one after the other with a command, as an agent. Ctrl-C gives the task back.
+
+    The command reads what there is to know about the task on stdin, and finds its id, its work and its token in
+    COMMONPLACE_TASK, COMMONPLACE_WORK and COMMONPLACE_TOKEN. What it writes to stdout is the summary. If its exit code
+    is not 0, the task has failed, for the reason that it has written to stderr.
+    """
+    one, who = shell.acting().work(work), agent or shell.actor
+    if who == OWNER:
+        raise typer.BadParameter("say which agent does them: --agent AGENT, or --as AGENT")
+
+    def done_by(claim: Claim) -> str:
+        about = {
+            "COMMONPLACE_TASK": claim.task.id,
+            "COMMONPLACE_WORK": work,
+            "COMMONPLACE_TOKEN": str(claim.token),
+        }
+        ran = subprocess.run(  # noqa: S603  it is what the user typed
+            command, input=str(claim.context()), capture_output=True, text=True, errors="replace",
+            env={**os.environ, **about},
+        )  # fmt: skip
+        if ran.returncode:
+            raise RuntimeError(f"exit code {ran.returncode}: {ran.stderr.strip() or 'it says nothing'}")
+        return ran.stdout.strip()
+
+    worked = one.worker(who, done_by, until=until, wait_for_tasks=wait, **given(lease=lease, most=most))
+    told = f"{who} completed {worked.completed:,}, failed at {worked.failed:,}, and lost {worked.lost:,}"
+    left = f"left undone, because they have failed or wait for what has: {worked.left:,}"
+    return Answer(plain(worked), lines(told, *([left] if worked.left else [])))
+
+
 # tasks
 
 
@@ -253,13 +309,15 @@ def task__add(
     ] = False,
     risk: Annotated[str, typer.Option(metavar="TEXT", help="Why a person has to allow it first.")] = "",
     on_failure: PolicyOption = None,
+    for_role: RoleOption = None,
     assign: Annotated[str | None, typer.Option(metavar="AGENT", help="Who is to do it.")] = None,
     id: IdOption = None,
 ) -> Answer:
     """Add a task to a work."""
     added = shell.acting().work(work).add_task(
         title, description=description, depends_on=depends_on or (), blocks=blocks or (), priority=priority,
-        needs_review=needs_review, risk=risk, on_failure=policy(on_failure), assigned_to=assign, id=id,
+        needs_review=needs_review, risk=risk, on_failure=policy(on_failure), for_role=for_role, assigned_to=assign,
+        id=id,
     )  # fmt: skip
     return one_task(added)
 
@@ -417,7 +475,7 @@ verbs(
     {
         "complete": ("Say that a task is done; if it needs a review, it waits for that.", RESULT),
         "fail": ("Say that a task has failed; its policy says what happens next.", {"reason": A_REASON}),
-        "release": ("Give a task back, for anybody.", {"reason": WHY}),
+        "release": ("Give a task back, for those it was for.", {"reason": WHY}),
         "split": (
             "Split a task: it waits until these are done, and can then be claimed again.",
             {"subtasks": Annotated[list[str], argument("TITLE", "What is to be done.")]},
@@ -427,8 +485,8 @@ verbs(
 verbs(
     _task, {"task": TaskArgument}, on_task, one_task,
     {
-        "assign": ("Give a task to one agent, which then claims it.", {"agent": AN_AGENT}),
-        "unassign": ("Let anybody claim a task again.", {}),
+        "assign": ("Give a task to one agent, whatever its role, which then claims it.", {"agent": AN_AGENT}),
+        "unassign": ("Let those claim a task again whom it was for before: its role, or anybody.", {}),
         "unblock": ("Let a task go on that was blocked.", {}),
         "retry": ("Let a failed task be done once more.", {}),
         "cancel": (
@@ -451,6 +509,7 @@ verbs(
                 "title": Annotated[str | None, typer.Option(metavar="TEXT", help="Its new title.")],
                 "description": Annotated[str | None, typer.Option(metavar="TEXT", help="More about it.")],
                 "priority": Annotated[int | None, typer.Option(metavar="N", help="The highest is done first.")],
+                "for_role": RoleOption,
                 "needs_review": Annotated[
                     bool | None, typer.Option("--needs-review/--no-review", help="Whether somebody has to approve it.")
                 ],

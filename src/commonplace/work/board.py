@@ -49,12 +49,11 @@ def board_of(work: Work, limit: int, at: At) -> Board:
     with work._reading(at) as (reading, rights):
         charter, counts = charter_of(reading.lens, work.id), reading.counts
         assert charter is not None
-        agents = (str(key[1]) for key, _ in reading.lens.scan("work.agents", work.id))
         groups = {
             "in_progress": reading.numbers("in_progress"),
             "review": reading.numbers("review"),
             "failed": reading.numbers("failed"),
-            "ready": reading.numbers(*reading.ready_queues(*agents)),
+            "ready": reading.numbers(*reading.ready_for_somebody()),
             "blocked": reading.numbers("blocked", "waiting", "later", "assigned"),
         }
         seen = set[int]()

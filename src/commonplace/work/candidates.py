@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, NotFound
-from ..events import MAX_PARENTS, check_name, check_text
+from ..events import MAX_PARENTS, check_name
 from ..memory.similar import tokens
 from .claims import COMPLETED, SUBMITTED
-from .tasks import Task
+from .tasks import Task, checked_text
 
 if TYPE_CHECKING:
+    from ..book import At
     from ..memory.requests import Kept
     from .verbs import Work
 
@@ -42,18 +42,18 @@ class Candidate(msgspec.Struct, frozen=True):
         return {"text": self.text, "type": type, "reason": self.reason, "source_type": "promoted"}
 
 
-def candidates_of(work: Work, judged: bool = False) -> list[Candidate]:
-    """Those that nobody has judged yet; with `judged`, those that somebody has, too."""
-    core = next(iter(work.about().cores), None)
-    with work._reading(None) as (reading, _):
+def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candidate]:
+    """Those that nobody had judged as of `at`; with `judged`, those that somebody had, too."""
+    core = next(iter(work.about(at).cores), None)
+    with work._reading(at) as (reading, _):
         known = {str(key[1]): row["verdict"] for key, row in reading.lens.scan("work.judged", work.id)}
-    found = [*_decisions(work, core), *_insights(work, core), *_patterns(work, core)]
+    found = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
     told = [msgspec.structs.replace(one, verdict=known.get(one.id, "")) for one in found]
     return [one for one in told if judged or not one.verdict]
 
 
-def _decisions(work: Work, core: str | None) -> Iterator[Candidate]:
-    for one in work.decisions():
+def _decisions(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
+    for one in work.decisions(at=at):
         if one.rationale and one.alternatives and one.reversed_by is None and one.status != "rejected":
             text = f"{one.question} {one.choice}, because {one.rationale}"
             instead = ", ".join(one.alternatives)
@@ -67,17 +67,17 @@ def _decisions(work: Work, core: str | None) -> Iterator[Candidate]:
             )
 
 
-def _insights(work: Work, core: str | None) -> Iterator[Candidate]:
-    for one in work.discoveries():
+def _insights(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
+    for one in work.discoveries(at=at):
         if one.type == "insight" or one.promote_to_core:
             reason = "somebody named a core for it" if one.promote_to_core else "an insight"
             yield Candidate(one.id, "insight", one.text, reason, one.promote_to_core or core, (one.id,))
 
 
-def _patterns(work: Work, core: str | None) -> Iterator[Candidate]:
+def _patterns(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
     """A learning, or a kind of task, that three or more tasks share that were completed."""
     shared = dict[frozenset[str], list[tuple[Task, str]]]()
-    for task in work.tasks("completed"):
+    for task in work.tasks("completed", at=at):
         learnings = () if task.result is None else task.result.learnings
         for text in dict.fromkeys((task.title, *learnings)):
             words = frozenset(word for word in tokens(text) if not word.isdigit())
@@ -138,6 +138,4 @@ def _origins(work: Work, candidate: Candidate) -> list[str]:
 
 def reject(work: Work, candidate: str | Candidate, reason: str, by: str | None) -> None:
     one = _candidate(work, candidate)
-    work._do(
-        "judge", by, candidate=one.id, verdict="rejected", why=masked(check_text("reason", reason)), item=None
-    )
+    work._do("judge", by, candidate=one.id, verdict="rejected", why=checked_text("reason", reason), item=None)

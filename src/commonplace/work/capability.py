@@ -51,7 +51,7 @@ def _fold_work(key: Key, before: Any, event: Event) -> Any:
     payload = event.payload
     row = {**(before or {"id": key[0]}), **payload.get("set", {}), **payload["said"]}
     if before is None:
-        row |= {"by": event.actor, "created_us": event.created_us}
+        row |= {"by": event.actor, "created_us": event.created_us, "event": event.id}
     return {**row, "changed_us": event.created_us, "position": event.position}
 
 
@@ -245,11 +245,11 @@ WORK = Capability(
         "work.complete_many": (Act[claims.CompletingMany], list[Task]),
     },
     views=(
-        View("work.works", 1, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),
+        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),
         View("work.tasks", 1, _tasks, _fold_task, kinds=TASK_KINDS),
         View(
-            "work.ids", 1, lambda event: [(event.payload["task_id"],)],
-            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0]],
+            "work.ids", 2, lambda event: [(event.payload["task_id"],)],
+            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0], event.id],
             kinds=frozenset({graph.ADDED}),
         ),
         View(sets.VIEW, 2, sets.keys, sets.fold, kinds=TASK_KINDS, present=True),

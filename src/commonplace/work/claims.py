@@ -1,8 +1,10 @@
 """Claims: who holds a task, for how long, and what becomes of it.
 
 A claim is an event; its position is the fence that every later act of its holder carries. Whether the holder is still
-there says a lease on the engine's clock, outside the ledger. A task whose lease has run out goes back to the others
-when somebody comes by: nobody has to watch. A holder that comes back after that finds that its fence no longer holds.
+there says a lease on the engine's clock, outside the ledger. A task whose lease has run out goes back to those it is
+for when somebody comes by: nobody has to watch. The claim is over as soon as its lease has run out, whether somebody
+came by or not: what its holder does then is refused. So the answer to a late holder does not depend on what others
+happened to do meanwhile.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from msgspec.structs import replace
 from ..commit import RowName
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..events import Event
-from .desk import Desk, command, lease_name, moved
+from .desk import Desk, command, given_back, lease_name, moved
 from .graph import BLOCKED, ESCALATED, NewTask, add, cancel, new_edges, settle
 from .sets import Sets
-from .tasks import OnFailure, Result, Task, check_is, placed
+from .tasks import OnFailure, Result, Task, check_is, placed, role_queue
 
 log = logging.getLogger("commonplace")
 
@@ -93,7 +95,7 @@ def claim(desk: Desk, agent: str, lease: float, count: int, task: str | None = N
 
 
 def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    queues, found = desk.ready_queues(agent), list[Task]()
+    queues, found = desk.ready_for(agent), list[Task]()
     if count == 1:
         first = desk.sets().first(queues)
         if first is None:
@@ -129,9 +131,11 @@ def _that(desk: Desk, agent: str, id: str) -> Task:
     task = desk.task(id)
     if {"in_progress", "later"} & {*task.lists} and _lost(desk, [task]):
         task = _give_back(desk, task)
-    if task.queue not in ("", agent):
-        why = f"it is {task.status}" + (f", held by {task.assigned_to!r}" if task.assigned_to else "")
+    if task.queue is None or f"ready:{task.queue}" not in desk.ready_for(agent):
+        why = f"it is {task.status}" + (f", with {task.assigned_to!r}" if task.assigned_to else "")
         why += f", and waits for {task.waits} more" if task.waits else ""
+        if task.queue == role_queue(task.for_role) != "":
+            why = f"it is for the role {task.for_role!r}, which {agent!r} does not have"
         raise Conflict(f"{agent!r} cannot claim task {id!r}: {why}")
     if agent in task.avoid:
         raise Conflict(f"{agent!r} has failed at task {id!r}, which is for somebody else now")
@@ -177,8 +181,9 @@ def _lost(desk: Desk, tasks: Sequence[Task]) -> list[Task]:
     if not tasks:
         return []
     held = desk.overlay.tx.leases([lease_name(one) for one in tasks])
-    fresh = {one.name for one in desk.overlay.write.leases if one.seconds > 0}
-    return [one for one in tasks if lease_name(one) not in held and lease_name(one) not in fresh]
+    lost = [one for one in tasks if lease_name(one) not in held]
+    fresh = {one.name for one in desk.overlay.write.leases if one.seconds > 0} if lost else set()
+    return [one for one in lost if lease_name(one) not in fresh]
 
 
 def _give_back(desk: Desk, task: Task) -> Task:
@@ -186,7 +191,7 @@ def _give_back(desk: Desk, task: Task) -> Task:
         after = placed(replace(task, later=False, token=None))
         desk.tell(DUE, (task, after))
     else:
-        after = moved(task, "pending", assigned_to=None, token=None)
+        after = given_back(task, token=None)
         desk.tell(LOST, (task, after), holder=task.assigned_to)
     return after
 
@@ -196,6 +201,25 @@ def _give_back(desk: Desk, task: Task) -> Task:
 
 def held(desk: Desk, task: Task, token: int) -> Task:
     """The task, if this claim of it is still in force, and whoever acts has made it. Raises Fenced."""
+    return all_held(desk, [(task, token)])[0]
+
+
+def all_held(desk: Desk, claims: Sequence[tuple[Task, int]]) -> list[Task]:
+    """The same for many, whose leases are read at once."""
+    tasks = [_fenced(desk, task, token) for task, token in claims]
+    for task in _lost(desk, tasks):
+        raise Fenced(run_out(task))
+    return tasks
+
+
+def run_out(task: Task) -> str:
+    return (
+        f"the lease of the claim {task.token} of task {task.id!r} has run out, so it is no longer in force. Nothing "
+        "was written: claim again, for longer, or send heartbeats in time"
+    )
+
+
+def _fenced(desk: Desk, task: Task, token: int) -> Task:
     if task.token != token or task.status != "in_progress":
         by = f"; it is {task.status}" + (f" with {task.assigned_to!r} now" if task.assigned_to else " now")
         raise Fenced(
@@ -249,18 +273,32 @@ class CompletingMany(TypedDict):
 @command()
 def decide_complete_many(desk: Desk, claims: tuple[tuple[int, int], ...], result: Result) -> list[Task]:
     """The same for many tasks with the same result, all or none."""
-    return [complete(desk, task, token, result) for task, token in claims]
+    numbers = [number for number, _ in claims]
+    each = zip(desk.all_numbered(numbers), (token for _, token in claims), strict=True)
+    left = [(task, token) for task, token in each if not _told_already(desk, task, token, result, ())]
+    for number in dict.fromkeys(task.number for task in all_held(desk, left)):
+        _complete(desk, desk.numbered(number), result, ())
+    return desk.all_numbered(numbers)
 
 
 def complete(desk: Desk, task: int, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
     known = desk.numbered(task)
-    if known.token == token and known.status in ("completed", "review") and known.result is not None:
-        later = known.result.artifacts[len(result.artifacts) :]
-        paths = [(desk.lens.get("work.things", desk.work, id) or {}).get("path_key") for id in later]
-        alike = replace(result, artifacts=(*result.artifacts, *later)) == known.result
-        if alike and paths == [path_key(desk.work, one.said["path"]) for one in made]:
-            return known  # the same call again
-    before = held(desk, known, token)
+    if _told_already(desk, known, token, result, made):
+        return known
+    return _complete(desk, held(desk, known, token), result, made)
+
+
+def _told_already(desk: Desk, task: Task, token: int, result: Result, made: Sequence[Made]) -> bool:
+    """Whether this claim has completed the task with the same result: then it is the same call again."""
+    if task.token != token or task.status not in ("completed", "review") or task.result is None:
+        return False
+    later = task.result.artifacts[len(result.artifacts) :]
+    paths = [(desk.lens.get("work.things", desk.work, id) or {}).get("path_key") for id in later]
+    alike = replace(result, artifacts=(*result.artifacts, *later)) == task.result
+    return alike and paths == [path_key(desk.work, one.said["path"]) for one in made]
+
+
+def _complete(desk: Desk, before: Task, result: Result, made: Sequence[Made]) -> Task:
     desk.let_go(before)
     if made:
         ids = tuple(produce(desk, before, one) for one in made)
@@ -301,13 +339,13 @@ def fail(desk: Desk, task: Task, reason: str, parents: Sequence[str] = ()) -> No
 
 
 def _again(desk: Desk, task: Task, policy: OnFailure) -> None:
-    delay, avoid = policy.delay(task.failures), task.avoid
-    if policy.policy == "reassign" and task.assigned_to and task.assigned_to not in avoid:
-        avoid = (*avoid, task.assigned_to)
+    delay, avoid, agent = policy.delay(task.failures), task.avoid, task.for_agent
+    if policy.policy == "reassign":
+        agent = None
+        if task.assigned_to and task.assigned_to not in avoid:
+            avoid = (*avoid, task.assigned_to)
     token, lease = (desk.next_fence(), delay) if delay else (None, task.lease)
-    after = moved(
-        task, "pending", avoid=avoid, assigned_to=None, later=delay > 0, token=token, lease=lease
-    )  # fmt: skip
+    after = given_back(task, avoid=avoid, for_agent=agent, later=delay > 0, token=token, lease=lease)
     desk.tell(RETRIED, (task, after), policy=policy.policy)
     if delay:
         desk.hold(after, BACK_OFF)
@@ -334,12 +372,10 @@ def escalate(desk: Desk, type: str, text: str, task: Task | None, parents: Seque
 
 @command()
 def decide_release(desk: Desk, task: int, token: int, reason: str) -> Task:
-    """Give a task back as it was, for anybody."""
+    """Give a task back, for those it was for."""
     before = held(desk, desk.numbered(task), token)
     desk.let_go(before)
-    desk.tell(
-        RELEASED, (before, moved(before, "pending", assigned_to=None, token=None)), said={"why": reason}
-    )
+    desk.tell(RELEASED, (before, given_back(before, token=None)), said={"why": reason})
     return desk.numbered(task)
 
 
@@ -348,13 +384,15 @@ def decide_hold_up(
     desk: Desk, task: int, token: int, reason: str, on: tuple[str, ...], subtasks: tuple[NewTask, ...]
 ) -> Any:
     """The holder cannot go on: for a reason that somebody has to clear, until other tasks are done, or until new
-    ones are into which it has split the task. Then it is for anybody again."""
+    ones are into which it has split the task. Then it is claimed again by those it is for; its parts are for the
+    same role, unless they name one."""
     before = held(desk, desk.numbered(task), token)
     if subtasks and not desk.may("orchestrate"):
         refused = _too_much(desk, before, subtasks)
         if refused:
             return refused
-    added = add(desk, [replace(one, parent=before.id) for one in subtasks])
+    role = before.for_role
+    added = add(desk, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
     edges, waits = new_edges(desk, before, (*on, *(one.id for one in added)))
     if not edges and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
@@ -375,6 +413,8 @@ def _too_much(desk: Desk, task: Task, subtasks: Sequence[NewTask]) -> Denied | N
             what = "let other tasks wait for it (blocks)"
         elif one.assigned_to is not None:
             what = "give it to an agent (assigned_to)"
+        elif one.for_role not in (None, task.for_role):
+            what = "give it to another role (for_role)"
         elif policy is not None and "abort" in (policy.policy, policy.then):
             what = "let its failure abort the work (on_failure)"
         elif one.priority > task.priority:
@@ -417,7 +457,7 @@ def decide_retry(desk: Desk, task: str) -> Task:
     """Let a failed task be done once more: its failures are counted anew, and nobody has to be asked about them."""
     before = desk.task(task)
     check_is(before, "failed", "pending", "only what has failed is tried again")
-    after = moved(before, "pending", assigned_to=None, reason="", token=None, avoid=(), failures=0)
+    after = given_back(before, reason="", token=None, avoid=(), failures=0)
     told = desk.tell(RETRIED, (before, after), policy="by hand")
     settle(desk, before, "the task is tried again", (ESCALATED,), told.id)
     return desk.task(task)

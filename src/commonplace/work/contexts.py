@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..access.rights import rights_of
+from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
 from ..recall.data import as_data, as_name
 from ..recall.packing import CUT, LEAST, Candidate, estimated
+from .claims import path_key
 from .desk import Charter, Reading, charter_of
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
@@ -111,8 +112,8 @@ def context_of(
                 nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
             ]
         covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
+        newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
-    newest = {one.path: one for one in known[Artifact]}
     asker = work._asker if agent is None else work._asker._speaking_for(agent)
     memory = _remembered(asker, task, charter, at)
     lines = list(
@@ -137,7 +138,7 @@ def context_of(
     gone += [
         (one.id, f"there is a later version of {one.path}")
         for one in known[Artifact]
-        if newest[one.path] is not one
+        if newest[one.path].id != one.id
     ]
     return Context(
         task, charter.goal, charter.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
@@ -163,6 +164,19 @@ def _affecting(reading: Reading, actor: str, tasks: list[Task]) -> Iterator[str]
         rows = reading.lens.each("work.about", reading.work, task.number, reverse=True)
         for _, id in islice(reading.visible(actor, (("", id) for _, id in rows)), RECENT):
             yield id
+
+
+def _newest(work: Work, reading: Reading, rights: Rights, paths: Sequence[str]) -> dict[str, Artifact]:
+    """The newest version of each of these artifacts that the reader may see, whatever task it was made for."""
+    found = dict[str, Artifact]()
+    for path in dict.fromkeys(paths):
+        last = reading.lens.get("work.paths", reading.work, path_key(reading.work, path))
+        id = None if last is None else last["id"]
+        while id is not None and path not in found:
+            for one in work._seen(Artifact, reading, rights, [id]):
+                found[path] = one
+            id = (reading.lens.get("work.things", reading.work, id) or {}).get("previous")
+    return found
 
 
 def _by_words(task: Task, sharing: Sharing) -> list[str]:

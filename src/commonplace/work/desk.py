@@ -17,14 +17,14 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
-from ..access.rights import OWNER, Rights, may_see_of, rights_of
+from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
 from ..commit import Kept, Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
 from ..labels import strictness
 from .sets import Sets
-from .tasks import OnFailure, Task, check_moves, freed, placed
+from .tasks import OnFailure, Task, check_moves, placed, returned, role_queue, waiting_less
 
 CREATED, CHANGED = "work.created", "work.changed"
 
@@ -42,6 +42,8 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
 OPEN = ("active", "paused")
 PAGE, MOST_PAGE, FEW = 16, 1_024, 8
 _USUAL = Task("", "", 0)
+READY_FOR_MANY = tuple(f"ready:{role_queue(role)}" for role in (None, *ROLES))
+"""The sets of the tasks that can be claimed now and that no one agent was given."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +62,8 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
     goal: str = ""
     constraints: tuple[str, ...] = ()
     cores: tuple[str, ...] = ()
+    pattern: str | None = None
+    """The entry of a core whose tasks it was begun with."""
     members: tuple[str, ...] = ()
     """Who may know of it; nobody is named: everybody."""
     status: WorkStatus = "active"
@@ -226,8 +230,15 @@ class Reading:
         found = few if len(few) < FEW else self.lens.scan("work.edges", self.work, number)
         return [int(key[2]) for key, _ in found]
 
-    def ready_queues(self, *agents: str) -> tuple[str, ...]:
-        return ("ready:", *(f"ready:{agent}" for agent in agents if agent))
+    def ready_for(self, agent: str) -> tuple[str, ...]:
+        """The sets of the tasks that an agent may claim: anybody's, its role's and its own."""
+        queues = dict.fromkeys(["", role_queue(role_of(self.lens, agent)), agent])
+        return tuple(f"ready:{queue}" for queue in queues)
+
+    def ready_for_somebody(self) -> tuple[str, ...]:
+        """The sets of all tasks that can be claimed now."""
+        agents = (str(key[1]) for key, _ in self.lens.scan("work.agents", self.work))
+        return (*READY_FOR_MANY, *(f"ready:{agent}" for agent in agents))
 
     def thing(self, id: str, *kinds: str) -> dict[str, Any]:
         """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
@@ -441,7 +452,7 @@ class Desk(Reading):
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
         waiting = self.all_numbered(self.dependents(task.number))
-        return [(one, freed(one)) for one in waiting if not one.final and one.waits]
+        return [(one, waiting_less(one, one.waits - 1)) for one in waiting if not one.final and one.waits]
 
     def next_fence(self) -> int:
         """The position that the next event will have: the fence of a claim."""
@@ -506,3 +517,8 @@ def moved(task: Task, *path: str, **fields: Any) -> Task:
     if status != "in_progress":
         fields["rework"] = False
     return placed(replace(task, status=status, **fields))
+
+
+def given_back(task: Task, **fields: Any) -> Task:
+    """The task after its holder has lost it or let go of it: for whom it was before."""
+    return returned(moved(task, "pending", **fields))

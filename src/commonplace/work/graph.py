@@ -11,10 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ..access.rights import check_actor
-from ..access.secrets import masked
-from ..errors import BadInput, Conflict, Cycle, TooLarge, shown
-from ..events import check_name, check_text, decode, new_id
-from .desk import Desk, command, moved
+from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
+from ..events import check_name, decode, encode_payload, new_id
+from .desk import Desk, command, given_back, moved
 from .sets import MOST
 from .tasks import (
     Task,
@@ -23,7 +22,10 @@ from .tasks import (
     checked_metadata,
     checked_policy,
     checked_priority,
+    checked_role,
+    checked_text,
     placed,
+    waiting_less,
 )
 from .words import words_of
 
@@ -36,8 +38,8 @@ ESCALATED, RESOLVED = "work.escalated", "work.resolved"
 DEPENDENTS = ("block", "cancel", "free")
 
 FIELDS = (
-    "title", "description", "depends_on", "blocks", "priority", "needs_review", "on_failure", "assigned_to", "risk",
-    "metadata", "id", "parent",
+    "title", "description", "depends_on", "blocks", "priority", "needs_review", "on_failure", "for_role",
+    "assigned_to", "risk", "metadata", "id", "parent",
 )  # fmt: skip
 
 
@@ -53,11 +55,21 @@ class NewTask(msgspec.Struct, frozen=True):
     priority: int = 0
     needs_review: bool = False
     on_failure: Any = None
+    for_role: str | None = None
     assigned_to: str | None = None
     risk: str = ""
     metadata: dict[str, Any] = {}
     parent: str | None = None
     words: tuple[str, ...] = ()
+
+
+def _plain(task: NewTask) -> dict[str, Any]:
+    """The fields as an event holds them."""
+    fields: dict[str, Any] = encode_payload(msgspec.to_builtins(task))[1]
+    return fields
+
+
+_USUAL = _plain(NewTask("", "", False))
 
 
 def new_task(fields: Mapping[str, Any]) -> NewTask:
@@ -67,7 +79,7 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
     stray = sorted(set(map(str, fields)) - set(FIELDS))
     if stray:
         raise BadInput(f"a task has no {stray[0]!r}: its fields are {', '.join(FIELDS)}")
-    title = masked(check_text("title", fields.get("title")))
+    title = checked_text("title", fields.get("title"))
     if not title.strip():
         raise BadInput("a task needs a title that says what is to be done")
     id, agent, parent = fields.get("id"), fields.get("assigned_to"), fields.get("parent")
@@ -77,14 +89,15 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         new_id() if id is None else check_name("id", id),
         title,
         id is not None,
-        masked(check_text("description", fields["description"])),
+        checked_text("description", fields["description"]),
         names("depends_on", fields.get("depends_on")),
         names("blocks", fields.get("blocks")),
         checked_priority(fields["priority"]),
         checked_flag("needs_review", fields["needs_review"]),
         checked_policy(fields.get("on_failure")),
+        checked_role(fields.get("for_role")),
         None if agent is None else check_actor(agent),
-        masked(check_text("risk", fields["risk"])),
+        checked_text("risk", fields["risk"]),
         checked_metadata(fields["metadata"]),
         None if parent is None else id_of(parent),
         tuple(words_of(title)),
@@ -117,7 +130,7 @@ def decide_add(desk: Desk, tasks: tuple[NewTask, ...]) -> list[Task]:
 def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     known = [desk.find(one.id) if one.given_id else None for one in tasks]
     if all(known):
-        return [_same(new, old) for new, old in zip(tasks, known, strict=True) if old]
+        return [_same(desk, new, old) for new, old in zip(tasks, known, strict=True) if old]
     total, most = desk.counts.get("tasks", 0), min(desk.charter.limits.max_tasks, MOST)
     if total + len(tasks) > most:
         raise TooLarge(
@@ -160,11 +173,41 @@ def check_room(desk: Desk, id: str, count: int) -> None:
         )
 
 
-def _same(new: NewTask, old: Task) -> Task:
-    """A call that is repeated with its ids answers as the first time."""
-    if (new.title, new.description) != (old.title, old.description):
-        raise Conflict(f"there is a task {new.id!r} already, with another title: choose another id, or none")
+def _same(desk: Desk, new: NewTask, old: Task) -> Task:
+    """A call that is repeated with its ids answers the task as it is now. What was changed since it was added does not
+    count; other content is a Conflict."""
+    recorded = _added_with(desk, new.id)
+    asked = _plain(new)
+    other = [name for name in FIELDS if recorded.get(name, _USUAL[name]) != asked[name]]
+    if other:
+        raise Conflict(
+            f"there is a task {new.id!r} already, which was added with another {' and '.join(other)}: choose another "
+            "id, or none"
+        )
     return old
+
+
+def _added_with(desk: Desk, id: str) -> dict[str, Any]:
+    """What a task was added with, as far as it was anything but usual. Raises Erased if nobody can tell any more."""
+    *_, event = desk.overlay.get("work.ids", id)
+    added = desk.overlay.event(event)
+    if added is None or added.erased:
+        raise _erased(id)
+    recorded = {
+        **added.payload["tasks"][0][1],
+        **added.payload["said"],
+        "blocks": added.payload.get("blocks", []),
+    }
+    if "approval" in recorded:
+        asked_for = desk.overlay.get("work.things", desk.work, recorded["approval"])["said"]
+        if not asked_for:
+            raise _erased(id)
+        recorded["risk"] = asked_for["risk"]
+    return recorded
+
+
+def _erased(id: str) -> Erased:
+    return Erased(f"what was said of task {id!r} was erased: choose another id, or none")
 
 
 def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
@@ -184,12 +227,13 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             new.id, desk.work, numbers[new.id], new.title, new.description,
             status="pending" if new.assigned_to is None else "assigned", priority=new.priority,
             depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
-            assigned_to=new.assigned_to, on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by,
-            approval=approval, parent=new.parent,
+            for_role=new.for_role, for_agent=new.assigned_to, assigned_to=new.assigned_to,
+            on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by, approval=approval, parent=new.parent,
         )
     )  # fmt: skip
     joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
-    added = desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **joins)
+    blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
+    added = desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(
@@ -307,9 +351,8 @@ def decide_unlink(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
         return before
     waits = before.waits - sum(not one.satisfied for one in gone)
     kept = tuple(id for id in before.depends_on if id not in on)
-    goes_on = not waits and before.status == "blocked" and not before.reason
-    after = replace(before, waits=waits, depends_on=kept, status="pending" if goes_on else before.status)
-    desk.tell(LINKED, (before, placed(after)), unlinked=[[one.number, before.number] for one in gone])
+    after = waiting_less(replace(before, depends_on=kept), waits)
+    desk.tell(LINKED, (before, after), unlinked=[[one.number, before.number] for one in gone])
     return desk.task(task)
 
 
@@ -325,7 +368,7 @@ def decide_assign(desk: Desk, task: str, agent: str) -> Task:
         return before
     desk.need_member(agent)
     avoid = tuple(one for one in before.avoid if one != agent)
-    after = moved(before, *path, assigned_to=agent, avoid=avoid)
+    after = moved(before, *path, for_agent=agent, assigned_to=agent, avoid=avoid)
     desk.tell(ASSIGNED, (before, after), **desk.joined(agent))
     return desk.task(task)
 
@@ -334,7 +377,7 @@ def decide_assign(desk: Desk, task: str, agent: str) -> Task:
 def decide_unassign(desk: Desk, task: str) -> Task:
     before = desk.task(task)
     check_is(before, "assigned", "pending", "only what is assigned and not begun is taken back like this")
-    desk.tell(ASSIGNED, (before, moved(before, "pending", assigned_to=None)))
+    desk.tell(ASSIGNED, (before, moved(before, "pending", for_agent=None, assigned_to=None)))
     return desk.task(task)
 
 
@@ -344,7 +387,7 @@ def decide_edit(desk: Desk, task: str, fields: dict[str, Any], words: tuple[str,
     before = desk.task(task)
     if before.final:
         raise Conflict(f"task {task!r} is {before.status}: it can be changed no more")
-    after = replace(before, **fields)
+    after = placed(replace(before, **fields))
     if after != before:
         desk.tell(EDITED, (before, after), said={"words": list(words)} if words else None)
     return desk.task(task)
@@ -368,9 +411,7 @@ def decide_unblock(desk: Desk, task: str) -> Task:
     above = [desk.task(id) for id in before.depends_on]
     gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
     kept = tuple(one.id for one in above if one not in gone)
-    after = moved(
-        before, "pending", reason="", assigned_to=None, depends_on=kept, waits=before.waits - len(gone)
-    )
+    after = given_back(before, reason="", depends_on=kept, waits=before.waits - len(gone))
     without: dict[str, Any] = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
     desk.tell(UNBLOCKED, (before, after), **without)
     return desk.task(task)

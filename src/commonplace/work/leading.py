@@ -18,6 +18,7 @@ import msgspec
 
 from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
+from .desk import READY_FOR_MANY, Charter, charter_of
 from .people import lead_lease, steps_of
 from .tasks import Task
 from .things import Escalation, Nudge, nudge_for, thing
@@ -59,15 +60,18 @@ class Lead:
     def heartbeat(self, lease: float | None = None) -> None:
         """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
         length = self.lease if lease is None else seconds("lease", lease)
-        if self.work.about().led != self.fence:
-            raise Fenced(
-                f"{self.agent!r} no longer leads this work: {self.work.about().leader!r} has taken over"
-            )
+        self._check(self.work.about())
         held = self.work._ledger.store.lease(
             lead_lease(self.work.id, self.fence), self.agent, length, self.fence
         )
         if held.fence != self.fence or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
+
+    def _check(self, charter: Charter | None) -> None:
+        """Raises Fenced once somebody else leads."""
+        if charter is None or charter.led != self.fence:
+            now = None if charter is None else charter.leader
+            raise Fenced(f"{self.agent!r} no longer leads this work: {now!r} has taken over")
 
     def resign(self) -> None:
         """Let somebody else lead at once."""
@@ -75,9 +79,11 @@ class Lead:
 
     def next(self) -> Step | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
-        again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones."""
+        again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones.
+        Raises Fenced if somebody else has taken the lead."""
         while True:
             with self.work._reading(None) as (reading, _):
+                self._check(charter_of(reading.lens, self.work.id))
                 places = steps_of(reading, limit=1)
                 step = self._step(reading, places[0]) if places else None
             if step is not None:
@@ -87,8 +93,9 @@ class Lead:
             self._handled(places[0])  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            numbers = reading.sets().walk("ready:")
-            ready = (reading.numbered(number) for _, number in numbers)
+            self._check(charter_of(reading.lens, self.work.id))
+            numbers = reading.sets().together(READY_FOR_MANY)
+            ready = (reading.numbered(number) for number in numbers)
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
     def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> Step | None:
@@ -124,8 +131,11 @@ class Lead:
         return [*blocked, *reading.listed("failed")]
 
     def handled(self, step: Step) -> None:
-        """Say that a step was dealt with: nobody after this one has to."""
-        if step.place is not None:
+        """Say that a step was dealt with: nobody after this one has to. Raises Fenced if somebody else has taken the
+        lead."""
+        if step.place is None:  # whether a task is still ready or stuck says the task itself
+            self._check(self.work.about())
+        else:
             self._handled(step.place)
 
     def _handled(self, place: tuple[int, int, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -9,8 +10,8 @@ import msgspec
 from ..access.commands import need
 from ..access.rights import OWNER, rights_of
 from ..commit import Overlay
-from ..errors import Conflict, NotFound
-from ..events import draft
+from ..errors import Conflict, Erased, NotFound
+from ..events import Event, draft, encode_payload
 from ..memory.cores import Core, no_core
 from ..memory.cores import may_know as may_know_core
 from .desk import CREATED, WORK_MOVES, Act, Charter, Desk, charter_of, command, may_know
@@ -35,10 +36,7 @@ def decide_create(overlay: Overlay, act: Act[Any]) -> Any:
     if known is not None:
         if act.actor != OWNER and not may_know(rights_of(overlay, act.actor), known):
             raise Conflict(f"the id {act.work!r} cannot be used here: choose another one, or none")
-        if (known.name, known.goal) != (plan.charter.name, plan.charter.goal):
-            raise Conflict(
-                f"there is a work {act.work!r} already, with another name or goal: choose another id"
-            )
+        check_same(overlay.event(overlay.get("work.works", act.work)["event"]), plan.charter)
         return known
     for core in plan.charter.cores:
         row = overlay.get("memory.cores", core)
@@ -52,6 +50,22 @@ def decide_create(overlay: Overlay, act: Act[Any]) -> Any:
     if plan.tasks:
         add(Desk(overlay, act), plan.tasks)
     return charter_of(overlay, act.work)
+
+
+def check_same(began: Event | None, charter: Charter, fields: Collection[str] | None = None) -> None:
+    """Raises Conflict if a work was begun with anything else, and Erased if nobody can tell any more. With `fields`,
+    only these are compared. What was changed since does not count: the same call answers as the first time."""
+    if began is None or began.erased:
+        raise Erased(f"what was said in the work {charter.id!r} was erased: choose another id, or none")
+    asked = encode_payload(msgspec.to_builtins(charter))[1]
+    recorded = {**began.payload["set"], **began.payload["said"]}
+    names = charter.__struct_fields__ if fields is None else fields
+    other = [name for name in names if asked.get(name) != recorded.get(name)]
+    if other:
+        raise Conflict(
+            f"there is a work {charter.id!r} already, which was begun with another {' and '.join(other)}: choose "
+            "another id, open it by its id alone, or change it with its change(…)"
+        )
 
 
 @command("orchestrate", open=False, archived=True)

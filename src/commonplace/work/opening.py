@@ -45,22 +45,21 @@ class Working(Recalling):
 
         `cores` give it its context; `pattern` is an entry of one of them whose tasks it begins with. `members` are
         those who may know of it; nobody is named: everybody. `on_failure` is what happens to tasks that fail, unless
-        they say so themselves. With an `id` of your own and a name, the call can be repeated safely.
+        they say so themselves. With an `id` of your own and a name, the call can be repeated safely: a work that was
+        begun with other content is a Conflict.
         """
         from .patterns import tasks_of
-        from .verbs import Work, begin
+        from .verbs import begin, opened
 
+        fields = {
+            "name": name, "goal": goal, "constraints": constraints, "cores": cores, "pattern": pattern,
+            "members": members, "limits": limits, "on_failure": on_failure, "settings": settings,
+        }  # fmt: skip
         if name is None:
             if id is None:
                 raise BadInput("say which work: an id opens one, and a name begins one")
-            opened = Work(self, check_name("id", id), self._memory_run, looks=self._only_looks_at_memory)
-            opened.about()
-            return opened
-        tasks = () if pattern is None else tasks_of(self, pattern)
-        fields = {
-            "name": name, "goal": goal, "constraints": constraints, "cores": cores, "members": members,
-            "limits": limits, "on_failure": on_failure, "settings": settings, "tasks": tasks,
-        }  # fmt: skip
+            return opened(self, check_name("id", id), fields)
+        fields["tasks"] = () if pattern is None else tasks_of(self, pattern)
         if self._only_looks_at_memory:
             self._memory_acts("work.create")
         return begin(self, new_id() if id is None else check_name("id", id), fields, by, self._memory_run)

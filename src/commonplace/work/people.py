@@ -13,7 +13,7 @@ from ..events import new_id
 from .claims import COMPLETED, FAILED, Made, escalate, held, produce
 from .desk import Desk, Reading, charter_of, command
 from .graph import ANSWERED, ASKED, DECIDED, ESCALATED, LINKED, RESOLVED, cancel
-from .tasks import Task, freed, placed
+from .tasks import Task, placed, waiting_less
 
 NUDGED, DELIVERED, ACKNOWLEDGED = "work.nudged", "work.delivered", "work.acknowledged"
 LED, HANDLED = "work.led", "work.handled"
@@ -214,7 +214,7 @@ def _answer(desk: Desk, row: dict[str, Any], id: str, approved: bool, why: str) 
     task = desk.find(row["task"]) if row.get("task") else None
     if task is not None and row.get("gates") and not task.final:
         if approved:
-            desk.tell(LINKED, (task, freed(task)))
+            desk.tell(LINKED, (task, waiting_less(task, task.waits - 1)))
         else:
             cancel(desk, task, f"rejected by {desk.act.by}", "block")
     if any(one == decision for one, _ in updates):

@@ -19,6 +19,7 @@ from .things import Discovery
 from .words import words_of
 
 if TYPE_CHECKING:
+    from ..book import At
     from .verbs import Work
 
 RECENT = 64
@@ -39,9 +40,9 @@ class Overlap(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def overlaps(work: Work, id: str, agent: str | None = None) -> list[Overlap]:
+def overlaps(work: Work, id: str, agent: str | None = None, at: At = None) -> list[Overlap]:
     """The most alike first, for whoever asks or for an agent's eyes."""
-    with work._reading(None) as (reading, rights):
+    with work._reading(at) as (reading, rights):
         if agent is not None:
             rights = rights_of(reading.now, agent)
         return overlaps_of(work, reading, rights, reading.task(id), Sharing(reading, rights.actor))

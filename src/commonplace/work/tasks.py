@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import asdict
 
+from ..access.rights import ROLES
 from ..access.secrets import masked
-from ..errors import BadInput, BadMove, Conflict, shown
-from ..events import encode_payload
+from ..errors import BadInput, BadMove, Conflict, TooLarge, shown
+from ..events import MAX_PAYLOAD, check_text, encode_payload
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -75,12 +76,17 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: int = 0
     """How many things it still waits for: tasks that it depends on, an approval, a choice among alternatives."""
     needs_review: bool = False
+    for_role: str | None = None
+    """Agents of which role may claim it, unless it is for one agent; None: of any."""
+    for_agent: str | None = None
+    """Whom whoever plans has given it to: nobody else claims it. Whatever becomes of a claim, it stays so."""
     assigned_to: str | None = None
+    """Who has it now, or has done it: whom it is for, or whoever has claimed it."""
     token: int | None = None
     """The fence of the claim that holds it: the position of the claim."""
     lease: float = 0.0
     queue: str | None = None
-    """Whose turn it is to claim it: anybody's (""), one agent's, nobody's (None)."""
+    """Whose turn it is to claim it: anybody's (""), a role's ("role:qa"), one agent's, nobody's (None)."""
     rework: bool = False
     """A reviewer has sent it back: whoever had it may claim it again for as long as its lease lasts."""
     later: bool = False
@@ -140,17 +146,30 @@ def placed(task: Task) -> Task:
     queue = None
     if not task.waits and not task.later:
         if task.status == "pending":
-            queue = ""
+            queue = role_queue(task.for_role)
         elif task.status == "assigned" or task.rework:
             queue = task.assigned_to
     return task if queue == task.queue else msgspec.structs.replace(task, queue=queue)
 
 
-def freed(task: Task) -> Task:
-    """The task with one thing less to wait for. What was blocked only by waiting goes on."""
-    waits = task.waits - 1
-    goes_on = not waits and task.status == "blocked" and not task.reason
-    return placed(msgspec.structs.replace(task, waits=waits, status="pending" if goes_on else task.status))
+def role_queue(role: str | None) -> str:
+    """The queue of a role's tasks. No agent has such a name."""
+    return "" if role is None else f"role:{role}"
+
+
+def returned(task: Task) -> Task:
+    """A pending task as it waits for the next claim: assigned, if it is for one agent."""
+    if task.for_agent is None:
+        return placed(msgspec.structs.replace(task, assigned_to=None))
+    return placed(msgspec.structs.replace(task, status="assigned", assigned_to=task.for_agent))
+
+
+def waiting_less(task: Task, waits: int) -> Task:
+    """The task with fewer things to wait for. What was blocked only by waiting goes on."""
+    task = msgspec.structs.replace(task, waits=waits)
+    if waits or task.status != "blocked" or task.reason:
+        return placed(task)
+    return returned(msgspec.structs.replace(task, status="pending"))
 
 
 def check_moves(task: Task, *path: str) -> None:
@@ -183,6 +202,29 @@ def checked_policy(given: object) -> OnFailure | None:
             f"on_failure {shown(given)} is not a policy: {error}. Give retry, reassign, escalate, skip or abort, or a "
             "mapping with policy, retries, backoff and then"
         ) from None
+
+
+def checked_role(given: object) -> str | None:
+    """A role that a task is for; None, or nothing in it, is any."""
+    if given in (None, ""):
+        return None
+    if given not in ROLES:
+        raise BadInput(
+            f"for_role {shown(given)} is no role: give one of {', '.join(ROLES)}, or None for anybody"
+        )
+    return str(given)
+
+
+def checked_text(field: str, given: object) -> str:
+    """What somebody says, without the secrets that are in it. It is kept whole, or refused."""
+    text = check_text(field, given)
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > MAX_PAYLOAD:
+        raise TooLarge(
+            f"{field} has {size:,} bytes, and at most {MAX_PAYLOAD:,} are kept: say it shorter, and keep the rest as "
+            "an artifact with its content and store=True"
+        )
+    return masked(text)
 
 
 def checked_flag(field: str, given: object) -> bool:

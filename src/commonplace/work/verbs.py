@@ -15,9 +15,10 @@ import msgspec
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
-from ..commit import RowName
+from ..commit import RowName, Snapshot
+from ..engines.contract import Lease
 from ..erase import EraseRequest
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, UnsafePath, shown
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..events import (
     MAX_BLOB,
     MAX_NAME,
@@ -34,7 +35,7 @@ from ..folders import Folder
 from ..memory.visibility import without_hidden
 from ..private import new_file
 from .capability import BETWEEN, EVERY
-from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made
+from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made, run_out
 from .desk import (
     WORK_MOVES,
     Act,
@@ -47,7 +48,7 @@ from .desk import (
     no_work,
 )
 from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
-from .lifecycle import Plan
+from .lifecycle import Plan, check_same
 from .people import (
     ALL,
     DELIVERIES,
@@ -69,6 +70,8 @@ from .tasks import (
     checked_metadata,
     checked_policy,
     checked_priority,
+    checked_role,
+    checked_text,
     without_secrets,
 )
 from .things import (
@@ -103,7 +106,7 @@ T = TypeVar("T", bound=Thing)
 LEASE = 60.0
 SMALL = 1 << 20
 """The most bytes of a file that are stored in the book unless somebody asks for it."""
-EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "metadata")
+EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "for_role", "metadata")
 SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
 """What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
 whoever exports snapshots."""
@@ -167,14 +170,13 @@ class Work:
             assert found is not None
             return found
 
-    @property
-    def status(self) -> str:
-        return self.about().status
+    def status(self, *, at: At = None) -> str:
+        """How it stands, as of `at`: active, paused, completed, cancelled or archived."""
+        return self.about(at).status
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many tasks have each status, and how many tasks there are."""
-        with self._reading(None) as (reading, _):
+    def counts(self, *, at: At = None) -> dict[str, int]:
+        """How many tasks have each status, and how many tasks there are, as of `at`."""
+        with self._reading(at) as (reading, _):
             return reading.counts
 
     def pause(self, reason: str = "", *, by: str | None = None) -> Charter:
@@ -249,7 +251,7 @@ class Work:
         return len(tasks)
 
     def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
-        words = {name: masked(check_text(name, text)) for name, text in said.items()}
+        words = {name: checked_text(name, text) for name, text in said.items()}
         charter: Charter = self._do("change", by, status=status, said=words, fields={})
         return charter
 
@@ -265,7 +267,7 @@ class Work:
     ) -> Charter:
         """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
         settings that are not named stay as they are."""
-        said: dict[str, Any] = {} if goal is None else {"goal": masked(check_text("goal", goal))}
+        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
         if constraints is not None:
             said["constraints"] = texts("constraints", constraints)
         fields: dict[str, Any] = {}
@@ -291,6 +293,7 @@ class Work:
         priority: int = 0,
         needs_review: bool = False,
         on_failure: object = None,
+        for_role: str | None = None,
         assigned_to: str | None = None,
         risk: str = "",
         parent: str | Task | None = None,
@@ -301,13 +304,16 @@ class Work:
         """Add a task. It is ready when all that it depends on is done; `blocks` are tasks that wait for it.
 
         Of what is ready, the highest `priority` comes first and then the oldest. With a `risk`, a person has to approve
-        it first. `on_failure` is retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff
-        and then. With an `id` of your own the call can be repeated safely.
+        it first. It can be for the agents of one role (`for_role`), or for one agent (`assigned_to`), whatever its
+        role: nobody else claims it, and that stays so when whoever holds it dies or gives it back. `on_failure` is
+        retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff and then. With an `id` of
+        your own the call can be repeated safely.
         """
         fields = {
             "title": title, "description": description, "depends_on": depends_on, "blocks": blocks,
             "priority": priority, "needs_review": needs_review, "on_failure": on_failure,
-            "assigned_to": assigned_to, "risk": risk, "metadata": metadata, "id": id, "parent": parent,
+            "for_role": for_role, "assigned_to": assigned_to, "risk": risk, "metadata": metadata, "id": id,
+            "parent": parent,
         }  # fmt: skip
         return self.add_tasks([fields], by=by)[0]
 
@@ -347,10 +353,7 @@ class Work:
             raise BadInput(f"limit {shown(limit)} is not one: give a whole number from 0, or None")
         self._look_after(at)
         with self._reading(at) as (reading, _):
-            queues = reading.ready_queues(agent or "")
-            if agent is None:
-                every = reading.lens.scan("work.agents", self.id)
-                queues = reading.ready_queues(*(str(key[1]) for key, _ in every))
+            queues = reading.ready_for_somebody() if agent is None else reading.ready_for(agent)
             found = (one for one in reading.listed(*queues) if agent not in one.avoid)
             return (
                 [one for one, _ in zip(found, range(limit), strict=False)]
@@ -413,17 +416,18 @@ class Work:
         return found
 
     def assign(self, task: str | Task, agent: str, *, by: str | None = None) -> Task:
-        """Give a task to one agent, which then claims it; nobody else does."""
+        """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
+        has died or failed, until it is assigned to another one or unassigned."""
         found: Task = self._do("assign", by, task=id_of(task), agent=check_actor(agent))
         return found
 
     def unassign(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let anybody claim a task again that was assigned."""
+        """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
         found: Task = self._do("unassign", by, task=id_of(task))
         return found
 
     def edit(self, task: str | Task, *, by: str | None = None, **fields: Any) -> Task:
-        """Change a task's title, description, priority, needs_review, on_failure or metadata."""
+        """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
         stray = sorted(fields.keys() - set(EDITABLE))
         if stray:
             raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
@@ -432,13 +436,15 @@ class Work:
             new["title"] = _said("title", new["title"])
         words = tuple(words_of(new["title"])) if "title" in new else ()
         if "description" in new:
-            new["description"] = masked(check_text("description", new["description"]))
+            new["description"] = checked_text("description", new["description"])
         if "needs_review" in new:
             new["needs_review"] = checked_flag("needs_review", new["needs_review"])
         if "metadata" in new:
             new["metadata"] = checked_metadata(new["metadata"])
         if "priority" in new:
             checked_priority(new["priority"])
+        if "for_role" in new:
+            new["for_role"] = checked_role(new["for_role"])
         if "on_failure" in new:
             new["on_failure"] = checked_policy(new["on_failure"])
         found: Task = self._do("edit", by, task=id_of(task), fields=new, words=words)
@@ -456,8 +462,8 @@ class Work:
         return found
 
     def retry(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a failed task be done once more, by anybody. Its failures are counted anew, and its open escalations are
-        resolved."""
+        """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
+        escalations are resolved."""
         found: Task = self._do("retry", by, task=id_of(task))
         return found
 
@@ -550,7 +556,7 @@ class Work:
             "complete_many", agents.pop() if self._actor == OWNER else None,
             [one._row for one in claims],
             claims=tuple((one.task.number, one.token) for one in claims),
-            result=Result(masked(check_text("summary", summary))),
+            result=Result(checked_text("summary", summary)),
         )  # fmt: skip
         for one, task in zip(claims, done, strict=True):
             one.task, one._done = task, True
@@ -562,8 +568,7 @@ class Work:
             return
         with self._reading(None) as (reading, _):
             held = list(reading.listed("in_progress", "later"))
-            assert reading.lens is not None
-            known = reading.lens.reads.leases([lease_name(one) for one in held]) if held else {}  # type: ignore[attr-defined]
+            known = _leases(reading, held)
         if len(known) < len(held):
             self._do("reclaim")
 
@@ -594,7 +599,7 @@ class Work:
         said: dict[str, Any] = {
             "question": _said("question", question), "choice": _said("choice", choice),
             "alternatives": list(texts("alternatives", alternatives)),
-            "rationale": masked(check_text("rationale", rationale)),
+            "rationale": checked_text("rationale", rationale),
         }  # fmt: skip
         if confidence is not None:
             if (
@@ -656,8 +661,9 @@ class Work:
         _token: int | None = None,
     ) -> Artifact:
         """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
-        stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file. The
-        same path again is its next version."""
+        stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file, and
+        refused if it is not small and nobody has said whether to `store` it. The same path again is its next
+        version."""
         made = _made(path, type, description, content, store, commit, branch)
         id: str = self._do(
             "produce",
@@ -672,9 +678,10 @@ class Work:
         """What was made, every version in order; with `task`, for it."""
         return self._about(Artifact, task, at)
 
-    def content(self, artifact: str | Artifact) -> bytes:
-        """The content of an artifact that is stored. Raises NotFound if it is only a reference."""
-        found = self._one(Artifact, _id(artifact))
+    def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
+        """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
+        `at`."""
+        found = self._one(Artifact, _id(artifact), at=at)
         data = None if found.blob is None else self._ledger.blob(found.blob)
         if data is None:
             raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
@@ -780,7 +787,7 @@ class Work:
         """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
         or in review goes on."""
         id: str = self._do(
-            "ask", by, action=_said("action", action), risk=masked(check_text("risk", risk)),
+            "ask", by, action=_said("action", action), risk=checked_text("risk", risk),
             task=None if task is None else id_of(task), decision=None if decision is None else _id(decision),
         )  # fmt: skip
         return self._one(Approval, id)
@@ -802,7 +809,7 @@ class Work:
         self, what: str | Approval | Decision | Task, yes: bool, why: str, by: str | None
     ) -> Approval | Decision:
         id = self._asked(what)
-        self._do("answer", by, id=id, approved=yes, why=masked(check_text("why", why)))
+        self._do("answer", by, id=id, approved=yes, why=checked_text("why", why))
         with self._reading(None) as (reading, _):
             kind = reading.thing(id)["kind"]
         return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
@@ -826,7 +833,7 @@ class Work:
         reviews what it did itself."""
         what = checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
         found: Task = self._do(
-            "review", by, task=id_of(task), verdict=what, comments=masked(check_text("comments", comments))
+            "review", by, task=id_of(task), verdict=what, comments=checked_text("comments", comments)
         )
         return found
 
@@ -861,7 +868,7 @@ class Work:
             tuple(self.needs_review(at=at)),
             tuple(one for one in self._pending(Escalation, "escalation", at)),
             tuple(self.failed(at=at)),
-            tuple(self.candidates()) if at is None else (),
+            tuple(self.candidates(at=at)),
         )
 
     def _pending(self, type: type[T], name: str, at: At) -> list[T]:
@@ -915,18 +922,19 @@ class Work:
 
         return context_of(self, id_of(task), max_chars, max_tokens, at)
 
-    def radar(self, task: str | Task) -> list[Overlap]:
-        """What may make a task needless: another one that says the same, or something that was found or done."""
+    def radar(self, task: str | Task, *, at: At = None) -> list[Overlap]:
+        """What may make a task needless: another one that says the same, or something that was found or done, as of
+        `at`."""
         from .radar import overlaps
 
-        return overlaps(self, id_of(task))
+        return overlaps(self, id_of(task), at=at)
 
-    def candidates(self, *, judged: bool = False) -> list[Candidate]:
-        """What may be worth learning from this work, each with a reason and a core that it may belong to. What was
-        promoted or rejected is left out, unless `judged`."""
+    def candidates(self, *, judged: bool = False, at: At = None) -> list[Candidate]:
+        """What may be worth learning from this work, as of `at`, each with a reason and a core that it may belong to.
+        What was promoted or rejected by then is left out, unless `judged`."""
         from .candidates import candidates_of
 
-        return candidates_of(self, judged)
+        return candidates_of(self, judged, at)
 
     def orchestrate(self, agent: str, handler: Callable[[Lead, Step], Any], **how: Any) -> int:
         """Lead the work, and let `handler(lead, step)` deal with what happens: see `leading.orchestrate`."""
@@ -975,8 +983,8 @@ class Work:
                     raise NotFound(f"{no_work(self.id)} (as of then)")
                 yield Reading(then, self.id, now), rights
 
-    def _one(self, type: type[T], id: str, erased: bool = False) -> T:
-        with self._reading(None) as (reading, rights):
+    def _one(self, type: type[T], id: str, erased: bool = False, at: At = None) -> T:
+        with self._reading(at) as (reading, rights):
             found = self._seen(type, reading, rights, [check_name("id", id)], erased)
         if not found:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
@@ -1050,7 +1058,8 @@ class Inbox(msgspec.Struct, frozen=True):
 class Claim:
     """A task that is an agent's own for as long as its lease lasts.
 
-    With `with`, an exception fails the task, and a task that was neither completed nor failed is released.
+    With `with`, an exception fails the task, and a task that was neither completed nor failed is released, also when
+    somebody interrupts it (Ctrl-C).
     """
 
     def __init__(self, work: Work, agent: str, task: Task) -> None:
@@ -1080,12 +1089,14 @@ class Claim:
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
-        told at once, each once. Raises Fenced if the task went on without it, Conflict if the work was given up."""
+        told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
+        work was given up."""
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
             task, charter = reading.task(self.task.id), charter_of(reading.lens, self.work.id)
             urgent = waiting(reading, self.agent, False, "beat")
+            in_force = _leases(reading, [task])
         if charter is not None and not charter.open:
             raise Conflict(f"the work {charter.name!r} is {charter.status}: there is no use in going on")
         if task.token != self.token or task.status != "in_progress":
@@ -1093,6 +1104,10 @@ class Claim:
                 f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
                 "longer in force"
             )
+        if not in_force:
+            raise Fenced(run_out(task))
+        # A lease that ends between that look and this line is renewed as if it had not. If somebody has the task by
+        # then, it is under another fence: what is renewed is nothing but what is lost anyway.
         held = store.lease(lease_name(task), self.agent, length, self.token)
         if held.fence != self.token or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
@@ -1138,7 +1153,7 @@ class Claim:
         known = [one.id for one in each if isinstance(one, Artifact)]
         made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
         result = Result(
-            masked(check_text("summary", summary)), texts("next_steps", next_steps), texts("learnings", learnings),
+            checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(known),
         )  # fmt: skip
         following: Task | None
@@ -1151,18 +1166,19 @@ class Claim:
         return self._do("fail", reason=_said("reason", reason))
 
     def release(self, reason: str = "") -> Task:
-        """Give the task back, for anybody."""
-        return self._do("release", reason=masked(check_text("reason", reason)))
+        """Give the task back, for those it was for."""
+        return self._do("release", reason=checked_text("reason", reason))
 
     def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
         """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
-        why = masked(check_text("reason", reason))
+        why = checked_text("reason", reason)
         return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
-        """Split the task: it waits until these are done, and can then be claimed again to bring them together. Who may
-        not orchestrate gives them no agent, no tasks that they block, no failure that aborts the work and no higher
-        priority than the task's own."""
+        """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
+        for the same role as the task, unless they name one (`for_role`). Who may not orchestrate gives them no agent,
+        no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
+        own."""
         fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
         return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
@@ -1210,6 +1226,8 @@ class Claim:
                 self.release()
             elif isinstance(error, Exception):
                 self.fail(f"{type(error).__name__}: {error}")
+            else:  # whoever did it was interrupted
+                self.release(type(error).__name__)
         except (Fenced, Conflict):
             if error is None:
                 raise
@@ -1223,20 +1241,39 @@ class Claim:
 
 def begin(asker: Recalling, id: str, fields: Mapping[str, Any], by: str | None, run: str | None) -> Work:
     """Begin a work."""
-    charter = Charter(
+    work = Work(asker, id, run)
+    tasks = tuple(new_task(one) for one in fields["tasks"])
+    work._do("create", by, plan=Plan(charter_from(id, fields), tasks))
+    return work
+
+
+def opened(asker: Recalling, id: str, fields: Mapping[str, Any]) -> Work:
+    """The work with an id. If it is said what it was begun with, that must be so."""
+    work = Work(asker, id, asker._memory_run, looks=asker._only_looks_at_memory)
+    given = [name for name, value in fields.items() if value]
+    with work._reading(None) as (reading, _):
+        row = reading.lens.get("work.works", id)
+    if given:
+        began = asker._ledger.event(row["event"])
+        check_same(began, charter_from(id, {**fields, "name": "any"}), given)
+    return work
+
+
+def charter_from(id: str, fields: Mapping[str, Any]) -> Charter:
+    """What a work is begun with. Raises BadInput that names the field."""
+    pattern = fields["pattern"]
+    return Charter(
         id,
-        masked(_said("name", fields["name"])),
-        masked(check_text("goal", fields["goal"])),
+        _said("name", fields["name"]),
+        checked_text("goal", fields["goal"]),
         texts("constraints", fields["constraints"]),
         tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
+        None if pattern is None else check_name("pattern", pattern),
         tuple(check_actor(one) for one in listed("members", fields["members"])),
         limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
         on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
         settings=checked_settings(fields["settings"]),
     )
-    work = Work(asker, id, run)
-    work._do("create", by, plan=Plan(charter, tuple(new_task(one) for one in fields["tasks"])))
-    return work
 
 
 def home_of(asker: Recalling, id: str) -> str:
@@ -1278,6 +1315,12 @@ def stale(
     return found
 
 
+def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
+    """The leases of these tasks that are in force now."""
+    assert isinstance(reading.lens, Snapshot)
+    return reading.lens.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
+
+
 # checking what is given
 
 
@@ -1288,7 +1331,7 @@ def seconds(name: str, given: object) -> float:
 
 
 def texts(field: str, given: object) -> tuple[str, ...]:
-    return tuple(masked(check_text(f"one of {field}", one)) for one in listed(field, given))
+    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
 
 
 def listed(field: str, given: object) -> Sequence[Any]:
@@ -1328,7 +1371,7 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(field: str, given: object) -> str:
-    text = masked(check_text(field, given))
+    text = checked_text(field, given)
     if not text.strip():
         raise BadInput(f"{field} is empty: say something")
     return text
@@ -1354,7 +1397,7 @@ def _made(
     """Something that was made, as it is recorded."""
     if not isinstance(path, str | Path) or not 1 <= len(str(path)) <= MAX_NAME:
         raise BadInput(f"path {shown(path)} is not a path: give where it lies, in 1 to {MAX_NAME} characters")
-    where = masked(check_text("path", str(check_path("path", path))))
+    where = checked_text("path", str(check_path("path", path)))
     if content is not None and not isinstance(content, bytes | str):
         raise BadInput(f"content {shown(content)} is neither bytes nor text")
     if store is not None:
@@ -1364,11 +1407,11 @@ def _made(
     size = 0 if data is None else len(data)
     if data is None:
         data, checksum, size = _file(Path(path), store)
-    elif store and size > MAX_BLOB:
-        raise BadInput(f"{where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out")
+    elif store is not False:
+        _check_size(where, size, store)
     if store and data is None:
         raise BadInput(f"there is no file {where} to store: give its content")
-    about = masked(check_text("description", description))
+    about = checked_text("description", description)
     said: dict[str, Any] = {"path": where, "description": about, "words": words_of(where, about)}
     more: dict[str, Any] = {
         "type": checked("type of artifact", type, ARTIFACT_TYPES),
@@ -1379,9 +1422,23 @@ def _made(
         checksum = sha256(data).hexdigest()
     if checksum is not None:
         more |= {"checksum": f"sha256:{checksum}", "size": size}
-    if data is not None and size <= MAX_BLOB and (store or (store is None and size <= SMALL)):
+    if data is not None and store is not False:
         said["content"] = Blob(data)
     return Made(said, {name: value for name, value in more.items() if value is not None})
+
+
+def _check_size(where: str, size: int, store: bool | None) -> None:
+    """Raises TooLarge for content that would not be stored whole."""
+    if size > MAX_BLOB:
+        raise TooLarge(
+            f"the content of {where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: keep it in a file, and "
+            "name its path without content"
+        )
+    if size > SMALL and not store:
+        raise TooLarge(
+            f"the content of {where} has {size:,} bytes, and more than {SMALL:,} are stored only if you say so: say "
+            "store=True, or store=False for its checksum alone"
+        )
 
 
 def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
@@ -1397,7 +1454,7 @@ def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int
                 data = opened.read()
                 return data, None, len(data)
             if store:
-                raise BadInput(
+                raise TooLarge(
                     f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
                 )
             return None, file_digest(opened, "sha256").hexdigest(), size

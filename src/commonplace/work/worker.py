@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
 from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
+from .desk import charter_of
+from .people import lead_lease
+from .tasks import FINAL, Task, checked_flag
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ Handler = Callable[[Claim], Any]
 """Does one task. What it returns is the result: nothing, a summary, or a mapping with the arguments of `complete`. It
 may also complete, fail, block or release the claim itself. An exception fails the task."""
 
+LONGEST_REASON = 2_000
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -43,6 +48,9 @@ class Worked(msgspec.Struct):
     """Tasks that it released or blocked itself."""
     waited: bool = False
     """Whether it had nothing to do for a while, with nobody else at work."""
+    left: int = 0
+    """Tasks that were left undone when it stopped because nobody could go on: those that had failed, and those that
+    wait for them."""
 
     @property
     def tasks(self) -> int:
@@ -58,31 +66,40 @@ def work_off(
     until: str = "done",
     most: int | None = None,
     poll: float | None = None,
+    wait_for_tasks: bool = False,
     stop: threading.Event | None = None,
 ) -> Worked:
-    """Do tasks until the work is over or all of its tasks are final ("done": it waits for people where a task has
-    failed or is to be reviewed), nothing is ready ("idle"), or only when `stop` is set ("stopped"); at most so many.
-    While the handler works, heartbeats go out by themselves. When nothing is ready it sleeps until something happens,
-    and looks every `poll` seconds (half a lease) for tasks of workers that have died."""
-    _check(handler, until, most)
+    """Do tasks until the work is over or nothing in it can go on ("done": every task is final, or has failed, or waits
+    for one that has; it waits for people where something is to be reviewed or approved, and as long as somebody leads
+    who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set ("stopped"); at most so
+    many. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle. While the handler works,
+    heartbeats go out by themselves. When nothing is ready it sleeps until something happens, and looks every `poll`
+    seconds (half a lease) for tasks of workers that have died. Whoever interrupts it (Ctrl-C) gives its task back."""
+    _check(handler, until, most, wait_for_tasks)
     length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
     pause = length / 2 if poll is None else seconds("poll", poll)
     claim = None
-    with Beats(agent, length) as beats:
-        while not stopped.is_set() and (most is None or told.tasks < most):
-            head = 0
-            if claim is None:
-                head = work._asker._position()
-                claim = claimed(work, agent, length)
-            if claim is not None:
-                with beats.of(claim):
-                    outcome = _done_by(handler, claim)
-                    claim = settle(claim, told, outcome, not stopped.is_set() and told.tasks + 1 != most)
-            elif until == "idle" or (until == "done" and over(work)):
-                break
-            else:
-                _say_what_it_waits_for(work, agent, told)
-                _wait(work, head, pause, stopped)
+    try:
+        with Beats(agent, length) as beats:
+            while not stopped.is_set() and (most is None or told.tasks < most):
+                head = 0
+                if claim is None:
+                    head = work._asker._position()
+                    claim = claimed(work, agent, length)
+                if claim is not None:
+                    with beats.of(claim):
+                        outcome = _done_by(handler, claim)
+                        claim = settle(claim, told, outcome, not stopped.is_set() and told.tasks + 1 != most)
+                elif _ends(work, until, wait_for_tasks, told):
+                    break
+                else:
+                    _say_what_it_waits_for(work, agent, told)
+                    _wait(work, head, pause, stopped)
+    except Exception:
+        raise  # trouble with the book: whoever holds the task may still tell what came of it
+    except BaseException:
+        give_back(claim)
+        raise
     give_back(claim)
     return told
 
@@ -95,19 +112,21 @@ def _done_by(handler: Handler, claim: Claim) -> Outcome:
 
 
 def give_back(claim: Claim | None) -> None:
-    """What came with the end of another task, for a worker that was stopped just then."""
-    if claim is None:
+    """What a worker has in hand when it is stopped or interrupted, or what came with the end of another task."""
+    if claim is None or claim._done:
         return
     try:
         claim.release("its worker was stopped")
-    except Conflict as gone:  # the work ended in the same moment
+    except Conflict as gone:  # it was settled, or the work ended, in the same moment
         log.info("%s had nothing to give back: %s", claim.agent, gone)
+    except CommonplaceError as error:  # then it goes back when its lease has run out
+        log.warning("%s could not give back task %s: %s", claim.agent, claim.task.id, error)
 
 
 def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
     """Once, if nobody is at work: then only a person or whoever leads can bring it on."""
-    counts = work.counts
-    if told.waited or counts.get("in_progress", 0):
+    counts = work.counts()
+    if told.waited or counts.get("in_progress", 0) or not counts:
         return
     told.waited = True
     left = [
@@ -116,13 +135,14 @@ def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
     log.warning("%s waits for somebody to decide: of the tasks %s", agent, ", ".join(left) or "none is ready")
 
 
-def _check(handler: object, until: object, most: object) -> None:
+def _check(handler: object, until: object, most: object, wait_for_tasks: object) -> None:
     if not callable(handler):
         raise BadInput(f"handler {shown(handler)} cannot be called: give a function of a claim")
     if until not in UNTIL:
         raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
     if most is not None and (type(most) is not int or most < 1):
         raise BadInput(f"most {shown(most)} is not a number of tasks: give a whole number from 1, or None")
+    checked_flag("wait_for_tasks", wait_for_tasks)
 
 
 def claimed(work: Work, agent: str, lease: float) -> Claim | None:
@@ -135,12 +155,65 @@ def claimed(work: Work, agent: str, lease: float) -> Claim | None:
         return None
 
 
-def over(work: Work) -> bool:
-    """Whether nothing is left that anybody could do: the work has ended, or all its tasks have."""
-    if not work.about().open:
+def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
+    """Whether a worker for which nothing is ready has done its part."""
+    if until == "stopped":
+        return False
+    if wait_for_tasks and not work.counts().get("tasks") and work.about().open:
+        return False
+    if until == "idle":
         return True
-    counts = work.counts
-    return counts.get("completed", 0) + counts.get("cancelled", 0) >= counts.get("tasks", 0)
+    if not over(work):
+        return False
+    counts = work.counts()
+    if not work.about().open or not counts.get("failed"):
+        return True
+    if _is_led(work):  # by somebody who may let it be tried again
+        return False
+    told.left = counts["tasks"] - sum(counts.get(status, 0) for status in FINAL)
+    log.warning(
+        "%s leaves %s tasks undone: they have failed, or wait for one that has", told.agent, told.left
+    )
+    return True
+
+
+def over(work: Work) -> bool:
+    """Whether nothing can go on in a work unless somebody decides: it has ended, or each of its tasks is final, has
+    failed, or waits for one that has."""
+    with work._reading(None) as (reading, _):
+        charter, counts = charter_of(reading.lens, work.id), reading.counts
+        if charter is None or not charter.open:
+            return True
+        if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
+            return True
+        if not counts.get("failed") or counts.get("in_progress") or counts.get("review"):
+            return False
+        if any(map(reading.sets().has, ("later", *reading.ready_for_somebody()))):
+            return False
+        return all_hang(list(reading.listed("failed", "blocked", "waiting", "assigned")))
+
+
+def all_hang(tasks: Sequence[Task]) -> bool:
+    """Whether each of these tasks has failed, or waits for one that has, by way of others or not."""
+    below = dict[str, list[str]]()
+    for task in tasks:
+        for id in task.depends_on:
+            below.setdefault(id, []).append(task.id)
+    ahead = [task.id for task in tasks if task.status == "failed"]
+    found = set(ahead)
+    while ahead:
+        fresh = [id for id in below.get(ahead.pop(), ()) if id not in found]
+        found.update(fresh)
+        ahead += fresh
+    return len(found) == len(tasks)
+
+
+def _is_led(work: Work) -> bool:
+    led = work.about().led
+    if led is None:
+        return False
+    with work._ledger.reads() as reads:
+        return bool(reads.leases([lead_lease(work.id, led)]))
 
 
 def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None:
@@ -160,7 +233,7 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
         if error is not None:
             log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=error)
             if not claim._done:
-                claim.fail(f"{type(error).__name__}: {error}"[:2_000])
+                claim.fail(_cut(f"{type(error).__name__}: {error}"))
             told.failed += 1
             return None
         try:
@@ -171,7 +244,7 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
             if isinstance(wrong, CommonplaceError) and wrong.status >= 500:
                 raise  # trouble with the book, of which the handler knows nothing
             log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
-            claim.fail(f"its handler returned what is no result ({wrong})"[:2_000])
+            claim.fail(_cut(f"its handler returned what is no result ({wrong})"))
         if claim.task.status in ("completed", "review"):
             told.completed += 1
         elif claim.task.status == "failed" or claim.task.failures:
@@ -182,6 +255,16 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
         log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
         told.lost += 1
     return following
+
+
+def _cut(reason: str) -> str:
+    """A reason of a length that people read. The whole of it is in the log."""
+    left = len(reason) - LONGEST_REASON
+    return (
+        reason
+        if left <= 0
+        else f"{reason[:LONGEST_REASON]} … ({left:,} characters more, in the worker's log)"
+    )
 
 
 def finish(claim: Claim, answer: Any, more: bool = False) -> Claim | None:
@@ -287,52 +370,61 @@ async def work_off_async(
     until: str = "done",
     most: int | None = None,
     poll: float | None = None,
+    wait_for_tasks: bool = False,
     stop: asyncio.Event | None = None,
 ) -> Worked:
     """The same with a handler that is awaited: it is given the claim with awaitable verbs."""
     import asyncio
 
     told, length = Worked(agent), seconds("lease", lease)
-    _check(handler, until, most)
+    _check(handler, until, most, wait_for_tasks)
     pause = length / 2 if poll is None else seconds("poll", poll)
     stopped = stop or asyncio.Event()
     claim: Claim | None = None
-    with Beats(agent, length) as beats:
-        while not stopped.is_set() and (most is None or told.tasks < most):
-            head = 0
-            if claim is None:
-                head = await aio._run(work._asker._position)
-                claim = await aio._run(lambda: claimed(work, agent, length))
-            if claim is not None:
-                beats.begin(claim)
-                try:
-                    outcome = await _awaited(handler, lift(claim))
-                    more = not stopped.is_set() and told.tasks + 1 != most
-                    claim = await _settled(aio, claim, told, outcome, more)
-                finally:
-                    await aio._run(beats.end)
-            elif until == "idle" or (until == "done" and await aio._run(lambda: over(work))):
-                break
-            else:
-                news = asyncio.ensure_future(aio._news.beyond(head))
-                await asyncio.wait([news], timeout=pause)
-                news.cancel()
+    try:
+        with Beats(agent, length) as beats:
+            while not stopped.is_set() and (most is None or told.tasks < most):
+                head = 0
+                if claim is None:
+                    head = await aio._run(work._asker._position)
+                    claim = await _to_its_end(aio, lambda: claimed(work, agent, length))
+                if claim is not None:
+                    beats.begin(claim)
+                    try:
+                        outcome = await _awaited(handler, lift(claim))
+                        more = not stopped.is_set() and told.tasks + 1 != most
+                        settling = partial(settle, claim, told, outcome, more)
+                        claim = await _to_its_end(aio, settling)
+                    finally:
+                        await aio._run(beats.end)
+                elif await aio._run(lambda: _ends(work, until, wait_for_tasks, told)):
+                    break
+                else:
+                    news = asyncio.ensure_future(aio._news.beyond(head))
+                    await asyncio.wait([news], timeout=pause)
+                    news.cancel()
+    except Exception:
+        raise  # as in `work_off`
+    except BaseException:
+        await aio._run(lambda: give_back(claim))
+        raise
     await aio._run(lambda: give_back(claim))
     return told
 
 
-async def _settled(aio: Any, claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | None:
-    """As `settle`. If it is cancelled meanwhile, it is written all the same, and what came with it is given back."""
+async def _to_its_end(aio: Any, call: Callable[[], Claim | None]) -> Claim | None:
+    """What a call in a thread has claimed. If whoever waits is cancelled meanwhile, the call comes to its end all the
+    same, and what it has claimed is given back."""
     import asyncio
 
-    settling = asyncio.ensure_future(aio._run(lambda: settle(claim, told, outcome, more)))
+    calling = asyncio.ensure_future(aio._run(call))
     try:
-        following: Claim | None = await asyncio.shield(settling)
+        found: Claim | None = await asyncio.shield(calling)
     except asyncio.CancelledError:
-        following = await settling
-        await aio._run(lambda: give_back(following))
+        found = await calling
+        await aio._run(lambda: give_back(found))
         raise
-    return following
+    return found
 
 
 async def _awaited(handler: AsyncHandler, claim: Any) -> Outcome:

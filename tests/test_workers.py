@@ -1,0 +1,254 @@
+"""Workers: when they wait, when they have done their part, and what is left when somebody interrupts them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import commonplace
+from commonplace import BadInput, Book, Claim, Task, Work
+from commonplace.work.worker import Worked
+from tests.shells import COMMAND
+
+LONG = 60.0
+
+
+@pytest.fixture
+def work(book: Book) -> Work:
+    return book.work(name="auth", id="auth")
+
+
+def fails(claim: Claim) -> str:
+    if claim.task.title.startswith("bad"):
+        raise ValueError("no way")
+    return "fine"
+
+
+def beside(run: Callable[[], Worked]) -> tuple[threading.Thread, list[Worked]]:
+    """Let a worker work in a thread of its own."""
+    told = list[Worked]()
+    thread = threading.Thread(target=lambda: told.append(run()))
+    thread.start()
+    return thread, told
+
+
+# before there are tasks
+
+
+@pytest.mark.spec("5.3")
+@pytest.mark.parametrize("until", ["done", "idle"])
+def test_a_worker_that_is_started_first_waits_for_tasks_if_it_is_asked_to(work: Work, until: str) -> None:
+    assert work.worker("dev-1", fails, until=until) == Worked("dev-1")
+    waits, asked = threading.Event(), work.counts
+
+    def counts(**how: Any) -> dict[str, int]:
+        found = asked(**how)
+        waits.set()  # it has seen that there are none
+        return found
+
+    work.counts = counts  # type: ignore[method-assign]
+    thread, told = beside(lambda: work.worker("dev-1", fails, until=until, wait_for_tasks=True))
+    assert waits.wait(LONG)
+    work.add_tasks([{"title": "one"}, {"title": "two"}])
+    thread.join(LONG)
+    assert [one.completed for one in told] == [2]
+
+
+@pytest.mark.spec("5.3")
+def test_a_worker_that_waits_for_tasks_goes_when_the_work_is_given_up(book: Book, work: Work) -> None:
+    thread, told = beside(lambda: work.worker("dev-1", fails, wait_for_tasks=True))
+    book.work(id="auth").abandon("nobody wants it")
+    thread.join(LONG)
+    assert [one.tasks for one in told] == [0]
+    with pytest.raises(BadInput, match="wait_for_tasks"):
+        work.worker("dev-1", fails, wait_for_tasks="yes")
+
+
+@pytest.mark.spec("5.3", "7.1")
+def test_so_does_a_worker_for_asyncio(book: Book) -> None:
+    async def story() -> Worked:
+        work = await book.aio.work(name="auth")
+
+        async def handler(claim: Any) -> str:
+            return "fine"
+
+        working = asyncio.ensure_future(work.worker("dev-1", handler, wait_for_tasks=True))
+        await asyncio.sleep(0)
+        await work.add_task("one")
+        found: Worked = await asyncio.wait_for(working, LONG)
+        return found
+
+    assert asyncio.run(story()).completed == 1
+
+
+# what has failed
+
+
+@pytest.mark.spec("5.3")
+def test_a_failed_task_and_what_waits_for_it_do_not_keep_a_worker(work: Work) -> None:
+    bad = work.add_task("bad")
+    after = work.add_task("after it", depends_on=[bad])
+    work.add_task("after both", depends_on=[after, work.add_task("good")])
+    worked = work.worker("dev-1", fails, until="done")
+    assert (worked.completed, worked.failed, worked.left) == (1, 1, 3)
+    work.retry(bad)
+    assert work.worker("dev-1", lambda claim: "fine", until="done") == Worked("dev-1", completed=3)
+
+
+@pytest.mark.spec("5.3", "5.6")
+@pytest.mark.parametrize("waits_for", ["an approval", "a review", "a reason", "somebody else"])
+def test_what_somebody_can_still_bring_on_keeps_a_worker(work: Work, waits_for: str) -> None:
+    work.add_task("bad", priority=9)
+    task = work.add_task(
+        "it", needs_review=waits_for == "a review", risk="all" if waits_for == "an approval" else ""
+    )
+    if waits_for == "a reason":
+        work.block(task, "the vendor")
+    if waits_for == "somebody else":
+        work.assign(task, "dev-2")
+    goes_on: dict[str, Callable[[], object]] = {
+        "an approval": lambda: work.approve(task, by="pat"),
+        "a review": lambda: work.review(task, "approved", by="qa"),
+        "a reason": lambda: work.unblock(task),
+        "somebody else": lambda: work.worker("dev-2", fails, until="idle"),
+    }
+    stop = threading.Event()
+    thread, told = beside(lambda: work.worker("dev-1", fails, stop=stop))
+    for event in work.watch(after=0, timeout=LONG):
+        if event.kind == "work.escalated":  # what has failed is with people now
+            break
+    if waits_for == "a review":
+        for event in work.watch(after=0, timeout=LONG):
+            if event.kind == "task.submitted":
+                break
+    assert thread.is_alive()
+    goes_on[waits_for]()
+    thread.join(LONG)
+    stop.set()
+    assert [(one.failed, one.left) for one in told] == [(1, 1)]
+    assert work.task(task).status == "completed"
+
+
+@pytest.mark.spec("5.3", "5.7")
+def test_a_worker_waits_for_whoever_leads_to_decide_about_what_has_failed(work: Work) -> None:
+    work.add_task("bad")
+    tried = list[str]()
+
+    def handler(claim: Claim) -> str:
+        tried.append(claim.agent)
+        return fails(claim) if len(tried) == 1 else "fine"
+
+    with work.lead("chief") as lead:
+        thread, told = beside(lambda: work.worker("dev-1", handler, poll=0.1))
+        for event in work.watch(after=0, timeout=LONG):
+            if event.kind == "task.failed":
+                break
+        step = lead.next()
+        assert step is not None
+        assert step.task is not None
+        assert step.kind == "failed"
+        lead.retry(step.task)
+        thread.join(LONG)
+    assert [(one.completed, one.failed, one.left) for one in told] == [(1, 1, 0)]
+
+
+@pytest.mark.spec("5.3", "5.7")
+def test_whoever_leads_ends_when_nothing_can_go_on(work: Work) -> None:
+    work.add_task("after it", depends_on=[work.add_task("bad")])
+    seen = list[str]()
+    led, steps = beside(
+        lambda: work.orchestrate("chief", lambda _lead, step: seen.append(step.kind))  # type: ignore[arg-type,return-value]
+    )
+    worked = work.worker("dev-1", fails, poll=0.1)
+    led.join(LONG)
+    assert (worked.failed, worked.left) == (1, 2)
+    assert steps
+    assert {"failed", "escalation", "stuck"} <= set(seen)
+
+
+# interruptions
+
+
+WORKS = """
+import sys, commonplace, time
+book = commonplace.open(sys.argv[1])
+
+def handler(claim):
+    print("at work", flush=True)
+    time.sleep(600)
+
+work = book.work(id="auth")
+if sys.argv[2] == "worker":
+    work.worker("dev-1", handler, lease=600)
+elif sys.argv[2] == "asyncio":
+    import asyncio
+
+    async def waits(claim):
+        print("at work", flush=True)
+        await asyncio.sleep(600)
+
+    async def main():
+        await (await book.aio.work(id="auth")).worker("dev-1", waits, lease=600)
+
+    asyncio.run(main())
+else:
+    with work.claim("dev-1", lease=600) as claim:
+        handler(claim)
+"""
+
+
+def interrupted(command: list[str], **more: Any) -> int:
+    """The exit code of a process that is interrupted while it does a task."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **more
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "at work" in process.stdout.readline(), process.stderr.read()
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=LONG)
+        return process.returncode
+
+
+@pytest.mark.spec("5.3", "5.8")
+@pytest.mark.parametrize("how", ["worker", "asyncio", "with"])
+@pytest.mark.parametrize("engine_name", ["files", "sqlite", "postgres", "redis"], indirect=True)
+def test_ctrl_c_gives_the_task_back_at_once(work: Work, book_url: str, how: str) -> None:
+    task = work.add_task("it", assigned_to="dev-1")
+    assert interrupted([sys.executable, "-c", WORKS, book_url, how]) == -signal.SIGINT
+    found: Task = work.task(task, at=work._asker._position())  # and nobody has looked after it
+    assert (found.status, found.failures, found.for_agent) == ("assigned", 0, "dev-1")
+    claim = work.claim("dev-1")
+    assert claim is not None
+    claim.complete()
+
+
+# in the shell
+
+
+@pytest.mark.spec("5.3", "7.2")
+def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_on_ctrl_c(tmp_path: Any) -> None:
+    where, pipe = str(tmp_path / "book.db"), str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    does = "import sys, time; open(sys.argv[1], 'w').write('at work'); time.sleep(600)"
+    command = ["work", "do", "auth", "--wait", "--as", "dev-1", "--", sys.executable, "-c", does, pipe]
+    with commonplace.open(where) as book:
+        work = book.work(name="auth", id="auth")
+        with subprocess.Popen(
+            [*COMMAND, "--book", where, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            work.add_task("it", id="t")
+            with open(pipe) as said:
+                assert said.read() == "at work"
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LONG)
+        assert process.returncode == 130
+        assert work.task("t", at=book.head).status == "pending"
