@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import signal
 import sys
 import tempfile
 import uuid
@@ -36,6 +37,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 os.environ["COMMONPLACE_EMBEDDER"] = "static"
 """A model that is installed would take its time in every test."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in the background so, and every program that a test starts would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
 
