@@ -17,7 +17,7 @@ from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, O
 from commonplace.memory.requests import Patch, Shown
 from commonplace.memory.upkeep import Shelve
 from commonplace.recall.checking import Checked, Record
-from commonplace.state.policy import Policy
+from commonplace.state.policy import AgentPolicy, Policy
 from commonplace.state.requests import Open
 
 Entry = tuple[str, Any]
@@ -115,7 +115,8 @@ def use_everything(book: Book) -> None:
     event = book.record("fault.noted", actor="ada", id="labelled", labels={"sensitivity": "private"})
     book.relabel(event.id, sensitivity="sensitive", reason="to be careful")
     for model in ("shared_dict", "cqrs"):
-        policy = Policy(model=model, sensitive_fields=("key",))
+        agents = {"ada": AgentPolicy(may_emit=("*",)), "ben": AgentPolicy()}
+        policy = Policy(model=model, sensitive_fields=("key",), agents=agents)
         opening = Open(f"state-{model}", "owner", policy, given={"topic": "x", "key": "abcdef"})
         book.submit("state.open", opening)
         run = book.run(run_id=opening.run)

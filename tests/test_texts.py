@@ -95,7 +95,7 @@ def test_search_reads_the_first_pages_of_a_text_and_says_where_it_stops(tmp_path
         event = book.record("note.taken", payload={"text": f"early {filler} late {KEY}"})
         (hit,) = book.search("early").results
         assert (hit.id, hit.text[-1]) == (event.id, "…")
-        assert book.search("late").results == ()
+        assert not any("'late' matched" in one.why for one in book.search("late", explain=True).results)
         shown = book.event(event.id)
         assert shown is not None
         assert "late" in shown.payload["text"]  # the event itself is whole
