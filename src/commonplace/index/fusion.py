@@ -49,8 +49,8 @@ SECOND = {
 }  # fmt: skip
 """What each weighs among the candidates."""
 BY_PARTS = {
-    "parts": 9.68, "parts_pc": 6.53, "parts_pq": 2.26, "cos": 6.25, "nearest": 2.33, "around": 0.76, "talk": 5.69,
-    "bm_s": 4.63, "soft": 1.03, "date": 4.84, "spk": 1.46, "when": 2.32, "isq": -1.03, "phrase": 3.66,
+    "parts": 7.96, "parts_pc": 6.24, "parts_pq": 2.31, "cos": 4.69, "nearest": 1.92, "around": 0.86, "talk": 3.66,
+    "bm_s": 4.03, "soft": 2.03, "date": 3.76, "spk": 1.15, "when": 1.85, "isq": -0.94, "phrase": 3.33,
 }  # fmt: skip
 """What each weighs among them where texts have vectors of their parts."""
 HALF_AT = 10.0
@@ -63,7 +63,7 @@ BY_SIGNS = 2_000
 """Among how many documents the nearest are sought, where signs are compared first; at least one in 256 of all."""
 SAMPLE = 4_096
 """How many of very many documents stand for all."""
-FULL, FULL_BY_PARTS = 19.0, 25.0
+FULL, FULL_BY_PARTS = 19.0, 22.0
 """The sum that is shown as a score of 1; more is no higher a score, but still comes first."""
 K1_SESSION, B_SESSION = 1.2, 0.75
 
