@@ -58,6 +58,20 @@ def test_scores_tell_a_sure_answer_from_a_weak_one(book: Book) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.spec("4.1", "7.1")
+def test_answers_read_like_lists_and_print_as_a_person_would_read_them(book: Book) -> None:
+    hits = book.search("what must Alice not eat", limit=3)
+    assert 1 <= len(hits) <= 3
+    assert hits[0].content == "Alice is allergic to peanuts"
+    assert [one.id for one in hits] == [one.id for one in hits.results]
+    assert str(hits).splitlines()[0] == f"{hits[0].score:.2f}  Alice is allergic to peanuts"
+    assert "left out" in str(book.search("what must Alice not eat", limit=1))
+    assert book.search("what must Alice not eat", max_results=1).results == hits.results[:1]
+    digest = book.digest("what must Alice not eat")
+    assert str(digest) == digest.text
+    assert str(book.search("zirconium", mode="keyword")) == "nothing was found"
+
+
 @pytest.mark.spec("4.2", "4.5", "4.6", "5.5")
 def test_digest_prompt_and_task_context_find_by_meaning_too(book: Book) -> None:
     question, text = "is the elevator working", "The lift on the third floor is out of order"

@@ -364,15 +364,15 @@ class _Search:
         return Found(hits, total, corrected, as_of, asked.cut)
 
     def _candidates(self, signals: Signals, fits: Ints, alike: Alike | None, kept: Mask, limit: int) -> Ints:
-        """The documents that are weighed by everything, in order: the best without vectors, and the nearest."""
+        """The documents that are weighed by everything, in order: the best without vectors, and the nearest; notes that
+        are near are among them however many turns are nearer."""
         ids = self._columns.ids
         sums = weighed(signals.first(fits), FIRST, len(fits))
         chosen = [doc for doc, _ in best(fits, sums, ids, max(limit, BY_WORDS))]
         if alike is not None:
-            notes = self._columns.session == 0
-            for some in (kept, kept & notes) if self._view.talks is not None else (kept,):
+            notes = kept & (self._columns.session == 0)
+            for some in (kept,) if self._view.talks is None else (kept, notes):
                 docs = alike.nearest(some, BY_VECTOR)
-                docs = docs[some[docs]]
                 near = alike.of(docs)
                 chosen += [doc for doc, _ in best(docs[near > 0], near[near > 0], ids, BY_VECTOR)]
         return np.unique(np.array(chosen, np.int64))

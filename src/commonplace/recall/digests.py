@@ -60,6 +60,9 @@ class Digest(msgspec.Struct, frozen=True):
     rebased: str = ""
     why: dict[str, str] = {}
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class Wanted(msgspec.Struct, frozen=True):
     """What is asked for, as of `at` (None: now), which is the time `now_us`. `beside` is what the prompt shows already,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -77,6 +77,9 @@ class Result(msgspec.Struct, frozen=True):
             (["disputed"] if self.disputed else []) + ([f"stale: {self.stale}"] if self.stale else [])
         )
 
+    def __str__(self) -> str:
+        return f"{self.score:.2f}  {self.content}" + (f"  [{self.marks}]" if self.marks else "")
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What a search found, the best first; how many there are in all; what it left out; and as of which position
@@ -87,6 +90,20 @@ class Answer(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...]
     as_of: int
     corrected: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, place: int) -> Result:
+        return self.results[place]
+
+    def __str__(self) -> str:
+        """The results as a person would read them, and what was left out."""
+        left_out = [f"left out: {one.what} ({one.why})" for one in self.left_out]
+        return "\n".join([*map(str, self.results), *left_out]) or "nothing was found"
 
 
 def asked(
@@ -103,7 +120,7 @@ def asked(
     if not isinstance(mode, str) or mode not in SERVES:
         raise BadInput(f"there is no mode {shown(mode)}: the modes are {', '.join(SERVES)}")
     if type(max_results) is not int or not 1 <= max_results <= MOST:
-        raise BadInput(f"max_results {shown(max_results)} is not a whole number from 1 to {MOST}")
+        raise BadInput(f"limit (or max_results) {shown(max_results)} is not a whole number from 1 to {MOST}")
     if any(
         one is not None and not isinstance(one, list | tuple | set) for one in (tiers, agent_filter, cores)
     ):

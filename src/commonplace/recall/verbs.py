@@ -74,7 +74,8 @@ class Recalling(Remembering):
         date_range: Mapping[str, date | str] | tuple[date | str, date | str] | None = None,
         agent_filter: Sequence[str] | None = None,
         cores: Sequence[str] | None = None,
-        max_results: int = 10,
+        limit: int = 10,
+        max_results: int | None = None,
         at: At = None,
         explain: bool = False,
         ignore_memory: bool = False,
@@ -85,12 +86,13 @@ class Recalling(Remembering):
         was said around it, days and speakers that are named). "Phrases" in quotes must occur in the first, and count
         for more in the last; a `*` at a word's end stands for any ending; a typing error in a longer word that occurs
         nowhere is mended, and the answer says so. `date_range` (days, both included) and `agent_filter` narrow any
-        mode; with no query, those two modes list what there is. `cores` looks in these cores alone. `explain` says why
-        each result is there. With `ignore_memory`, or in a turn that was asked to, nothing is looked for.
+        mode; with no query, those two modes list what there is. `cores` looks in these cores alone. At most `limit`
+        results come, which `max_results` is another name for. `explain` says why each is there. With `ignore_memory`,
+        or in a turn that was asked to, nothing is looked for.
         """
         wanted = {
             "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,
-            "max_results": max_results, "cores": cores,
+            "max_results": limit if max_results is None else max_results, "cores": cores,
         }  # fmt: skip
         if not ignore_memory and not self._ignoring():
             self._may_search(mode, tiers)
