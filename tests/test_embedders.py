@@ -123,7 +123,9 @@ def test_any_text_has_vectors(minilm: MiniLM) -> None:
     odd = ["", "\ud800 broken", "🦜" * 500, "word " * 5_000, "\0"]
     about, parts = minilm.embed_tokens(odd)
     assert about.shape == (5, 384)
-    assert max(len(one.words) for one in parts) == 256
+    assert 256 < max(len(one.words) for one in parts) < 1_300, (
+        "a long text is read piece by piece, up to a length"
+    )
 
 
 def test_vectors_of_any_length_become_whole_numbers() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import commonplace
-from commonplace import Book, NotEnabled, embedders
-from commonplace.index import embedder_of
+from commonplace import BadInput, Book, NotEnabled, embedders
+from commonplace.index import embedder_of, minilm
 from commonplace.index import embedders as loading
 from tests.shells import Cli
 
@@ -194,6 +194,58 @@ def test_doctor_names_the_embedder_and_what_a_better_one_brings(
     assert "commonplace-memory[semantic]" in said
     monkeypatch.setenv("COMMONPLACE_EMBEDDER", "auto")
     assert "minilm is installed" in cli("doctor").out.replace("\n", " ")
-    assert cli("doctor", "--json").json["embedder"] == {"used": "static", "best": "minilm"}
+    assert cli("doctor", "--json").json["embedder"] == {"used": "static", "best": "minilm", "missing": ""}
     cli("migrate", "index", "auto", "--switch")
     assert cli("doctor", "--json").json["embedder"]["used"] == "minilm"
+    monkeypatch.setattr(minilm, "find_spec", lambda _: None)
+    embedder_of.cache_clear()
+    said = cli("doctor").out.replace("\n", " ")
+    assert "minilm, which is missing here" in said
+    assert "all is well" not in said
+    embedder_of.cache_clear()
+
+
+@pytest.mark.spec("4.2")
+def test_a_wrong_name_of_an_embedder_keeps_nobody_from_a_book_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commonplace.open(tmp_path / "book.db").close()
+    monkeypatch.setenv("COMMONPLACE_EMBEDDER", "nonsense")
+    with pytest.raises(BadInput, match="no embedder 'nonsense'"):
+        commonplace.open(tmp_path / "other.db")
+    with commonplace.open(tmp_path / "book.db") as book:
+        assert book.memory_settings().embedder == "static"
+
+
+@pytest.mark.spec("4.2")
+@pytest.mark.parametrize("blank", ["   ", "\n", "?!", "*", "…"])
+def test_a_query_without_a_word_finds_nothing(book: Book, blank: str) -> None:
+    assert list(book.search(blank)) == []
+    assert book.digest(blank).item_ids == ()
+
+
+@pytest.mark.spec("4.2")
+def test_what_stands_in_the_middle_of_a_long_note_is_found_by_its_meaning(tmp_path: Path) -> None:
+    diary = " ".join(f"Week {n}: soil, roses and the weather." for n in range(40))
+    with commonplace.open("memory:") as book:
+        book.configure_memory(embedder="minilm")
+        for text in NOTES:
+            book.remember(text)
+        book.remember(f"{diary} The spare key of the archive is under the third stone. {diary}")
+        assert "third stone" in book.search("where is the key to the archive hidden")[0].content
+
+
+@pytest.mark.spec("4.2")
+def test_a_turn_gains_only_so_much_by_what_was_said_around_it(book_url: str) -> None:
+    with commonplace.open(book_url) as book:
+        book.remember("Ticket ABC-1234 is about the login")
+        for n in range(3):
+            for who, text in (
+                ("ann", "ticket please"),
+                ("bob", "which ticket do you mean?"),
+                ("ann", "the version is old"),
+            ):
+                book.record("agent.spoke", actor=who, session_id=f"s{n}", payload={"text": text})
+        scores = {one.content: one.score for one in book.search("ticket")}
+        assert scores["Ticket ABC-1234 is about the login"] > scores.get("the version is old", 0) + 0.1
+        assert scores.get("the version is old", 0) < 0.65

@@ -178,7 +178,7 @@ def open(
     store = engine.open(book, create)
     try:
         store.timeout = timeout  # before anybody waits for it
-        ledger = Ledger(store, registry, book, best_embedder())
+        ledger = Ledger(store, registry, book, best_embedder)
         if name is not None and ledger.meta.name != name:
             raise Conflict(f"{url} holds the book {ledger.meta.name!r}, not {name!r}: leave the name out")
     except BaseException:

@@ -21,7 +21,7 @@ MINILM_OF_FASTEMBED = "fastembed:sentence-transformers/all-MiniLM-L6-v2"
 
 def best_embedder() -> str:
     """The best embedder whose package is installed here, or the one that COMMONPLACE_EMBEDDER names."""
-    named = os.environ.get("COMMONPLACE_EMBEDDER", AUTO)
+    named = os.environ.get("COMMONPLACE_EMBEDDER") or AUTO
     if named != AUTO:
         check_embedder(named)
         return named

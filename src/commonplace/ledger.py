@@ -124,8 +124,10 @@ class Rebuilt(msgspec.Struct, frozen=True):
 class Ledger:
     """Reads, writes and upkeep of one book. `Book` gives it the verbs that people use."""
 
-    def __init__(self, store: Store, registry: Registry, name: str, embedder: str = "static") -> None:
-        """`embedder` is noted in a book that is made now."""
+    def __init__(
+        self, store: Store, registry: Registry, name: str, embedder: Callable[[], str] = lambda: "static"
+    ) -> None:
+        """`embedder` says what is noted in a book that is made now."""
         self.store = store
         self.registry = registry
         self.indexing: Any = None
@@ -152,11 +154,11 @@ class Ledger:
         self._committer = Committer(store, registry, self.meta_of)
         self._open(name, embedder)
 
-    def _open(self, name: str, embedder: str) -> None:
+    def _open(self, name: str, embedder: Callable[[], str]) -> None:
         with self.store.read() as reads:
             raw, empty = reads.head.meta, reads.head.position == 0
         if not raw:
-            self.created = self.run(_create, (name, embedder)) and empty
+            self.created = self.run(_create, (name, embedder())) and empty
             return
         outdated = self.meta_of(Head(meta=raw)).outdated(self.registry)
         if outdated:

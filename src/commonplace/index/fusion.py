@@ -65,6 +65,9 @@ SAMPLE = 4_096
 """How many of very many documents stand for all."""
 FULL, FULL_BY_PARTS = 19.0, 22.0
 """The sum that is shown as a score of 1; more is no higher a score, but still comes first."""
+OF_OTHERS = frozenset({"around", "talk", "bm_s", "bm_pc", "soft_pc", "pq_bm", "parts_pc", "parts_pq"})
+"""Signals that a turn has by what was said around it."""
+MOST_OF_OTHERS = 0.53
 K1_SESSION, B_SESSION = 1.2, 0.75
 
 N = TypeVar("N", np.int64, np.float64)
@@ -379,25 +382,33 @@ def unnamed(query: str, speakers: Iterable[str]) -> str:
     return " ".join(kept) if any(map(has_letter, kept)) else query
 
 
-def weighed(signals: Mapping[str, Floats], weights: Mapping[str, float], size: int) -> Ints:
-    """All signals added up, in units."""
-    total = np.zeros(size)  # of whole numbers far below 2⁵³
+def weighed(
+    signals: Mapping[str, Floats],
+    weights: Mapping[str, float],
+    size: int,
+    turns: Mask | None = None,
+    full: float = 0.0,
+) -> Ints:
+    """All signals added up, in units. What is said around `turns` counts up to a share of what is shown as 1: in a short
+    conversation it would make an answer of every turn."""
+    own, around = np.zeros(size), np.zeros(size)  # of whole numbers far below 2⁵³
     for name, weight in weights.items():
         if name in signals:
             gave = signals[name] * weight
             gave *= UNIT >> 8
+            total = around if name in OF_OTHERS else own
             total += np.rint(gave, out=gave)
-    return total.astype(np.int64)
+    if turns is not None:
+        most = np.rint(MOST_OF_OTHERS * full * (UNIT >> 8))
+        around[turns] = np.minimum(around[turns], most)
+    return (own + around).astype(np.int64)
 
 
-def shown_scores(
-    signals: Mapping[str, Floats], weights: Mapping[str, float], ranked: Ints, size: int, full: float
-) -> list[int]:
-    """What is shown of the documents in these places, in millionths: how much speaks for each. Being the nearest of all
-    moves a note up, and is left out here: something is always the nearest. No score is above the one before it."""
-    speaks = {name: weight for name, weight in weights.items() if name != "nearest"}
-    sums = np.minimum.accumulate(weighed(signals, speaks, size)[ranked])
-    found = np.clip(scores(sums.astype(np.float64), int(full * (UNIT >> 8))), 1, 1_000_000)
+def shown_scores(sums: Ints, full: float) -> list[int]:
+    """What is shown of sums in the order of their documents, in millionths. Being the nearest of all moves a note up,
+    and is no part of them: something is always the nearest. So no score is above the one before it."""
+    falling = np.minimum.accumulate(sums).astype(np.float64)
+    found = np.clip(scores(falling, int(full * (UNIT >> 8))), 1, 1_000_000)
     return [int(one) for one in found]
 
 

@@ -57,7 +57,7 @@ class MiniLM:
         self._layers = [_Layer(weights, f"encoder.layer.{n}") for n in range(LAYERS)]
         projection = PROJECTION.read_bytes()
         self._narrow = np.frombuffer(projection, "<f2").reshape(WIDTH, NARROW).astype(np.float32)
-        self.name = f"MiniLM {version(PACKAGE)} tokens 1"
+        self.name = f"MiniLM {version(PACKAGE)} tokens 2"
 
     def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
         return self.embed_tokens(texts)[0]
@@ -66,10 +66,12 @@ class MiniLM:
         means, tokens = np.zeros((len(texts), WIDTH), np.float32), list[Tokens]()
         for at, text in enumerate(texts):
             read = self._tokenizer.encode(readable(text))
-            states = self.states(read.ids)
+            windows = [read, *read.overflowing]  # a long text is read piece by piece
+            states = np.concatenate([self.states(one.ids) for one in windows])
             means[at] = states.mean(axis=0)
             narrow = _unit(_unit(states) @ self._narrow) * np.float32(TOKEN_SCALE)
-            tokens.append(Tokens(np.clip(np.rint(narrow), -127, 127).astype(np.int8), _words(read)))
+            words = [word for one in windows for word in _words(one)]
+            tokens.append(Tokens(np.clip(np.rint(narrow), -127, 127).astype(np.int8), words))
         return rounded(means), tokens
 
     def states(self, ids: Sequence[int]) -> Floats:

@@ -350,11 +350,14 @@ class _Search:
         if tokens is not None:
             matching = Matching(self._file, tokens, weights_of(tokens, about, words))
             there, weights = there | signals.parts(matching, picked), BY_PARTS
-        first = best(picked, weighed(there, weights, len(picked)), self._columns.ids, limit)
-        docs = [doc for doc, _ in first]
-        places = np.searchsorted(picked, docs)
         full = FULL_BY_PARTS if weights is BY_PARTS else FULL
-        ranked = list(zip(docs, shown_scores(there, weights, places, len(picked), full), strict=True))
+        turns = None if weights is FIRST else self._columns.session[picked] > 0
+        sums = weighed(there, weights, len(picked), turns, full)
+        docs = [doc for doc, _ in best(picked, sums, self._columns.ids, limit)]
+        places = np.searchsorted(picked, docs)
+        speaks = {name: weight for name, weight in weights.items() if name != "nearest"}
+        shown = weighed(there, speaks, len(picked), turns, full)[places]
+        ranked = list(zip(docs, shown_scores(shown, full), strict=True))
         hits = self._hits(ranked, found, sum(one.rarity for one in found) or 1)
         nothing = np.zeros(len(picked))
         gave = {name: there.get(name, nothing) * weight for name, weight in weights.items()}
@@ -405,6 +408,8 @@ class _Search:
 
     def _wanted(self, query: str) -> tuple[Vectors | None, Tokens | None]:
         """The vector of a query, and those of its parts, as far as there are any."""
+        if not any(map(str.isalnum, query)):
+            return None, None
         if isinstance(self._embedder, TokenEmbedder):
             vectors, (tokens,) = self._embedder.embed_tokens([query])
             return vectors, tokens

@@ -133,7 +133,9 @@ def condition(book: Book) -> dict[str, Any]:
         for name in ("facts", "head", "acknowledged", "views", "damage", "clock", "slow_clock")
     }
     file, memory = book.index_size()
-    embedder = {"used": book.memory_settings().embedder, "best": best_embedder()}
+    left_out = book.search("memory", limit=1).left_out
+    missing = next((one.why for one in left_out if one.what == "semantic"), "")
+    embedder = {"used": book.memory_settings().embedder, "best": best_embedder(), "missing": missing}
     return told | {"index": {"file": file, "memory": memory}, "embedder": embedder}
 
 
@@ -145,6 +147,8 @@ def ills(report: dict[str, Any]) -> Iterator[str]:
     for trouble in ("damage", "clock"):
         if report.get(trouble):
             yield report[trouble]
+    if report.get("embedder", {}).get("missing"):
+        yield report["embedder"]["missing"]
     head, acknowledged = report.get("head", 0), report.get("acknowledged", 0)
     if acknowledged > head:
         yield (
@@ -178,10 +182,10 @@ def findings(report: dict[str, Any]) -> Rows:
     return rows
 
 
-def _vectors(used: str, best: str) -> str:
+def _vectors(used: str, best: str, missing: str) -> str:
     """What makes the vectors, and what a better embedder would bring."""
     if used != "static":
-        return used
+        return f"{used}, which is missing here" if missing else used
     better = "a transformer finds more of what is asked in other words"
     if best == "static":
         return f"static; {better}: pip install 'commonplace-memory[semantic]', then {SWITCH}"
