@@ -389,8 +389,8 @@ def weighed(
     turns: Mask | None = None,
     full: float = 0.0,
 ) -> Ints:
-    """All signals added up, in units. What is said around `turns` counts up to a share of what is shown as 1: in a short
-    conversation it would make an answer of every turn."""
+    """All signals added up, in units. What is said around `turns` counts up to a share of what is shown as 1: a short
+    conversation would make an answer of every turn."""
     own, around = np.zeros(size), np.zeros(size)  # of whole numbers far below 2⁵³
     for name, weight in weights.items():
         if name in signals:
