@@ -48,7 +48,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         (re.compile(r"(^|⏎ )(?:-{3,}|={3,}|\*{3,})(?=$| ⏎)"), r"\1…"),
         (re.compile(rf"(?i)(^|[\s\W_])({_ROLES})((?: prompt| message| note)?[*_]{{0,3}}) ?[:：](?=\s|$)"), r"\1(\2\3)"),
         (re.compile(rf"(?i)(^|⏎ )([*_]{{0,3}})({_ROLES})[*_]{{0,3}} ?[:：]"), r"\1(\3) "),
-        (re.compile(rf"(?i)\b({_SAID_OF_A_LINE}) ?="), r"\1:"),
+        (re.compile(rf"(?i)\b({_SAID_OF_A_LINE}) ?="), r"\1 "),
         (re.compile(r"(?i)memory digest ?[:：]"), "memory digest -"),
         (
             re.compile(
@@ -69,7 +69,7 @@ def as_data(text: str) -> str:
         plain = " ".join("".join(map(_seen, plain)).split())
     for pattern, instead in _patterns():
         plain = pattern.sub(instead, plain)
-    return plain
+    return " ".join(plain.split())
 
 
 def as_name(text: str) -> str:
