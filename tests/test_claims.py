@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -447,3 +448,43 @@ def test_a_receipt_of_something_that_ended_keeps_nothing_out(book: Book, end: st
             ada.archive(old)
     assert ben.remember("The VPN is required", parents=[receipt]).outcome == "stored"
     assert ben.remember("The lift in the hall is slow", parents=[receipt]).outcome == "rejected"
+
+
+@pytest.mark.spec("L9", "L5", "3.5")
+@pytest.mark.parametrize("by_receipt", [False, True])
+@pytest.mark.parametrize("again", ["The VPN is required", "As noted earlier, the VPN is required."])
+def test_what_has_expired_since_it_was_shown_is_said_again_without_being_an_echo(
+    book: Book, again: str, by_receipt: bool
+) -> None:
+    ada, ben = book.as_actor("ada"), book.run(run_id="r").agent("ben")
+    now = datetime.now(UTC)
+    ada.remember("The lift in the hall is slow", shared=True)
+    old = str(ada.remember("The VPN is required", shared=True, valid_until=now + timedelta(hours=1)).item_id)
+    receipt = str(ben.digest("is the VPN required, and is the lift slow?").receipt_id)
+    parents = [receipt] if by_receipt else []
+    assert ben.remember(again, parents=parents).outcome == "rejected", "it holds, and was shown"
+    ada.revise(old, valid_until=now - timedelta(hours=1))
+    kept = ben.remember(again, shared=True, parents=parents)
+    assert kept.outcome == "stored", kept.reason
+    assert ben.remember("The lift in the hall is slow", parents=parents).outcome == "rejected"
+    past = ben.remember(again, valid_until=now - timedelta(hours=2), parents=parents)
+    assert past.outcome in ("rejected", "merged"), "said of a time for which it was shown"
+
+
+@pytest.mark.spec("L9", "3.5")
+def test_an_echo_with_another_time_is_an_echo(book: Book) -> None:
+    ada, ben = book.as_actor("ada"), book.run(run_id="r").agent("ben")
+    now, day = datetime.now(UTC), timedelta(days=1)
+    ada.remember(SAID, shared=True, valid_from=now - day, valid_until=now + 3 * day)
+    ben.search("cache of Orion")
+    times = [
+        {"valid_from": now - 2 * day},
+        {"valid_from": now + day},
+        {"valid_until": now + 9 * day},
+        {"valid_from": now - 9 * day, "valid_until": now - day / 2},
+    ]
+    for time_given in times:
+        assert ben.remember(SAID, **time_given).outcome == "rejected", time_given  # type: ignore[arg-type]
+    assert ben.remember(SAID, valid_from=now + 4 * day).outcome == "stored", (
+        "of a time that nothing was said of"
+    )

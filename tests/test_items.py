@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -179,6 +179,124 @@ def test_facts_that_hold_at_other_times_do_not_contradict(ada: Actor) -> None:
     spring, summer = datetime(2026, 4, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC)
     assert texts(ada, key="db.host", valid_at=spring) == ["db.host: alpha"]
     assert texts(ada, key="db.host", valid_at=summer) == ["db.host: beta"]
+
+
+NOW = datetime.now(UTC)
+LAST_WEEK, YESTERDAY = NOW - timedelta(days=7), NOW - timedelta(days=1)
+TOMORROW, NEXT_WEEK = NOW + timedelta(days=1), NOW + timedelta(days=7)
+LIFT = "The lift in the north wing is out of order"
+
+
+@pytest.mark.spec("L5", "3.3", "3.5")
+@pytest.mark.parametrize("again", [LIFT, f"{LIFT} again"], ids=["the same", "nearly the same"])
+@pytest.mark.parametrize(
+    "time", [{"valid_until": YESTERDAY}, {"valid_from": TOMORROW}], ids=["over", "not yet"]
+)
+@pytest.mark.parametrize("author", ["ada", "ben"])
+def test_what_does_not_hold_now_keeps_nothing_out_that_is_said_now(
+    book: Book, ada: Actor, author: str, time: dict[str, Any], again: str
+) -> None:
+    other = ada.remember(LIFT, shared=True, **time)
+    assert not ada.search("lift").results
+    said = book.as_actor(author).remember(again, shared=True)
+    assert said.outcome == "stored", said.reason
+    assert [one.id for one in ada.search("lift").results] == [said.item_id]
+    assert ada.item(str(other.item_id)).corroborated == ()
+    repeated = book.as_actor(author).remember(again, shared=True)
+    assert (repeated.outcome, repeated.item_id) == ("merged", said.item_id)
+
+
+@pytest.mark.spec("L5", "3.3", "3.5")
+def test_a_fact_that_has_expired_contradicts_nothing_that_is_said_now(book: Book, ada: Actor) -> None:
+    over = ada.remember(key="Entry fee", value=10, valid_until=YESTERDAY, shared=True)
+    said = book.as_actor("ben").remember(key="entry.fee", value=12, shared=True)
+    assert said.outcome == "stored", said.reason
+    assert texts(ada, key="entry fee", valid_at=NOW + timedelta(hours=1)) == ["Entry fee: 12"]
+    assert ada.item(str(over.item_id)).disputed == ()
+    assert ada.remember(key="entry fee", value=13, shared=True).held is not None, "what holds is disputed"
+    assert book.revise(str(said.item_id), value=14).value == 14
+    with pytest.raises(Conflict, match="something else stands"):
+        ada.revise(str(over.item_id), valid_until=TOMORROW)
+
+
+@pytest.mark.spec("L5", "3.3", "3.5")
+def test_a_fact_of_the_repository_that_has_expired_is_no_more_specific_one(ada: Actor) -> None:
+    why: dict[str, Any] = {"citations": ["ci.yml:3"], "reason": "builds", "category": "reference"}
+    ada.repository_fact("Build", "The build needs Python and a C compiler", valid_until=YESTERDAY, **why)
+    assert ada.repository_fact("Build", "The build needs Python", **why).outcome == "stored"
+
+
+@pytest.mark.spec("L5", "3.3", "3.5")
+def test_facts_meet_if_there_is_a_time_that_both_speak_of(ada: Actor) -> None:
+    ada.remember(key="fee", value=10, valid_from=LAST_WEEK, valid_until=YESTERDAY)
+    earlier = ada.remember(key="fee", value=11, valid_until=YESTERDAY)
+    assert earlier.held is not None
+    assert earlier.held.why == "dispute"
+    ada.remember(key="rent", value=10, valid_from=TOMORROW)
+    assert ada.remember(key="rent", value=9, valid_until=TOMORROW).outcome == "stored"
+    for_ever = ada.remember(key="rent", value=8)
+    assert for_ever.held is not None
+    assert len(for_ever.held.items) == 2
+
+
+@pytest.mark.spec("L5", "3.3")
+@pytest.mark.parametrize("author", ["ada", "ben"])
+@pytest.mark.parametrize(
+    ("known", "said", "left"),
+    [
+        ({"valid_until": TOMORROW}, {}, "valid_until"),
+        ({"valid_until": TOMORROW}, {"valid_until": NEXT_WEEK}, "valid_until"),
+        ({}, {"valid_until": TOMORROW}, "valid_until"),
+        ({}, {"valid_from": TOMORROW, "valid_until": NEXT_WEEK}, "valid_from, valid_until"),
+        ({"valid_from": LAST_WEEK}, {"valid_from": YESTERDAY}, "valid_from"),
+        ({"valid_from": YESTERDAY}, {"valid_from": LAST_WEEK}, "valid_from"),
+        ({"valid_from": LAST_WEEK}, {}, ""),
+        ({"valid_until": TOMORROW}, {"valid_until": TOMORROW}, ""),
+    ],
+)
+def test_a_merge_says_which_time_was_not_taken_over(
+    book: Book,
+    ada: Actor,
+    author: str,
+    known: dict[str, Any],
+    said: dict[str, Any],
+    left: str,
+) -> None:
+    first = ada.remember(LIFT, shared=True, **known)
+    again = book.as_actor(author).remember(LIFT, shared=True, **said)
+    assert (again.outcome, again.item_id) == ("merged", first.item_id)
+    told = again.reason.partition("; not taken over: ")[2].partition(" (")[0]
+    assert told == left, again.reason
+
+
+@pytest.mark.spec("L5", "3.3")
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.none() | st.integers(-3, 3), st.none() | st.integers(-3, 3)), min_size=2, max_size=4
+    )
+)
+def test_whatever_is_said_holds_from_then_on_or_the_answer_says_what_was_left(
+    spans: list[tuple[int | None, int | None]],
+) -> None:
+    with commonplace.open("memory:") as book:
+        now = datetime.now(UTC)
+        for begins, ends in spans:
+            if begins is not None and ends is not None and begins >= ends:
+                continue
+            given = {"valid_from": begins, "valid_until": ends}
+            time: dict[str, Any] = {
+                name: now + timedelta(days=day) for name, day in given.items() if day is not None
+            }
+            kept = book.remember(LIFT, **time)
+            assert kept.outcome in ("stored", "merged", "flagged")
+            if kept.outcome == "merged":
+                stands = book.item(str(kept.item_id))
+                wanted = None if ends is None else int(time["valid_until"].timestamp() * 1e6)
+                assert stands.valid_until_us == wanted or "valid_until" in kept.reason
+                starts = max(datetime.now(UTC), time.get("valid_from", now))
+                if ends is None or ends > 0:
+                    assert stands.valid(int(starts.timestamp() * 1e6))
 
 
 @pytest.mark.spec("3.3", "L7")

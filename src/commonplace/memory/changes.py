@@ -21,7 +21,17 @@ from ..events import canonical, draft
 from ..labels import strictness
 from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
 from .reading import all_items, item_at, may_name, may_read, words
-from .remember import change, contradicts, end_disputes, known, open_rivals, standing, successors, weight_of
+from .remember import (
+    change,
+    contradicts,
+    end_disputes,
+    from_now,
+    known,
+    open_rivals,
+    standing,
+    successors,
+    weight_of,
+)
 from .requests import CONSOLIDATED, DELETED, FORGOTTEN, Forget, Forgotten, Mark, Patch, Resolve
 from .upkeep import Retell, note_of
 
@@ -61,7 +71,8 @@ def _check_consistent(
         return other if here and other is not None and may_read(rights, other) else None
 
     where = ["", after.agent] if not after.shared else [""]
-    against = [one for one in standing(overlay, after.key, where, comparable) if contradicts(after, one)]
+    new = from_now(after, overlay.now)
+    against = [one for one in standing(overlay, after.key, where, comparable) if contradicts(new, one)]
     if against:
         told = "; ".join(f"{one.id} says {words(one.as_content())}" for one in against)
         raise Conflict(

@@ -71,6 +71,8 @@ class Case(NamedTuple):
     overlay: Overlay
     request: Remember
     rights: Rights
+    new: Item
+    """What is to be remembered, with the time from which on it holds."""
 
     def comparable(self, id: str) -> Item | None:
         """An item, if it stands in the same place and its author may know of it."""
@@ -81,6 +83,11 @@ class Case(NamedTuple):
             return None
         return found
 
+    def repeatable(self, id: str) -> Item | None:
+        """An item that is comparable, if it holds for the time that the new one speaks of."""
+        found = self.comparable(id)
+        return found if found is not None and holds_for(self.new, found) else None
+
 
 def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     refused = need_tier(overlay, request.by, "long_term", True, request.run)
@@ -88,7 +95,8 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
         refused = refused or need_tier(overlay, request.by, "episodic", False, request.run)
     if refused:
         return refused
-    case = Case(overlay, request, rights_of(overlay, request.by))
+    new = new_item(request.by, request.content, overlay.now)
+    case = Case(overlay, request, rights_of(overlay, request.by), new)
     if request.id is not None:
         again = _again(overlay, request)
         if again is not None:
@@ -170,9 +178,14 @@ def texts_of(item: Item) -> list[str]:
     return list(dict.fromkeys((item.text, shown.text, said, block(shown))))
 
 
-def comparable(rights: Rights, items: Iterable[Item]) -> list[Item]:
-    """The items that stand or wait for a choice, and that somebody may see: only these keep others out."""
-    return [item for item in items if item.status in STANDING and may_read(rights, item)]
+def comparable(rights: Rights, new: Item, items: Iterable[Item]) -> list[Item]:
+    """The items that somebody may see and that keep out what repeats them."""
+    return [item for item in items if _keeps_out(new, item) and may_read(rights, item)]
+
+
+def _keeps_out(new: Item, known: Item) -> bool:
+    """Whether an item stands or waits for a choice, and holds for the time that a new one speaks of."""
+    return known.status in STANDING and holds_for(new, known)
 
 
 def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]]) -> str:
@@ -196,13 +209,13 @@ def _echo(case: Case) -> str:
     lineage = _echo_by_lineage(case)
     if request.supersedes or request.replaces or not (request.echo_of or lineage):
         return ""
-    new = from_row({"id": "", "agent": request.by, **request.content})
-    return "" if any(contradicts(new, known) for known in same_key(case)) else request.echo_of or lineage
+    disputes = any(contradicts(case.new, known) for known in same_key(case))
+    return "" if disputes else request.echo_of or lineage
 
 
 def _echo_by_lineage(case: Case) -> str:
     """The receipt that this is derived from, unless it corrects what that receipt's reader was shown."""
-    overlay, request, rights = case
+    overlay, request, rights, new = case
     found = ""
     for parent in request.parents:
         event = overlay.event(parent)
@@ -214,8 +227,8 @@ def _echo_by_lineage(case: Case) -> str:
             # An item that the author may not read any more must not show in the answer, not even by a right guess.
             shown = (item_at(overlay, id) for id in ids)
             items = [item for item in shown if item is not None and may_read(rights, item)]
-            standing_texts = [(item.id, texts_of(item)) for item in items if item.status in STANDING]
-            ended_texts = [(item.id, texts_of(item)) for item in items if item.status not in STANDING]
+            standing_texts = [(item.id, texts_of(item)) for item in items if _keeps_out(new, item)]
+            ended_texts = [(item.id, texts_of(item)) for item in items if not _keeps_out(new, item)]
             if items and (not standing_texts or echo_among(request.content, ended_texts)):
                 continue  # what stands no more keeps nothing out
             texts = [text for _, of_item in standing_texts for text in of_item]
@@ -244,7 +257,7 @@ def _twin(case: Case) -> Item | None:
     print_ = fingerprint(case.request.content)
     for partition in partitions(case.request):
         id = case.overlay.get("memory.exact", partition, print_)
-        known = None if id is None else case.comparable(id)
+        known = None if id is None else case.repeatable(id)
         if (
             known is not None and fingerprint(known.as_content()) == print_
         ):  # it may say something else by now
@@ -280,6 +293,11 @@ def _not_taken(request: Remember, twin: Item) -> str:
         for name in ("tags", "citations", "reason", "category", "confidence", "pinned", "tasks")
     }
     left = [name for name, said in wanted.items() if said and not _covers(getattr(twin, name), said)]
+    begins, ends = request.content.get("valid_from_us"), request.content.get("valid_until_us")
+    if begins is not None and begins != twin.valid_from_us:
+        left.append("valid_from")
+    if ends != twin.valid_until_us:  # also what holds without end, while the known one ends
+        left.append("valid_until")
     if request.labels.get("audience") == "team" and not twin.shared:
         left.append("shared")
     if strictness("sensitivity", request.labels["sensitivity"]) > strictness("sensitivity", twin.sensitivity):
@@ -322,10 +340,9 @@ def _source(provenance: dict[str, Any]) -> tuple[str, ...]:
 
 def _superseded(case: Case) -> tuple[Item, ...]:
     """The items that this one takes the place of."""
-    overlay, request, rights = case
+    overlay, request, rights, new = case
     found: dict[str, Item] = {}
     if request.replaces:
-        new = from_row({"id": "", "agent": request.by, **request.content})
         found = {one.id: one for one in same_key(case) if one.agent == request.by and overlap(new, one)}
     for id in request.supersedes:
         known = item_at(overlay, id)
@@ -351,8 +368,9 @@ def _more_specific(case: Case) -> Item | None:
     """The fact of the repository about the same subject that says all of this, and more."""
     if case.request.content.get("scope") != "repository":
         return None
-    mine = tokens(str(case.request.content.get("value")))
-    return next((one for one in same_key(case) if one.scope and mine < tokens(str(one.value))), None)
+    mine = tokens(str(case.new.value))
+    facts = (one for one in same_key(case) if one.scope and holds_for(case.new, one))
+    return next((one for one in facts if mine < tokens(str(one.value))), None)
 
 
 def same_key(case: Case) -> list[Item]:
@@ -379,9 +397,8 @@ def standing(
 
 def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
     """Why the item must wait for a choice, if it must; or why it cannot be kept at all."""
-    overlay, request, rights = case
+    overlay, request, rights, new = case
     content, replaced = request.content, tuple(one.id for one in superseded)
-    new = from_row({"id": "", "agent": request.by, **content})
     core = None if content.get("core") is None else core_of(overlay, content["core"])
     if core is not None and not may_know(rights, core):
         raise NotFound(no_core(core.id))
@@ -406,6 +423,30 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
     return None
 
 
+# for which time
+
+
+def new_item(by: str, content: Mapping[str, Any], now_us: int) -> Item:
+    """What somebody says now, as an item that is not kept yet."""
+    return from_now(from_row({"id": "", "agent": by, "recorded_us": now_us, **content}), now_us)
+
+
+def from_now(item: Item, now_us: int) -> Item:
+    """An item with the time from which on it holds: unless it says so itself or is over already, now."""
+    dated = item.valid_from_us is not None or item.expired(now_us)
+    return item if dated else replace(item, valid_from_us=now_us)
+
+
+def holds_for(new: Item, known: Item) -> bool:
+    """Whether a known item holds now, or when a new one begins to if that is later; of what is over, whether both held
+    at some time. If not, it does not say what the new one says: it is neither its twin nor its near-duplicate, and the
+    new one is no echo of it."""
+    now_us = new.recorded_us
+    if new.expired(now_us):
+        return overlap(new, known)
+    return known.valid(max(now_us, new.valid_from_us or now_us))
+
+
 def contradicts(new: Item, known: Item) -> bool:
     """Another value under the same key, for a time that both speak of."""
     return overlap(new, known) and value_form(known.value) != value_form(new.value)
@@ -426,7 +467,7 @@ def _nearest(case: Case, others: set[str]) -> tuple[Item, float] | None:
     mine = words_of(case.request.content)
     best: tuple[float, str, Item] | None = None
     for id in _worth_comparing(case, mine):
-        known = None if id in others else case.comparable(id)
+        known = None if id in others else case.repeatable(id)
         if known is not None:
             score = jaccard(mine, words_of(known.as_content()))
             if score >= FLAGGED and (best is None or (score, known.id) > best[:2]):
@@ -451,7 +492,7 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
                 for key, (id, sketched) in islice(rows, MOST_LOOKED_AT)
                 if int(key[3]) <= places.get(int(key[2]), 0) and alike_sketches(own, sketched) >= WORTH
             )
-            found.update(islice((id for id in close if case.comparable(id) is not None), MOST_COMPARED))
+            found.update(islice((id for id in close if case.repeatable(id) is not None), MOST_COMPARED))
     return found
 
 
@@ -459,7 +500,7 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
 
 
 def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
-    overlay, request, _ = case
+    overlay, request = case.overlay, case.request
     content = dict(request.content)
     under = same_key(case)
     if under:
@@ -504,7 +545,7 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
 
 def _related(case: Case) -> list[list[str]]:
     """Entries of the same core with a tag in common, if the core links by itself."""
-    overlay, request, _ = case
+    overlay, request = case.overlay, case.request
     core, found = request.content.get("core"), dict[str, None]()
     if core is None or not core_of(overlay, core).config.auto_link:
         return []

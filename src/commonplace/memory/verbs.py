@@ -49,7 +49,7 @@ from .items import (
 from .markdown import fitting
 from .noting import Noting
 from .reading import Judge, Settings, chosen, judging, labelled, of_memory, settings_of, tombstones
-from .remember import comparable, echo_among, texts_of
+from .remember import comparable, echo_among, new_item, texts_of
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Remember, Resolve, Tombstone
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 from .visibility import may_be_told
@@ -251,7 +251,8 @@ class Remembering(Noting):
         rights = rights_of(lens, actor)
         others = self._ledger.events_by_id([id for id in ids if id not in items and id not in parents])
         events = [event for event in others if may_be_told(lens, rights, event)]
-        shown = [(item.id, texts_of(item)) for item in comparable(rights, items.values())]
+        new = new_item(actor, content, self._ledger.moment())
+        shown = [(item.id, texts_of(item)) for item in comparable(rights, new, items.values())]
         shown += [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
         return echo_among(content, shown)
 
