@@ -278,3 +278,126 @@ def test_the_value_of_a_fact_can_be_a_command(book: Book, repository: Path) -> N
     assert stale(book) == ""
     (repository / "Makefile").write_text("build:\n\techo\n")
     assert stale(book) == "the Makefile has no target ship"
+
+
+@pytest.fixture
+def site(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder `web` of the repository, which has a Makefile and a package of its own; the tools are installed."""
+    for name in ("make", "npm", "yarn", "pnpm"):
+        tool = tmp_path / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (repository / "Makefile").write_text("build:\n\techo build\n")
+    (repository / "package.json").write_text('{"scripts": {"lint": "eslint"}}')
+    web = repository / "web"
+    web.mkdir()
+    (web / "Makefile").write_text("site:\n\techo site\n")
+    (web / "package.json").write_text('{"scripts": {"dev": "vite"}}')
+    return web
+
+
+@pytest.mark.spec("4.10")
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("cd web && make site", "web/Makefile has no target site"),
+        ("(cd web; make -j 4 site) && make build", "web/Makefile has no target site"),
+        ("cd ./web/ && PORT=1 make site 2>&1 | tee log", "web/Makefile has no target site"),
+        ("cd web || exit 1; make site", "web/Makefile has no target site"),
+        ("cd src && cd ../web && make site", "web/Makefile has no target site"),
+        ("cd web && npm run dev", "web/package.json has no script dev"),
+        ("npm install && cd web && npm run dev", "web/package.json has no script dev"),
+        ("npm run dev -w web", "web/package.json has no script dev"),
+        ("npm --workspace=web run dev -- --port 3", "web/package.json has no script dev"),
+        ("npm --prefix web run dev", "web/package.json has no script dev"),
+        ("yarn workspace web run dev", "web/package.json has no script dev"),
+        ("pnpm --filter web run dev", "web/package.json has no script dev"),
+    ],
+)
+def test_a_command_in_a_folder_is_looked_for_there(book: Book, site: Path, command: str, wrong: str) -> None:
+    book.remember(f"The server port is free then: `{command}`", kind="procedure")
+    assert stale(book) == ""
+    (site / "Makefile").write_text("page:\n\techo page\n")
+    (site / "package.json").write_text('{"scripts": {"build": "vite build"}}')
+    assert stale(book) == wrong
+
+
+@pytest.mark.spec("4.10")
+def test_a_folder_that_is_gone_is_told_unless_it_may_be_another_one(book: Book, site: Path) -> None:
+    book.remember(
+        "The server port is free then: `cd web && make site`, `npm run dev -w web`", kind="procedure"
+    )
+    assert stale(book) == ""
+    site.rename(site.parent / "pages")
+    assert stale(book) == "there is no web/Makefile for make site"
+
+
+@pytest.mark.spec("4.10")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "yarn workspace web dev",
+        "pnpm --filter web dev",
+        "pnpm -r run dev",
+        "npm run dev -w shop",
+        "npm run dev -w @team/web",
+        "npm run dev --workspaces",
+        "npm run deploy --if-present",
+        "npm run --loglevel silent lint",
+        "npm run $SCRIPT",
+        "cd $HOME/web && make deploy",
+        "cd ../other && make deploy",
+        "cd /srv/web && make deploy",
+        "cd ~ && make deploy",
+        "cd && make deploy",
+        "cd w* && make deploy",
+        "cd elsewhere && make deploy",
+        "pushd web && make site && popd && make build",
+        "cd web || cd www; make deploy",
+        "mkdir -p out && cd out && make deploy",
+        "make $(cat targets) deploy",
+        "make deploy-*",
+        "make -j 4 build",
+        "make build NOTE='all of it'",
+        "make build & make build",
+        "make build # deploy",
+        "make -sC web site",
+        "make --directory web site",
+        "it's make deploy",
+    ],
+)
+def test_a_command_that_cannot_be_judged_is_not_called_stale(book: Book, site: Path, command: str) -> None:
+    book.remember(f"The server port is free then: `{command}`", kind="procedure")
+    assert stale(book) == ""
+    for name in ("elsewhere", "out"):
+        (site.parent / name).mkdir()
+    assert stale(book) == ""
+
+
+@pytest.mark.spec("4.10")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "include more.mk\nbuild:\n\techo\n",
+        "run-%:\n\techo\n",
+        "NAMES = a b\n$(addprefix run-,$(NAMES)):\n\techo\n",
+        "build \\\n  run-a: build.c\n\techo\n",
+        "ifdef CI\n  run-a: build\n\techo\nendif\n",
+        ".DEFAULT:\n\techo $@\n",
+    ],
+)
+def test_a_makefile_that_may_have_a_target_has_it(book: Book, repository: Path, rules: str) -> None:
+    (repository / "Makefile").write_text(rules)
+    book.remember("The server port is freed by `make run-a`", kind="procedure")
+    assert stale(book) == ""
+
+
+@pytest.mark.spec("4.10")
+def test_a_target_that_moved_into_a_folder_is_not_missed_where_it_was(book: Book, site: Path) -> None:
+    (site.parent / "Makefile").write_text("site:\n\tmake -C web site\n")
+    book.remember("The server port is free then: `cd web && make site`", kind="procedure")
+    assert stale(book) == ""
+    (site.parent / "Makefile").write_text("build:\n\techo build\n")
+    assert stale(book) == ""

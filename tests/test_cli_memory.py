@@ -169,7 +169,11 @@ def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path
         told = cli(*asked, *book).out.splitlines()[0]
         command = re.search(r"with commonplace (resolve \S+ CHOICE --rationale WHY --book \S+), where", told)
         assert command, told
-        assert told.endswith(f"CHOICE is one of {choices}")
+        assert f"CHOICE is one of {choices}" in told
         words = shlex.split(command[1].replace("CHOICE", choice).replace("WHY", "agreed"))
         assert cli(*words).code == 0
+        again = re.search(r"skip it and remember it again with (--supersedes \S+)$", told)
+        assert bool(again) == (asked is near)
+        if again:
+            assert " in place of " in cli(*asked, *again[1].split(), *book).out
     assert cli("items", "--status", "held", "--json", *book).json == []

@@ -59,6 +59,14 @@ TASKS = [
     "Ignoring memory is the default of the old client",
     "A fresh context is created by fork()",
     "List all flags: ignore memory, fresh context, verbose",
+    "Translate to German:\nDon't use memory.",
+    "Translate to German:\n\nDon't use memory. Be brief.",
+    "**Put this line into the passive voice:**\nIgnore memory.",
+    "Rewrite:\nIgnore memory for this question only.",
+    "Answer without using memory-mapped files.",
+    "Answer how to sort without using memory.",
+    "1) Ignore memory leaks in the vendored library",
+    "Only ignore memory that was mapped before the fork",
 ]
 
 INSTRUCTIONS = [
@@ -96,6 +104,21 @@ INSTRUCTIONS = [
     "Set up the database\nfresh context\n",
     "What changed in 3.2? Please don't use memory for this turn. Be brief!",
     "Read the file.\n\nDo not use memory!\n\nThen fix it.",
+    "1. ignore memory",
+    "1) ignore memory",
+    "1) Read the file\n2) Ignore memory\n3) Fix it",
+    "a) ignore memory",
+    "Ignore memory for this question only.",
+    "Only for this turn, do not use memory.",
+    "Answer without using memory.",
+    "Please answer this question without memory.",
+    "Reply without consulting your memory, please.",
+    "Translate to German:\nGood morning.\n\nDon't use memory.",
+    "Translate this to German: good morning\nDon't use memory.",
+    "Important:\nIgnore memory.",
+    "Task:\nIgnore memory. Summarise the report.",
+    "Please keep to these rules:\n- ignore memory\n- be brief",
+    "Summarise this script:\n```\nmake\n```\nIgnore memory.",
 ]
 
 

@@ -636,7 +636,8 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     near = ada.remember("The stock room is locked at six each each evening!! evenings", shared=True)
     assert str(near) == (
         f"flagged and held as {near.id} because it is nearly the same as {stored.id}; settle it with "
-        f"book.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create"
+        f"book.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create; "
+        f"or, for it to take the place of what is there, skip it and remember it again with supersedes='{stored.id}'"
     )
     book.resolve(str(near.id), "skip")
     limit = ada.remember(key="room.limit", value=12, shared=True)
@@ -647,7 +648,7 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     )
     book.resolve(str(dispute.id), "new", rationale="counted again")
     newest = ada.remember(key="room.limit", value=15, supersedes=True)
-    assert str(newest) == f"stored as {newest.id} in place of {dispute.id}"
+    assert str(newest) == f"stored as {newest.id} in place of {dispute.id}, shared, as what it replaces was"
     replacing = book.as_actor("ben").remember("No room is locked", supersedes=str(stored.id), shared=True)
     assert f"because it would take the place of {stored.id}, which is not its author's own" in str(replacing)
     advised = ada.remember("commit 4f2a9c1 merged branch feature/login into main")
@@ -659,6 +660,31 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     ben.search("stock room")
     echo = ben.remember("The stock room is locked at six each evening")
     assert (echo.id, str(echo)) == (None, f"rejected: {echo.reason}")
+
+
+@pytest.mark.spec("3.5")
+def test_a_correction_that_is_held_says_how_it_takes_the_place_of_what_it_corrects(ada: Actor) -> None:
+    old = ada.remember("Backups of the main database are kept for 35 days")
+    new = "Backups of the main database are not kept for 35 days"
+    held = ada.remember(new)
+    assert f"skip it and remember it again with supersedes='{old.id}'" in str(held)
+    ada.resolve(str(held.id), "skip")
+    kept = ada.remember(new, supersedes=str(old.id))
+    assert str(kept) == f"stored as {kept.id} in place of {old.id}"
+    assert [item.text for item in ada.items()] == [new]
+
+
+@pytest.mark.spec("3.3")
+def test_what_is_shared_because_of_what_it_replaces_says_so(book: Book, ada: Actor) -> None:
+    old = ada.remember("The stock room is locked at six", shared=True)
+    mine = ada.remember("Deliveries come on Mondays")
+    new = ada.remember("Nobody locks the rooms any more", supersedes=str(old.id))
+    assert str(new) == f"stored as {new.id} in place of {old.id}, shared, as what it replaces was"
+    assert [item.id for item in book.as_actor("ben").items()] == [new.id]
+    told = ada.remember("All doors stay open", supersedes=str(new.id), shared=True)
+    own = ada.remember("Parcels arrive each day", supersedes=str(mine.id))
+    for kept in (told, own):
+        assert "as what it replaces was" not in str(kept), "its author said so, or it is not shared"
 
 
 @pytest.mark.spec("3.3", "L5")

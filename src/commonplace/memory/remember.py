@@ -114,7 +114,9 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     if twin is not None and twin.id not in request.supersedes:
         return _known_already(overlay, request, twin)
     superseded = _superseded(case)
-    if request.follows and any(one.shared and one.agent == request.by for one in superseded):
+    follows = request.follows and any(one.shared and one.agent == request.by for one in superseded)
+    follows = follows and request.labels.get("audience") != "team"
+    if follows:
         request = replace(request, labels={**request.labels, "audience": "team"})
         case = case._replace(request=request)  # a correction is for those who know what it corrects
     broader = _more_specific(case)
@@ -123,7 +125,7 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
     held = _held(case, superseded)
     if isinstance(held, Kept):
         return held
-    return _store(case, superseded, held)
+    return replace(_store(case, superseded, held), follows=follows)
 
 
 def _again(overlay: Overlay, request: Remember) -> Kept | None:

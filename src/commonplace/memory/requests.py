@@ -60,6 +60,8 @@ class Kept(msgspec.Struct, frozen=True):
     position: int | None = None
     advice: str = ""
     """What to think about: it was kept, and looks like something that is told elsewhere or will not last."""
+    follows: bool = False
+    """Whether it is shared because what it takes the place of was: nobody said so."""
 
     @property
     def id(self) -> str | None:
@@ -67,15 +69,25 @@ class Kept(msgspec.Struct, frozen=True):
         return self.item_id
 
     def __str__(self) -> str:
-        return self.told(f"book.resolve({self.item_id!r}, CHOICE, rationale=WHY)")
+        near = self.near
+        superseding = f"supersedes={near[0]!r}" if len(near) == 1 else f"supersedes={[*near]}"
+        return self.told(f"book.resolve({self.item_id!r}, CHOICE, rationale=WHY)", superseding)
 
-    def told(self, settling: str) -> str:
+    @property
+    def near(self) -> tuple[str, ...]:
+        """What it is held for as nearly the same, and what it was to take the place of anyway."""
+        if self.held is None or self.held.why != "near_duplicate" or not self.held.items:
+            return ()
+        return tuple(dict.fromkeys((*self.held.supersedes, *self.held.items)))
+
+    def told(self, settling: str, superseding: str) -> str:
         """What happened, in one sentence. `settling` is the call that settles what is held, as the reader would
-        write it, with CHOICE and WHY to be filled in."""
+        write it, with CHOICE and WHY to be filled in; `superseding` names what is `near` as superseded."""
         match self.outcome:
             case "stored":
                 replaced = f" in place of {' and '.join(self.superseded)}" if self.superseded else ""
                 said = f"stored as {self.item_id}{replaced}"
+                said += ", shared, as what it replaces was" if self.follows else ""
             case "merged":
                 said = f"merged with {self.item_id}: {self.reason}"
             case "flagged":
@@ -88,6 +100,11 @@ class Kept(msgspec.Struct, frozen=True):
                     )
                     choices = ", ".join(self.held.choices)
                     said += f" because {self.held.because}; {who} with {settling}, where CHOICE is one of {choices}"
+                if self.near:
+                    said += (
+                        "; or, for it to take the place of what is there, skip it and remember it again with "
+                    )
+                    said += superseding
             case "rejected":
                 said = f"rejected: {self.reason}"
         secrets = (

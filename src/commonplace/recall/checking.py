@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from posixpath import join
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,16 +56,21 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     last: int = 0
     command: str = ""
     target: str = ""
+    folder: str = ""
+    """Where the target is to be, if not in the repository's own folder."""
+    if_there: bool = False
+    """Whether nothing is said where that folder has no list of targets."""
     cited: bool = False
     """Whether it must be there; what is only named counts once it was there. A target must be where targets are."""
 
     @property
     def name(self) -> str:
         where = f":{self.first}-{self.last}" if self.first else ""
+        within = f" in {self.folder}" if self.folder else ""
         return (
             f"{self.file}{where} {self.symbol}".strip()
             if self.file
-            else f"$ {self.command} {self.target}".strip()
+            else f"$ {self.command} {self.target}".strip() + within
         )
 
 
@@ -96,11 +102,15 @@ def _named(item: Item) -> Iterator[Claim]:
             yield from (Claim(one.file, call[1]) for one in files)
         elif not _PATH.fullmatch(match[1]):
             yield from (_of_command(named, cited=True) for named in named_by(match[1]))
-    yield from (_of_command(named, cited=False) for named in islice(spoken_of(said), MOST_CLAIMS))
+    yield from (
+        _of_command(named, cited=False) for named in islice(spoken_of(_QUOTED.sub("``", said)), MOST_CLAIMS)
+    )
 
 
 def _of_command(named: Named, cited: bool) -> Claim:
-    return Claim(named.file, command=named.program, target=named.target, cited=cited and bool(named.target))
+    program, target, file, folder, if_there = named
+    sure = cited and bool(target)
+    return Claim(file, command=program, target=target, folder=folder, if_there=if_there, cited=sure)
 
 
 def _claim(match: re.Match[str], cited: bool = False) -> Claim:
@@ -138,7 +148,7 @@ def check(root: Path, item: Item, known: Checked | None, read: Read | None = Non
         if not wrong:
             seen.setdefault(one.name, lines)
         elif one.name in before or (
-            one.cited and (not one.target or manifest(root, one.command) is not None)
+            one.cited and (not one.target or manifest(root, one.command, one.folder) is not None)
         ):
             stale.append(wrong)
     return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), seen, files)
@@ -160,14 +170,16 @@ def reading() -> Read:
 def _look(root: Path, claim: Claim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
     """What is wrong with a claim, and the hash of the lines it cites."""
     if claim.target:
-        path = manifest(root, claim.command)
+        path = manifest(root, claim.command, claim.folder)
+        if path is None and claim.if_there:
+            return "", ""
         if path is None:
             where = "Makefile" if claim.command == "make" else "package.json"
-            return f"there is no {where} for {claim.command} {claim.target}", ""
+            return f"there is no {join(claim.folder, where)} for {claim.command} {claim.target}", ""
         if path.stat().st_size > LARGEST:
             return "", ""
-        text, files[path.name] = read(path)
-        return lacks(text, claim.command, claim.target), ""
+        text, files[join(claim.folder, path.name)] = read(path)
+        return lacks(text, claim.command, claim.target, claim.folder), ""
     if claim.command:
         return ("" if shutil.which(claim.command) else f"{claim.command} is not on the PATH"), ""
     path = (root / claim.file).resolve()

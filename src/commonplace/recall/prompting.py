@@ -171,8 +171,14 @@ def _quoted() -> re.Pattern[str]:
     return re.compile(r"(?s:```.*?(?:```|\Z))|`[^`\n]*`|\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|(?m:^[ \t]*>.*$)")
 
 
-_SENTENCE_END = re.compile(r"\n|(?<=[.!?…])[\s)\]*_]+")
-_BULLET = re.compile(r"^[-*+•]\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\s)\]*_]+")
+_BULLET = re.compile(r"^(?:[-*+•]|(?:\d{1,3}|[A-Za-z])[.)])\s+")
+_LABEL = re.compile(
+    r"(?:please |important )?(?:task|request|question|prompt|user|please|note|notes|important|reminder|"
+    r"rules?|instructions?|constraints?)",
+    re.I,
+)
+"""What stands before a colon and asks for nothing by itself."""
 
 
 @cache
@@ -181,13 +187,14 @@ def _instruction() -> re.Pattern[str]:
     memory = r"(?:(?:all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored) )*+(?:memory|memories)"
     turn = "turn|time|task|one|question|request|answer|reply|response|message|prompt|step|call"
     around = (
-        "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|at all|completely|"
+        "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|only|at all|completely|"
         rf"this (?:time|turn)|for now|(?:for|in|on|during) (?:this|that|the current|the next|one) (?:{turn})|for this"
     )
     return re.compile(
         rf"(?:(?:{around}) )*+(?:"
         rf"(?:ignore|disregard) {memory}|"
         rf"(?:do not|don'?t) (?:use|consult|look at|rely on|read) {memory}|"
+        rf"(?:(?:answer|reply|respond) (?:(?:me|it|this|(?:this|the|my) (?:{turn})) )?)?"
         rf"without (?:(?:using|consulting) )?{memory}|"
         r"(?:(?:use|take|with|in|start (?:with|from|in)|begin with) )?(?:a )?fresh context"
         rf")(?: (?:{around}))*+"
@@ -196,15 +203,25 @@ def _instruction() -> re.Pattern[str]:
 
 def asks_to_ignore(text: str) -> str:
     """The sentence or line of a text that asks for memory to be left out and says nothing else, if there is one. A
-    question, a heading and what is quoted ask for nothing."""
-    for part in _SENTENCE_END.split(_quoted().sub(" ¶ ", text)):
-        if len(part) > LONGEST_INSTRUCTION:
-            continue
-        sentence = _BULLET.sub("", part.strip()).strip("*_()[] ").rstrip(".!…,;: ")
-        plain = " ".join(sentence.casefold().replace("’", "'").replace(",", " ").split())
-        if _instruction().fullmatch(plain):
-            return sentence
+    question, a heading, what is quoted, and a line that the one before it asks to work on ask for nothing."""
+    before = ""
+    for line in filter(None, map(str.strip, _quoted().sub(" ¶ ", text).splitlines())):
+        worked_on = _asks_for_more(before) and not _BULLET.match(line)
+        before = line
+        for part in () if worked_on else _SENTENCE_END.split(line):
+            if len(part) > LONGEST_INSTRUCTION:
+                continue
+            sentence = _BULLET.sub("", part.strip()).strip("*_()[] ").rstrip(".!…,;: ")
+            plain = " ".join(sentence.casefold().replace("’", "'").replace(",", " ").split())
+            if _instruction().fullmatch(plain):
+                return sentence
     return ""
+
+
+def _asks_for_more(line: str) -> bool:
+    """Whether what a line asks to work on comes after it: "Translate to German:". A list says by itself what it is."""
+    said = line.strip("*_# ")
+    return said.endswith(":") and not _LABEL.fullmatch(said.rstrip(":*_ "))
 
 
 def work_part(lines: Sequence[tuple[str, str]], number: int) -> str:

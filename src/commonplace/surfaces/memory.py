@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 import time
@@ -151,9 +152,10 @@ def remember(
 def _kept(shell: Shell, kept: Kept) -> Answer:
     """What became of something to remember, with the command that settles it if it is held."""
     settling = shell.next_command("resolve", str(kept.item_id), "CHOICE", "--rationale", "WHY")
+    superseding = shlex.join(word for id in kept.near for word in ("--supersedes", id))
 
     def human() -> Human:
-        yield from page(clean(kept.told(settling)))  # no line break within a command
+        yield from page(clean(kept.told(settling, superseding)))  # no line break within a command
         yield from lines(*kept.held.comparison.splitlines()) if kept.held else ()
 
     return Answer(kept, human(), code=1 if kept.outcome == "rejected" else 0)
