@@ -310,14 +310,15 @@ class Recalling(Remembering):
         most = self._long_term_most()
         if not most:
             return wanted
-        candidates, barred, total = self._maker().long_term(wanted, gathering, most)
+        candidates, barred, shortened, total = self._maker().long_term(wanted, gathering, most)
         fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
         packed = long_term_block(candidates, fits)
-        cut = {id: why for id, why in packed.omitted if id in packed.ids}
+        cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
         building.omitted += [*barred, *cut.items()]
         if len(packed.taken) < total:
             left = total - len(packed.taken)
-            building.leave_out("long-term memory", f"{left} of {total} do not fit into {fits:,} characters")
+            room = "the budget" if fits < most else f"{most:,} characters"
+            building.leave_out("long-term memory", f"{left} of {total} do not fit into {room}")
         building.add("long_term", packed.text)
         self._was_shown(packed.ids)
         whole = tuple((one.id, one.version) for one in packed.taken if one.id not in cut)
