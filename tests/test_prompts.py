@@ -170,11 +170,23 @@ def test_when_much_has_grown_stale_the_block_shows_what_still_holds(tmp_path: Pa
 
 @pytest.mark.spec("4.6", "4.7", "L5")
 def test_what_finds_no_room_is_told_with_the_budget_that_there_is(book: Book) -> None:
-    for number in range(5):
-        book.remember(f"Dock {number} has a crane, a shed and a mill", shared=True)
+    texts = [f"Dock {number} has a crane, a shed, a mill and a gate beside its wall" for number in range(5)]
+    for text in texts:
+        book.remember(text, shared=True)
     for chars, tokens in ((20, None), (60, None), (None, 15)):
         told = dict(book.prompt("look at the docks", max_chars=chars, max_tokens=tokens).left_out)
-        assert told["long-term memory"] == "5 of 5 do not fit into the budget"
+        assert told.pop("long-term memory") == "5 of 5 do not fit into the budget"
+        told.pop("the budget", "")
+        assert set(told.values()) == {"over the budget of the prompt"}
+        assert len(told) == 5
+    prompt = book.prompt("look at the docks", max_chars=160)
+    (first,) = ids_in(block(prompt))
+    cut = f"cut to 41 of {len(texts[0])} characters: over the budget of the prompt"
+    assert dict(prompt.omitted)[first] == cut
+    assert len(dict(prompt.omitted)) == len(prompt.omitted), "each is told once"
+    receipt = book.receipt(prompt.receipt_id or "")
+    assert receipt.omitted == {"cut": 1, "over the budget of the prompt": 4}
+    assert receipt.replay() == prompt
 
 
 @pytest.mark.spec("4.6", "4.5", "L5")

@@ -70,7 +70,8 @@ class Digest(msgspec.Struct, frozen=True):
 
 class Wanted(msgspec.Struct, frozen=True):
     """What is asked for, as of `at` (None: now), which is the time `now_us`. `beside` is what the prompt shows already,
-    `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself."""
+    `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself, of whose budget
+    the digest has the `rest`, if that is less than its own."""
 
     query: str
     rules: DigestRules
@@ -83,6 +84,7 @@ class Wanted(msgspec.Struct, frozen=True):
     told: tuple[str, ...] = ()
     count: CountTokens | None = None
     in_prompt: bool = False
+    rest: bool = False
     around: Around | None = None
 
 
@@ -148,10 +150,14 @@ class Maker:
         bar = _Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
-        asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates)
+        asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates, wanted.rest)
         trace, packed = asked.packed(rebased) if before is None else asked.gone_on(bar, before, lines)
         trace = replace(trace, counts=counted.answers if counted else {})
-        packed = replace(packed, omitted=tuple(one for one in packed.omitted if one[1] != SHOWN))
+        said = (
+            () if around is None else dict(around.omitted)
+        )  # of these the block has told what there is to tell
+        told = (one for one in packed.omitted if one[1] != SHOWN and one[0] not in said)
+        packed = replace(packed, omitted=tuple(told))
         digest = Digest(
             packed.text,
             tuple(dict.fromkeys(packed.ids)),
@@ -359,9 +365,10 @@ class _Asked(NamedTuple):
     count: CountTokens
     nothing: str
     candidates: list[Candidate]
+    rest: bool
 
     def packed(self, rebased: str = "") -> tuple[Trace, Packed]:
-        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing)
+        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
         kept = _considered(self.candidates, packed)
         return Trace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
 
@@ -381,7 +388,9 @@ class _Asked(NamedTuple):
         there = versions | {one.id: one.version for one in fixes}
         more = [*fixes, *(one for one in self.candidates if there.get(one.id) != one.version)]
         mark = before.mark or mark_of([one.line for one in kept])
-        packed = pack(more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark)
+        packed = pack(
+            more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark, rest=self.rest
+        )
         missing = {*pack(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
         if packed.over or missing or any(one.id in dict(packed.omitted) for one in fixes):
             return self.packed("the budget was full")

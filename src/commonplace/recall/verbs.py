@@ -312,7 +312,7 @@ class Recalling(Remembering):
             return wanted
         candidates, barred, shortened, total = self._maker().long_term(wanted, gathering, most)
         fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
-        packed = long_term_block(candidates, fits)
+        packed = long_term_block(candidates, fits, rest=fits < most)
         cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
         building.omitted += [*barred, *cut.items()]
         if len(packed.taken) < total:
@@ -333,14 +333,14 @@ class Recalling(Remembering):
         budgets, less, room, made = wanted.rules.budgets, 0, building.room, building.parts
         for _ in range(TRIES):
             total = room.left(made, budgets.total, less)
-            fitting = replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=total)))
+            fitting = _with_total(wanted, total)
             if total.max_tokens in (None, 0):
                 return fitting
             tried = self._maker().make(fitting, gathering, delivered=False)
             if not room.over({**made, "digest": tried.text}):
                 return fitting
             less = less * 2 + 8
-        return replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=Portion(0, 0, 0))))
+        return _with_total(wanted, Portion(budgets.total.max_items, 0, 0))
 
     def _wanted(
         self,
@@ -680,6 +680,13 @@ class Recalling(Remembering):
     def reindex(self, progress: Any = None) -> int:
         """Let the index catch up with the ledger; answers as of where it speaks."""
         return int(self._ledger.indexing.catch_up(check_call("progress", progress)).position)
+
+
+def _with_total(wanted: Wanted, total: Portion) -> Wanted:
+    """A digest within what is left of a prompt's budget."""
+    budgets = wanted.rules.budgets
+    rules = replace(wanted.rules, budgets=replace(budgets, total=total))
+    return replace(wanted, rules=rules, rest=total != budgets.total)
 
 
 def _parts_of(parts: object) -> set[str]:
