@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -121,6 +121,45 @@ def test_budgets_are_strict_and_what_does_not_fit_is_told(book: Book) -> None:
     assert none.text == "Memory digest: what matches is left out, or shown elsewhere."
     with pytest.raises(BadInput, match="max_items"):
         ada.digest("harbour", rules={"budgets": {"total": {"max_items": -1}}})
+
+
+@pytest.mark.spec("4.5", "4.2", "L5")
+@pytest.mark.parametrize("barred", ["expired", "sensitive"])
+def test_what_may_not_be_shown_takes_nobody_s_place(book: Book, barred: str) -> None:
+    over = datetime.now(UTC) - timedelta(hours=1)
+    for number in range(70):
+        book.remember(
+            f"The crane {number} of the harbour is red",
+            shared=True,
+            valid_until=over if barred == "expired" else None,
+            sensitivity="sensitive" if barred == "sensitive" else None,
+        )
+    kept = book.remember(
+        "Somebody has oiled a crane beside the long wall, before the storm came and the gates were shut",
+        shared=True,
+    ).item_id
+    for number in range(30):
+        book.remember(f"Mill {number} grinds corn", shared=True)
+    query = "the crane of the harbour"
+    digest = book.digest(query)
+    assert digest.item_ids[0] == kept
+    assert len(digest.omitted) >= 70
+    prompt = book.prompt(query)
+    assert str(kept) in prompt.parts["long_term"].splitlines()[1], (
+        "it was found, so it comes before what is newer"
+    )
+    assert book.receipt(digest.receipt_id or "").replay() == digest.text
+
+
+@pytest.mark.spec("4.5", "4.2", "L5")
+def test_what_was_superseded_is_counted_as_search_counts_it(book: Book) -> None:
+    old = book.remember("The crane stands on the old pier", shared=True).item_id or ""
+    book.remember("The crane stands on the new pier", shared=True, supersedes=old)
+    told = {"1 superseded": "another item has taken the place"}
+    assert {one.what: one.why for one in book.search("crane pier").left_out} == told
+    assert {one.what: one.why for one in book.digest("crane pier").left_out} == told
+    assert dict(book.prompt("crane pier").left_out) == told
+    assert book.digest("").left_out == ()
 
 
 @pytest.mark.spec("4.5", "L6")
@@ -252,7 +291,7 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
             in prompt
         )
         assert f"- [fact] {ids['host']} (private) key=db.host value=harbour-1 (prov=ada)\n" in prompt
-        assert (ids["howto"], "the prompt shows it already") in prompt.left_out
+        assert ids["howto"] not in dict(prompt.left_out)
         assert "Memory digest" not in prompt
         plain = me.prompt("set up the database", parts=["task", "digest"])
         assert "Long-term" not in plain

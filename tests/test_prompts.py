@@ -111,7 +111,7 @@ def test_what_does_not_hold_is_not_in_the_block_and_what_is_disputed_says_so(tmp
         left_out = dict(prompt.left_out)
         assert left_out[str(over)] == "it does not hold at this time"
         assert left_out[str(stale)] == "stale: app.py is gone"
-        assert left_out[str(fact)] == "the prompt shows it already"
+        assert fact not in left_out, "the prompt shows it"
         assert f"{stale} (private) — The port is in app.py (prov=ada refs=1 stale=app.py is gone)" in (
             book.as_actor("cem").prompt("where is the port")
         )
@@ -121,17 +121,92 @@ def test_what_does_not_hold_is_not_in_the_block_and_what_is_disputed_says_so(tmp
         assert "value=60" not in changed.parts["long_term"]
 
 
+SHELVES = "".join(f"Shelf {number} holds the letters of {1700 + number}. " for number in range(70))
+
+
+@pytest.mark.spec("4.6", "4.2")
+@pytest.mark.parametrize("pinned", [False, True])
+def test_of_a_long_note_the_block_shows_the_part_that_answers(book: Book, pinned: bool) -> None:
+    long = f"{SHELVES}The spare key of the archive is under the third stone. {SHELVES}"
+    kept = book.remember(long, shared=True, pinned=pinned, override="it is long").item_id or ""
+    other = book.remember("The mill is red", shared=True).item_id or ""
+    prompt = book.prompt("where is the spare key of the archive", max_chars=2_000)
+    line, beside = block(prompt)
+    assert "The spare key of the archive is under the third stone." in line
+    assert len(line) < 400
+    assert other in beside, "one long note does not take the room of the others"
+    assert prompt.count(kept) == 1, "the digest has no more to say of it"
+    assert book.receipt(prompt.receipt_id or "").replay() == prompt
+
+
+@pytest.mark.spec("4.6", "L5")
+def test_what_is_pinned_or_new_takes_its_share_of_the_block_and_no_more(book: Book) -> None:
+    book.configure_memory(v1={"semantic": {"enabled": False}})  # so that nothing is found for the task
+    rule = "Ask the master of the harbour before you move a crane. " * 7
+    long = book.remember(SHELVES, shared=True, override="it is long").item_id or ""
+    fact = book.remember(key="harbour.plan", value="quay " * 300, shared=True, pinned=True).item_id or ""
+    short = book.remember(rule, shared=True, pinned=True, override="a rule").item_id or ""
+    prompt = book.prompt("go on", parts=["task", "long_term"])
+    assert ids_in(block(prompt)) == [short, fact, long]
+    assert rule.strip() in block(prompt)[0]
+    assert all(len(line) < 700 for line in block(prompt))
+    told = dict(prompt.omitted)
+    assert set(told) == {fact, long}
+    assert told[long] == f"cut to 500 of {len(SHELVES.strip())} characters: one item has no more in the block"
+    assert book.receipt(prompt.receipt_id or "").omitted == {"cut": 2}
+
+
+@pytest.mark.spec("4.6", "4.10")
+def test_when_much_has_grown_stale_the_block_shows_what_still_holds(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    with commonplace.open(tmp_path / "team.db") as book:
+        kept = book.remember("The mill is red", shared=True).item_id
+        for number in range(60):
+            book.remember(f"Port {number} is in app.py", shared=True, citations=["app.py:1"], pinned=True)
+        prompt = book.prompt("go on", parts=["task", "long_term"])
+        assert ids_in(block(prompt)) == [kept]
+        assert [why for _, why in prompt.omitted] == ["stale: app.py is gone"] * 60
+
+
+@pytest.mark.spec("4.6", "4.7", "L5")
+def test_what_finds_no_room_is_told_with_the_budget_that_there_is(book: Book) -> None:
+    texts = [f"Dock {number} has a crane, a shed, a mill and a gate beside its wall" for number in range(5)]
+    for text in texts:
+        book.remember(text, shared=True)
+    for chars, tokens in ((20, None), (60, None), (None, 15)):
+        told = dict(book.prompt("look at the docks", max_chars=chars, max_tokens=tokens).left_out)
+        assert told.pop("long-term memory") == "5 of 5 do not fit into the budget"
+        told.pop("the budget", "")
+        assert set(told.values()) == {"over the budget of the prompt"}
+        assert len(told) == 5
+    prompt = book.prompt("look at the docks", max_chars=160)
+    (first,) = ids_in(block(prompt))
+    cut = f"cut to 41 of {len(texts[0])} characters: over the budget of the prompt"
+    assert dict(prompt.omitted)[first] == cut
+    assert len(dict(prompt.omitted)) == len(prompt.omitted), "each is told once"
+    receipt = book.receipt(prompt.receipt_id or "")
+    assert receipt.omitted == {"cut": 1, "over the budget of the prompt": 4}
+    assert receipt.replay() == prompt
+
+
 @pytest.mark.spec("4.6", "4.5", "L5")
 def test_what_is_left_out_is_told_to_the_caller_and_not_to_the_model(book: Book) -> None:
     kept = book.remember("The database is moved at night", shared=True).item_id
     prompt = book.as_actor("ada").prompt("move the database")
     assert "left out" not in prompt
     assert "Memory digest" not in prompt
-    assert (kept, "the prompt shows it already") in prompt.omitted
-    assert (kept, "the prompt shows it already") in prompt.left_out
-    book.remember("The database of the auditors is in the cellar", sensitivity="sensitive", shared=True)
+    assert kept in ids_in(block(prompt))
+    assert (prompt.omitted, prompt.left_out) == ([], []), "what the prompt shows is not left out of it"
+    assert prompt.digest is not None
+    assert prompt.digest.omitted == ()
+    assert book.receipt(prompt.receipt_id or "").omitted == {}
+    secret = book.remember(
+        "The database of the auditors is in the cellar", sensitivity="sensitive", shared=True
+    ).item_id
     book.grant("ada", ceiling="sensitive")
-    assert "left out" not in book.as_actor("ada").prompt("auditors", parts=["task", "digest"])
+    without = book.as_actor("ada").prompt("auditors", parts=["task", "digest"])
+    assert "left out" not in without
+    assert (secret, "it is sensitive, which is not allowed here") in without.omitted
 
 
 @pytest.mark.spec("4.5")

@@ -8,7 +8,8 @@ The same request at the same moment gives the same bytes, in every process and o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from random import random
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,12 +26,12 @@ from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
 from ..memory.reading import Judge, Settings, all_items, chosen, judging, of_memory, settings_of
 from ..memory.requests import CREATED
-from .checking import Known, checked
+from .checking import Known, checked, recorded
 from .data import as_name, mark_of
-from .finding import looked_up
-from .packing import LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
+from .finding import holding_ones, superseded
+from .packing import CUT, LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
 from .receipts import Around, Counted, Trace, Write, trace_of
-from .search import LeftOut, excerpt, visible
+from .search import MOST, LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
     from ..index import Hit, How, Index
@@ -41,6 +42,9 @@ NO_MATCH = "nothing that is remembered matches."
 NOTHING = "nothing is remembered yet."
 ALL_LEFT_OUT = "what matches is left out, or shown elsewhere."
 CORRECTED = "correction"
+SHOWN = "the prompt shows it already"
+BLOCK_SHARE = 500
+"""How many characters of one item the long-term block shows at the most."""
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -66,7 +70,8 @@ class Digest(msgspec.Struct, frozen=True):
 
 class Wanted(msgspec.Struct, frozen=True):
     """What is asked for, as of `at` (None: now), which is the time `now_us`. `beside` is what the prompt shows already,
-    `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself."""
+    `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself, of whose budget
+    the digest has the `rest`, if that is less than its own."""
 
     query: str
     rules: DigestRules
@@ -79,6 +84,7 @@ class Wanted(msgspec.Struct, frozen=True):
     told: tuple[str, ...] = ()
     count: CountTokens | None = None
     in_prompt: bool = False
+    rest: bool = False
     around: Around | None = None
 
 
@@ -103,10 +109,12 @@ class Gathering(NamedTuple):
 
 
 class LongTerm(NamedTuple):
-    """What may stand in the long-term block, in its order; what may not, and why; and how much there is."""
+    """What may stand in the long-term block, in its order; what may not, and why; what is cut to its share; and how
+    much there is."""
 
     candidates: Sequence[Candidate]
     barred: Sequence[tuple[str, str]]
+    cut: Mapping[str, str]
     total: int
 
 
@@ -142,9 +150,14 @@ class Maker:
         bar = _Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
-        asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates)
+        asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates, wanted.rest)
         trace, packed = asked.packed(rebased) if before is None else asked.gone_on(bar, before, lines)
         trace = replace(trace, counts=counted.answers if counted else {})
+        said = (
+            () if around is None else dict(around.omitted)
+        )  # of these the block has told what there is to tell
+        told = (one for one in packed.omitted if one[1] != SHOWN and one[0] not in said)
+        packed = replace(packed, omitted=tuple(told))
         digest = Digest(
             packed.text,
             tuple(dict.fromkeys(packed.ids)),
@@ -178,35 +191,37 @@ class Maker:
         barred = [(one.id, why) for one in ordered if (why := bar.why(one))]
         hidden = {id for id, _ in barred}
         hold = [one for one in ordered if one.id not in hidden]
-        some = hold[: most // LEAST + 1]  # no line is shorter, so no more can be shown
-        stale = {
-            id: check.check.stale
-            for id, check in checked(self._ledger, self._actor, self._run, some, wanted.at).items()
-            if check.check.stale
-        }
-        barred += [(one.id, f"stale: {stale[one.id]}") for one in some if one.id in stale]
-        lines = [_as_block_line(one, found.get(one.id)) for one in some if one.id not in stale]
-        return LongTerm(lines, barred, len(hold) - len(stale))
+        enough = most // LEAST + 1  # no line is shorter, so no more can be shown
+        lines, cut, stale = list[Candidate](), dict[str, str](), list[tuple[str, str]]()
+        for start in range(0, len(hold), enough):
+            some = hold[start : start + enough]
+            known_checks = checked(self._ledger, self._actor, self._run, some, wanted.at)
+            for one in some:
+                if one.id in known_checks and (why := known_checks[one.id].check.stale):
+                    stale.append((one.id, f"stale: {why}"))
+                    continue
+                line, shortened = _as_block_line(one, found.get(one.id))
+                lines.append(line)
+                cut |= {one.id: shortened} if shortened else {}
+            if len(lines) >= enough:
+                break
+        return LongTerm(lines, [*barred, *stale], cut, len(hold) - len(stale))
 
     # looking
 
     def gather(self, wanted: Wanted) -> Gathering:
         """What is remembered about a task."""
         rules, told = wanted.rules, list[LeftOut]()
-        hits: list[tuple[str, list[Hit]]] = []
+        by_query: Sequence[Gathered] = ()
         if wanted.query.strip():
             how, limit = _looking(rules)
             if limit:
-                found, trouble = self._search(wanted, how, limit)
-                hits.append((how, found.hits))
-                told += trouble
-                if found.total > len(found.hits):
-                    more = f"{found.total - len(found.hits)} more by {how} search"
-                    told.append(LeftOut(more, f"only {limit} are looked at"))
+                by_query, left_out = self._search(wanted, how, limit)
+                told += left_out
             if rules.semantic.enabled and self._ledger.indexing.missing:
                 told.append(LeftOut("semantic", self._ledger.indexing.missing))
         with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
-            found_items = [*self._structured(judge, rules), *_of_hits(judge, hits)]
+            found_items = [*self._structured(judge, rules), *by_query]
             nothing = NO_MATCH
             if found_items:  # a caller is told what is left out; to a model that says nothing
                 nothing = "" if wanted.in_prompt else ALL_LEFT_OUT
@@ -216,17 +231,40 @@ class Maker:
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
         return Gathering(ordered, told, self._ledger.indexing.fingerprint, nothing)
 
-    def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[Found, list[LeftOut]]:
+    def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[list[Gathered], list[LeftOut]]:
+        """What is found by the query: so many that may be shown, and those beside them that may not."""
         with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
             lenses = (now,) if wanted.at is None else (past, now)
             rights = [rights_of(lens, self._actor, self._run) for lens in lenses]
 
-        def look(index: Index) -> Found:
+        def look(number: int, index: Index, ended: bool = False) -> Found:
             return index.search(
-                wanted.query, allowed=visible(rights), at=wanted.at, chosen=_is_item, limit=limit, how=how
+                wanted.query,
+                allowed=visible(rights),
+                at=wanted.at,
+                chosen=_is_item,
+                limit=number,
+                how="keyword" if ended else how,
+                ended=ended,
             )
 
-        return looked_up(self._ledger, look)
+        def sift(hits: list[Hit]) -> tuple[list[Gathered], list[Gathered]]:
+            with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
+                settings, read = judge.settings, list(_of_hits(judge, how, hits))
+            known = recorded(self._ledger, [one.item for one in read], wanted.at)
+            bar = _Bar(wanted, settings, known)
+            hidden = {one.item.id for one in read if bar.why(one.item)}
+            return (
+                [one for one in read if one.item.id not in hidden],
+                [one for one in read if one.item.id in hidden],
+            )
+
+        found, shown, hidden, told = holding_ones(self._ledger, look, limit, sift)
+        more = found.total - len(found.hits) + max(0, len(shown) - limit)
+        if more:
+            told.append(LeftOut(f"{more} more by {how} search", f"only {limit} are considered"))
+        told += superseded(self._ledger, self._actor, self._run, wanted.at, partial(look, MOST, ended=True))
+        return sorted((*shown[:limit], *hidden), key=_best_first), told
 
     def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
         for key in rules.structured.fact_keys:
@@ -327,9 +365,10 @@ class _Asked(NamedTuple):
     count: CountTokens
     nothing: str
     candidates: list[Candidate]
+    rest: bool
 
     def packed(self, rebased: str = "") -> tuple[Trace, Packed]:
-        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing)
+        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
         kept = _considered(self.candidates, packed)
         return Trace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
 
@@ -349,7 +388,9 @@ class _Asked(NamedTuple):
         there = versions | {one.id: one.version for one in fixes}
         more = [*fixes, *(one for one in self.candidates if there.get(one.id) != one.version)]
         mark = before.mark or mark_of([one.line for one in kept])
-        packed = pack(more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark)
+        packed = pack(
+            more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark, rest=self.rest
+        )
         missing = {*pack(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
         if packed.over or missing or any(one.id in dict(packed.omitted) for one in fixes):
             return self.packed("the budget was full")
@@ -398,7 +439,7 @@ class _Bar:
         if not _allowed(self._wanted, item):
             return f"it is {item.sensitivity}, which is not allowed here"
         if item.id in self._beside:
-            return "the prompt shows it already"
+            return SHOWN
         if not item.valid(self._wanted.now_us):
             return "it does not hold at this time"
         stale = self._stale(item)
@@ -421,19 +462,30 @@ def _is_item(who: Who) -> bool:
     return who.kind == CREATED
 
 
-def _of_hits(judge: Judge, hits: list[tuple[str, list[Hit]]]) -> Iterator[Gathered]:
-    for via, found in hits:
-        read = [(hit, item) for hit in found for item in _current(judge, [hit.id])]
-        for hit, item in sorted(read, key=lambda one: (-one[0].score, -one[1].recorded_us, one[1].id)):
+def _of_hits(judge: Judge, via: str, hits: list[Hit]) -> Iterator[Gathered]:
+    for hit in hits:
+        for item in _current(judge, [hit.id]):
             words = {word for _, those, _ in hit.matched for word in those.split(" ")}
             yield Gathered(item, via, _part(item, words), hit.score, _gave(hit))
 
 
-def _as_block_line(item: Item, found: Gathered | None) -> Candidate:
-    """An item as a line of the long-term block, with all that it says."""
+def _best_first(one: Gathered) -> tuple[float, int, str]:
+    return -one.score, -one.item.recorded_us, one.item.id
+
+
+def _as_block_line(item: Item, found: Gathered | None) -> tuple[Candidate, str]:
+    """An item as a line of the long-term block, and why it is cut, if it is. What was found for the task shows what the
+    digest would show, unless it is pinned and short enough to stand there whole."""
+    text = text_of(item)
+    said = text if found is None or (item.pinned and len(text) <= BLOCK_SHARE) else found.words
     if item.pinned or found is None:
-        return candidate(item, "pinned" if item.pinned else "newest", text_of(item))
-    return candidate(item, found.via, text_of(item), found.score, found.signals)
+        line = candidate(item, "pinned" if item.pinned else "newest", said)
+    else:
+        line = candidate(item, found.via, said, found.score, found.signals)
+    if len(line.text) <= BLOCK_SHARE:
+        return line, ""
+    why = f"cut to {BLOCK_SHARE} of {len(line.text)} characters: one item has no more in the block"
+    return replace(line, text=line.text[: BLOCK_SHARE - 1].rstrip() + CUT), why
 
 
 def _part(item: Item, words: Collection[str] = ()) -> str:

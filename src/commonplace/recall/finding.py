@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 HOW: dict[str, How] = {"semantic": "semantic", "hybrid": "hybrid"}
 MOST_LOOKED_AT = 8 * MOST
 """How many hits are looked at for those that still hold."""
+Holding = TypeVar("Holding")
+Dropped = TypeVar("Dropped")
 
 
 def find(
@@ -77,13 +79,7 @@ def find(
         )
 
     holding = _Holding(ledger, actor, run, position, ledger.moment(at), check_anew)
-    limit = search.max_results
-    while True:  # what does not hold takes nobody's place
-        found, trouble = looked_up(ledger, partial(look, limit))
-        hits, dropped = holding.of(found.hits)
-        if len(hits) >= search.max_results or len(found.hits) < limit or limit >= MOST_LOOKED_AT:
-            break
-        limit *= 2
+    found, hits, dropped, trouble = holding_ones(ledger, look, search.max_results, holding.of)
     left_out += trouble
     total, hits = found.total - len(found.hits) + len(hits), hits[: search.max_results]
     if total > len(hits):
@@ -177,7 +173,24 @@ def superseded(
     return [LeftOut(f"{len(items)} superseded", "another item has taken the place")] if items else []
 
 
-def looked_up(ledger: Ledger, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
+def holding_ones(
+    ledger: Ledger,
+    look: Callable[[int, Index], Found],
+    most: int,
+    sift: Callable[[list[Hit]], tuple[list[Holding], list[Dropped]]],
+) -> tuple[Found, list[Holding], list[Dropped], list[LeftOut]]:
+    """Look for so many hits until as many of them hold, because what does not hold takes nobody's place: what the index
+    found, those that hold and what is dropped, as `sift` tells them apart, and what there is to say of the index."""
+    limit = most
+    while True:
+        found, trouble = _looked_up(ledger, partial(look, limit))
+        hold, dropped = sift(found.hits)
+        if len(hold) >= most or len(found.hits) < limit or limit >= MOST_LOOKED_AT:
+            return found, hold, dropped, trouble
+        limit *= 2
+
+
+def _looked_up(ledger: Ledger, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
     """What the index answers once it has caught up, and what there is to say of it."""
     indexing: Indexing = ledger.indexing
     found = indexing.asked(look)

@@ -85,11 +85,13 @@ def pack(
     kept: Sequence[Candidate] = (),
     mark: str = "",
     frame: Frame | None = None,
+    rest: bool = False,
 ) -> Packed:
     """Take the candidates in their order as long as they fit. What does not fit is cut, if enough of it is left, or
     skipped. `kept` are there already and stay as they are, under their `mark`. With nothing to show the text says
-    `nothing`, if even that fits. Lines become a block of a digest, unless there is another `frame`."""
-    pile = _Pile(budgets, count, frame or (lambda lines: block(lines, mark or mark_of(lines))))
+    `nothing`, if even that fits. Lines become a block of a digest, unless there is another `frame`. If the total is
+    the `rest` of a prompt's budget, reasons name that budget, because nobody has asked for the figures of the rest."""
+    pile = _Pile(budgets, count, frame or (lambda lines: block(lines, mark or mark_of(lines))), rest)
     for one in kept:
         pile.add(one)
     over = pile.over()
@@ -115,18 +117,18 @@ def pack(
 LONG_TERM = "## Long-term Memory"
 
 
-def long_term_block(candidates: Sequence[Candidate], most: int) -> Packed:
+def long_term_block(candidates: Sequence[Candidate], most: int, rest: bool = False) -> Packed:
     """What every prompt shows of long-term memory, in so many characters with its heading."""
     every = Portion()
     budgets = Portions(Portion(max_chars=most), PerKind(every, every, every, every))
-    return pack(candidates, budgets, frame=lambda lines: "\n".join((LONG_TERM, *lines)))
+    return pack(candidates, budgets, frame=lambda lines: "\n".join((LONG_TERM, *lines)), rest=rest)
 
 
 class _Pile:
     """What is packed so far."""
 
-    def __init__(self, budgets: Portions, count: CountTokens, frame: Frame) -> None:
-        self._budgets, self._count, self._frame = budgets, count, frame
+    def __init__(self, budgets: Portions, count: CountTokens, frame: Frame, rest: bool) -> None:
+        self._budgets, self._count, self._frame, self._rest = budgets, count, frame, rest
         self.taken: list[Candidate] = []
         self._of_kind: dict[str, list[str]] = {}
 
@@ -169,7 +171,8 @@ class _Pile:
         return self.over_all(self.text())
 
     def over_all(self, text: str) -> str:
-        return self._over(self._budgets.total, text, "")
+        why = self._over(self._budgets.total, text, "")
+        return "over the budget of the prompt" if why and self._rest else why
 
     def _over(self, portion: Portion, text: str, what: str) -> str:
         if portion.max_chars is not None and len(text) > portion.max_chars:

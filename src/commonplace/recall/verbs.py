@@ -310,14 +310,15 @@ class Recalling(Remembering):
         most = self._long_term_most()
         if not most:
             return wanted
-        candidates, barred, total = self._maker().long_term(wanted, gathering, most)
+        candidates, barred, shortened, total = self._maker().long_term(wanted, gathering, most)
         fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
-        packed = long_term_block(candidates, fits)
-        cut = {id: why for id, why in packed.omitted if id in packed.ids}
+        packed = long_term_block(candidates, fits, rest=fits < most)
+        cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
         building.omitted += [*barred, *cut.items()]
         if len(packed.taken) < total:
             left = total - len(packed.taken)
-            building.leave_out("long-term memory", f"{left} of {total} do not fit into {fits:,} characters")
+            room = "the budget" if fits < most else f"{most:,} characters"
+            building.leave_out("long-term memory", f"{left} of {total} do not fit into {room}")
         building.add("long_term", packed.text)
         self._was_shown(packed.ids)
         whole = tuple((one.id, one.version) for one in packed.taken if one.id not in cut)
@@ -332,14 +333,14 @@ class Recalling(Remembering):
         budgets, less, room, made = wanted.rules.budgets, 0, building.room, building.parts
         for _ in range(TRIES):
             total = room.left(made, budgets.total, less)
-            fitting = replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=total)))
+            fitting = _with_total(wanted, total)
             if total.max_tokens in (None, 0):
                 return fitting
             tried = self._maker().make(fitting, gathering, delivered=False)
             if not room.over({**made, "digest": tried.text}):
                 return fitting
             less = less * 2 + 8
-        return replace(wanted, rules=replace(wanted.rules, budgets=replace(budgets, total=Portion(0, 0, 0))))
+        return _with_total(wanted, Portion(budgets.total.max_items, 0, 0))
 
     def _wanted(
         self,
@@ -679,6 +680,13 @@ class Recalling(Remembering):
     def reindex(self, progress: Any = None) -> int:
         """Let the index catch up with the ledger; answers as of where it speaks."""
         return int(self._ledger.indexing.catch_up(check_call("progress", progress)).position)
+
+
+def _with_total(wanted: Wanted, total: Portion) -> Wanted:
+    """A digest within what is left of a prompt's budget."""
+    budgets = wanted.rules.budgets
+    rules = replace(wanted.rules, budgets=replace(budgets, total=total))
+    return replace(wanted, rules=rules, rest=total != budgets.total)
 
 
 def _parts_of(parts: object) -> set[str]:
