@@ -70,6 +70,8 @@ TASKS = [
 ]
 
 INSTRUCTIONS = [
+    "Ignore any memory you have this time.",
+    "Estimate the effort. Work from a fresh context this time. Give me a range.",
     "Ignore memory.",
     "ignore memory",
     "IGNORE MEMORY!",

@@ -184,7 +184,7 @@ _LABEL = re.compile(
 @cache
 def _instruction() -> re.Pattern[str]:
     """A whole sentence, in lower case and without commas, that says to leave memory out and nothing else."""
-    memory = r"(?:(?:all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored) )*+(?:memory|memories)"
+    memory = r"(?:(?:all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored) )*+(?:memory|memories)(?: you have)?"
     turn = "turn|time|task|one|question|request|answer|reply|response|message|prompt|step|call"
     around = (
         "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|only|at all|completely|"
@@ -196,7 +196,7 @@ def _instruction() -> re.Pattern[str]:
         rf"(?:do not|don'?t) (?:use|consult|look at|rely on|read) {memory}|"
         rf"(?:(?:answer|reply|respond) (?:(?:me|it|this|(?:this|the|my) (?:{turn})) )?)?"
         rf"without (?:(?:using|consulting) )?{memory}|"
-        r"(?:(?:use|take|with|in|start (?:with|from|in)|begin with) )?(?:a )?fresh context"
+        r"(?:(?:use|take|with|in|(?:start|work|begin) (?:with|from|in)) )?(?:a )?fresh context"
         rf")(?: (?:{around}))*+"
     )
 
