@@ -184,7 +184,8 @@ _LABEL = re.compile(
 @cache
 def _instruction() -> re.Pattern[str]:
     """A whole sentence, in lower case and without commas, that says to leave memory out and nothing else."""
-    memory = r"(?:(?:all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored) )*+(?:memory|memories)(?: you have)?"
+    whose = "all|any|the|your|our|my|of|shared|long-term|past|previous|earlier|stored"
+    memory = rf"(?:(?:{whose}) )*+(?:memory|memories)(?: you have)?"
     turn = "turn|time|task|one|question|request|answer|reply|response|message|prompt|step|call"
     around = (
         "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|only|at all|completely|"
