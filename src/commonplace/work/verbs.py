@@ -594,6 +594,7 @@ class Work:
         confidence: float | None = None,
         sensitivity: str = "private",
         by: str | None = None,
+        _token: int | None = None,
     ) -> Decision:
         """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
         said: dict[str, Any] = {
@@ -613,7 +614,7 @@ class Work:
         id: str = self._do(
             "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
             reversible=checked_flag("reversible", reversible), reverses=None if reverses is None else _id(reverses),
-            sensitivity=_level(sensitivity),
+            sensitivity=_level(sensitivity), token=_token,
         )  # fmt: skip
         return self._one(Decision, id)
 
@@ -631,6 +632,7 @@ class Work:
         promote_to_core: str | None = None,
         sensitivity: str = "private",
         by: str | None = None,
+        _token: int | None = None,
     ) -> Discovery:
         """Record something that was learned: a constraint, opportunity, risk or insight."""
         kind = checked("type of discovery", type, ("constraint", "opportunity", "risk", "insight"))
@@ -639,7 +641,7 @@ class Work:
         id: str = self._do(
             "discover", by, text=said, words=tuple(words_of(said)), type=kind,
             affects=names("affects", affects), core=core,
-            task=None if task is None else id_of(task), sensitivity=_level(sensitivity),
+            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=_token,
         )  # fmt: skip
         return self._one(Discovery, id)
 
@@ -1200,16 +1202,21 @@ class Claim:
         return overlaps(self.work, self.task.id, self.agent)
 
     def decide(self, **fields: Any) -> Decision:
-        """As `Work.decide`, about this task."""
-        return self.work.decide(**{"task": self.task, "by": self._by, **fields})
+        """As `Work.decide`, about this task, as long as it is held."""
+        return self.work.decide(**{**self._held, **fields})
 
     def discover(self, text: str, **fields: Any) -> Discovery:
-        """As `Work.discover`, about this task."""
-        return self.work.discover(text, **{"task": self.task, "by": self._by, **fields})
+        """As `Work.discover`, about this task, as long as it is held."""
+        return self.work.discover(text, **{**self._held, **fields})
 
     def artifact(self, path: str | Path, **fields: Any) -> Artifact:
         """As `Work.artifact`, for this task, as long as it is held."""
-        return self.work.artifact(path, **{"task": self.task, "by": self._by, "_token": self.token, **fields})
+        return self.work.artifact(path, **{**self._held, **fields})
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        """Who says something, and of which task, for as long as the claim is in force."""
+        return {"task": self.task, "by": self._by, "_token": self.token}
 
     @property
     def _by(self) -> str | None:
