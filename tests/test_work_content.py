@@ -238,7 +238,10 @@ def test_what_was_changed_since_does_not_make_a_repeated_beginning_another_one(b
 def test_a_task_that_is_added_again_is_the_same_one_after_the_work_has_ended(
     book: Book, work: Work, end: str
 ) -> None:
-    batch = [{"title": "Draw it", "id": "a"}, {"title": "Build it", "id": "b", "depends_on": ["a"]}]
+    batch: list[dict[str, Any]] = [
+        {"title": "Draw it", "id": "a"},
+        {"title": "Build it", "id": "b", "depends_on": ["a"]},
+    ]
     work.add_tasks(batch)
     for _ in batch:
         taken(work).complete("done")

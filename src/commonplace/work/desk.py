@@ -435,12 +435,12 @@ class Desk(Reading):
         id: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Event:
-        return self.overlay.emit(
-            draft(
-                kind, actor=self.act.by, payload=payload, run_id=self.act.run, id=id, parents=list(parents),
-                labels=self.labels() if labels is None else labels,
-            )
+        """Record an event. An `id` is one that was made for it, so nobody looks whether there is such an event."""
+        made = draft(
+            kind, actor=self.act.by, payload=payload, run_id=self.act.run, id=id, parents=list(parents),
+            labels=self.labels() if labels is None else labels,
         )  # fmt: skip
+        return self.overlay.emit(replace(made, given_id=False) if made.given_id else made)
 
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""
