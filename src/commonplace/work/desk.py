@@ -342,9 +342,13 @@ class Desk(Reading):
 
     def need_lead(self) -> None:
         """Whoever says that it leads must still do."""
-        if self.act.lead is not None and self.act.lead != self.charter.led:
+        fence = self.act.lead
+        if fence is not None and fence != self.charter.led:
+            (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
+            taken = self.overlay.event(led.id)
+            leader = self.act.by if taken is None or taken.erased else taken.payload["set"]["leader"]
             raise Fenced(
-                f"{self.act.by!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
+                f"{leader!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
             )
 
     def joined(self, agent: str) -> dict[str, Any]:
