@@ -551,7 +551,7 @@ def test_a_command_does_tasks(ask: Ask, cli: Cli) -> None:
     does = ("--", sys.executable, "-c", DOES)
     ran = cli("work", "do", "auth", "--agent", "dev-1", *does)
     assert (ran.code, ran.out.splitlines()) == (
-        0,
+        1,
         [
             "dev-1 completed 1, failed at 1, and lost 0",
             "left undone, because they have failed or wait for what has: 1",
@@ -566,3 +566,17 @@ def test_a_command_does_tasks(ask: Ask, cli: Cli) -> None:
     assert worked["completed"] == 1
     refused = cli("work", "do", "auth", *does)
     assert (refused.code, "say which agent" in refused.err) == (2, True)
+
+
+@pytest.mark.spec("5.3", "7.2", "L5")
+def test_a_command_that_is_not_there_fails_no_task(ask: Ask, cli: Cli) -> None:
+    ask("init")
+    ask("work", "new", "auth", "--id", "auth")
+    for title in ("one", "two"):
+        ask("task", "add", "auth", title)
+    Path("notes.txt").write_text("cannot be run")
+    for command in ("nosuchcommand", "./nosuchcommand", "./notes.txt", "."):
+        ran = cli("work", "do", "auth", "--as", "dev-1", "--", command, "--fast")
+        assert (ran.code, ran.out) == (1, "")
+        assert f"there is no command {command!r} to run" in ran.err
+    assert [(one["status"], one["claims"]) for one in ask("task", "list", "auth")] == [("pending", 0)] * 2

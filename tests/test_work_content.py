@@ -231,3 +231,32 @@ def test_what_was_changed_since_does_not_make_a_repeated_beginning_another_one(b
     assert book.work(id="w", name="auth", goal="Add JWT").about().goal == "Add OAuth"
     with pytest.raises(Conflict, match="another goal"):
         book.work(id="w", name="auth", goal="Add OAuth")
+
+
+@pytest.mark.spec("5.1", "L4")
+@pytest.mark.parametrize("end", ["complete", "abandon", "archive"])
+def test_a_task_that_is_added_again_is_the_same_one_after_the_work_has_ended(
+    book: Book, work: Work, end: str
+) -> None:
+    batch: list[dict[str, Any]] = [
+        {"title": "Draw it", "id": "a"},
+        {"title": "Build it", "id": "b", "depends_on": ["a"]},
+    ]
+    work.add_tasks(batch)
+    for _ in batch:
+        taken(work).complete("done")
+    if end == "abandon":
+        work.abandon("not needed")
+    else:
+        work.complete()
+    if end == "archive":
+        work.archive()
+    head = book.head
+    assert [(one.id, one.status) for one in work.add_tasks(batch)] == [("a", "completed"), ("b", "completed")]
+    assert work.add_task("Draw it", id="a") == work.task("a")
+    with pytest.raises(Conflict, match="another title"):
+        work.add_task("Paint it", id="a")
+    for new in ({"title": "Sell it", "id": "c"}, {"title": "Sell it"}):
+        with pytest.raises(Conflict, match="the work 'auth' is"):
+            work.add_tasks([*batch, new])
+    assert book.head == head

@@ -32,7 +32,12 @@ def test_a_leader_that_was_replaced_is_told_nothing_and_deals_with_nothing(book:
 
     second = replaced(first, "chief-2")
     head = book.head
-    for late in (first.next, lambda: first.handled(another), lambda: first.handled(ready)):
+    for late in (
+        first.next,
+        lambda: first.handled(another),
+        lambda: first.handled(ready),
+        lambda: first.assign(task, "dev-1"),
+    ):
         with pytest.raises(Fenced, match="'chief-1' no longer leads"):
             late()
     with pytest.raises(Fenced), first.step():

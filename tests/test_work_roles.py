@@ -291,3 +291,37 @@ def test_what_was_completed_in_time_is_answered_again_later(work: Work) -> None:
     with pytest.raises(Fenced):
         work.complete_many([first, second], "done")
     assert work.complete_many([first], "done") == [done]
+
+
+@pytest.mark.spec("5.3", "5.4")
+@pytest.mark.parametrize("speaker", ["the owner", "the agent"])
+def test_what_a_late_holder_decides_or_finds_is_refused(book: Book, work: Work, speaker: str) -> None:
+    work.add_task("Make the schema", id="t")
+    works = work if speaker == "the owner" else book.as_actor("dev-1", role="developer").work("auth")
+    late = taken(works, "dev-1")
+    late.discover("the old schema has no keys")
+    late.decide(question="Which keys?", choice="uuids")
+    dies(late)
+    after = taken(work, "dev-2")
+    head = book.head
+    for says in (
+        lambda: late.discover("the new schema has no keys"),
+        lambda: late.decide(question="Which keys?", choice="numbers"),
+        lambda: late.artifact("schema.sql", content="create table a"),
+    ):
+        with pytest.raises(Fenced, match="no longer in force; it is in_progress with 'dev-2' now"):
+            says()
+    assert book.head == head
+    assert [one.text for one in work.discoveries(task="t")] == ["the old schema has no keys"]
+    assert [one.choice for one in work.decisions(task="t")] == ["uuids"]
+    assert after.discover("the new schema has keys").task == "t"
+
+
+@pytest.mark.spec("5.3", "L5")
+@pytest.mark.parametrize("role", [["qa"], {"qa": 1}, {"qa"}, 5, True])
+def test_a_role_that_is_no_word_is_refused(work: Work, role: Any) -> None:
+    with pytest.raises(BadInput, match="is no role: give one of orchestrator, developer, qa"):
+        work.add_task("Test it", for_role=role)
+    task = work.add_task("Test it")
+    with pytest.raises(BadInput, match="is no role"):
+        work.edit(task, for_role=role)

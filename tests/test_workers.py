@@ -231,14 +231,47 @@ def test_ctrl_c_gives_the_task_back_at_once(work: Work, book_url: str, how: str)
     claim.complete()
 
 
+@pytest.mark.spec("5.3", "5.8")
+@pytest.mark.parametrize("moment", ["work.claim", "work.complete"])
+def test_ctrl_c_gives_back_what_the_book_has_just_claimed_for_a_worker(
+    book: Book, work: Work, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    work.add_tasks([{"title": "one"}, {"title": "two"}, {"title": "three"}])
+    namesake, submit = work.claim("dev-1", lease=600), book._ledger.submit
+    assert namesake is not None
+
+    def interrupted_after(command: str, *args: Any, **how: Any) -> Any:
+        answer = submit(command, *args, **how)
+        if command == moment:
+            raise KeyboardInterrupt  # it is in the book, and nobody was told
+        return answer
+
+    monkeypatch.setattr(book._ledger, "submit", interrupted_after)
+    with pytest.raises(KeyboardInterrupt):
+        work.worker("dev-1", lambda _: "done", lease=600)
+    monkeypatch.undo()
+    done = "completed" if moment == "work.complete" else "pending"
+    found = [(one.title, one.status, one.assigned_to) for one in work.tasks()]
+    assert found[0] == ("one", "in_progress", "dev-1")  # which another worker of that name holds
+    assert [status for _, status, _ in found[1:]] == [done, "pending"]
+    namesake.complete("done")
+    assert work.worker("dev-2", lambda _: "done").completed == (1 if done == "completed" else 2)
+
+
 # in the shell
 
 
 @pytest.mark.spec("5.3", "7.2")
-def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_on_ctrl_c(tmp_path: Any) -> None:
+@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_when_it_is_ended(
+    tmp_path: Any, ends: signal.Signals
+) -> None:
     where, pipe = str(tmp_path / "book.db"), str(tmp_path / "pipe")
     os.mkfifo(pipe)
-    does = "import sys, time; open(sys.argv[1], 'w').write('at work'); time.sleep(600)"
+    does = (
+        "import os, sys, time; said = open(sys.argv[1], 'w', buffering=1); print(os.getpid(), file=said);"
+        "time.sleep(600)"
+    )
     command = ["work", "do", "auth", "--wait", "--as", "dev-1", "--", sys.executable, "-c", does, pipe]
     with commonplace.open(where) as book:
         work = book.work(name="auth", id="auth")
@@ -247,8 +280,9 @@ def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_on_ctrl_c(tmp
         ) as process:
             work.add_task("it", id="t")
             with open(pipe) as said:
-                assert said.read() == "at work"
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=LONG)
-        assert process.returncode == 130
+                assert said.readline().strip().isdecimal()  # it is at work
+                process.send_signal(ends)
+                assert process.communicate(timeout=LONG) == (b"", b"")
+                assert said.read() == ""  # the command has ended, too: nobody has the pipe open any more
+        assert process.returncode == 128 + ends
         assert work.task("t", at=book.head).status == "pending"

@@ -539,6 +539,16 @@ def test_a_cycle_is_named_in_full(tmp_path: Path) -> None:
     assert set(cycle) == {"research_analyst", "report_writer", "quality_reviewer"}
 
 
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize("validation", ["warn", "strict"])
+def test_a_confidence_is_said_to_be_filled_in_only_where_it_is(tmp_path: Path, validation: str) -> None:
+    documents = changed(example(), WRITER, "output.contract.properties.confidence", ...)
+    documents = changed(documents, W, "state.sharing.validation", validation)
+    [problem] = [one for one in problems_of(tmp_path, documents) if one.path == "output.contract"]
+    assert problem.message.startswith("declare confidence: {type: number")
+    assert ("until then 0.5 is filled in" in problem.message) is (validation == "warn")
+
+
 WARNED: list[tuple[str, str, object, str, str, bool]] = [
     # file, path, value, rule, where it is told, whether it is an error under strict validation
     (

@@ -7,8 +7,13 @@ process that claims need not be the one that completes.
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -262,15 +267,19 @@ def work__do(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for tasks if there are none yet.")] = False,
     most: Annotated[int | None, typer.Option(metavar="N", help="At most so many tasks.")] = None,
 ) -> Answer:
-    """Do the tasks of a work one after the other with a command, as an agent. Ctrl-C gives the task back.
+    """Do the tasks of a work one after the other with a command, as an agent. Ctrl-C or SIGTERM gives the task back.
 
     The command reads what there is to know about the task on stdin, and finds its id, its work and its token in
     COMMONPLACE_TASK, COMMONPLACE_WORK and COMMONPLACE_TOKEN. What it writes to stdout is the summary. If its exit code
-    is not 0, the task has failed, for the reason that it has written to stderr.
+    is not 0, the task has failed, for the reason that it has written to stderr. Exit code 1 means that tasks failed.
     """
     one, who = shell.acting().work(work), agent or shell.actor
     if who == OWNER:
         raise typer.BadParameter("say which agent does them: --agent AGENT, or --as AGENT")
+    if shutil.which(command[0]) is None:
+        raise BadInput(
+            f"there is no command {command[0]!r} to run: name a program on the PATH, or the path of an executable file"
+        )
 
     def done_by(claim: Claim) -> str:
         about = {
@@ -286,10 +295,29 @@ def work__do(
             raise RuntimeError(f"exit code {ran.returncode}: {ran.stderr.strip() or 'it says nothing'}")
         return ran.stdout.strip()
 
-    worked = one.worker(who, done_by, until=until, wait_for_tasks=wait, **given(lease=lease, most=most))
+    with _ended_by_sigterm():
+        worked = one.worker(who, done_by, until=until, wait_for_tasks=wait, **given(lease=lease, most=most))
     told = f"{who} completed {worked.completed:,}, failed at {worked.failed:,}, and lost {worked.lost:,}"
     left = f"left undone, because they have failed or wait for what has: {worked.left:,}"
-    return Answer(plain(worked), lines(told, *([left] if worked.left else [])))
+    code = 1 if worked.failed else 0
+    return Answer(plain(worked), lines(told, *([left] if worked.left else [])), code)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends what runs as Ctrl-C does, so that it can clean up. Only the main thread may say so."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # tasks

@@ -61,10 +61,14 @@ class Claiming(TypedDict):
     lease: float
     count: int
     task: str | None
+    event: str | None
+    """The id of the event that the claim of one task is to be: its maker finds it again by that."""
 
 
 @command()
-def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | None) -> list[Task]:
+def decide_claim(
+    desk: Desk, agent: str, lease: float, count: int, task: str | None, event: str | None
+) -> list[Task]:
     """The best tasks that this agent may do now, each its own from here on. Of a work that is paused, none."""
     if desk.charter.status == "paused":
         if task is not None:
@@ -72,10 +76,12 @@ def decide_claim(desk: Desk, agent: str, lease: float, count: int, task: str | N
                 f"the work {desk.charter.name!r} is paused: resume it before somebody claims task {task!r}"
             )
         return []
-    return claim(desk, agent, lease, count, task)
+    return claim(desk, agent, lease, count, task, event)
 
 
-def claim(desk: Desk, agent: str, lease: float, count: int, task: str | None = None) -> list[Task]:
+def claim(
+    desk: Desk, agent: str, lease: float, count: int, task: str | None, event: str | None
+) -> list[Task]:
     if _due(desk):
         reclaim(desk, SOME)
     found = []
@@ -86,11 +92,11 @@ def claim(desk: Desk, agent: str, lease: float, count: int, task: str | None = N
         )  # fmt: skip
         if one.rework:
             desk.let_go(one)
-        desk.tell(CLAIMED, (one, claimed), **desk.joined(agent))
+        desk.tell(CLAIMED, (one, claimed), id=event, **desk.joined(agent))
         desk.hold(claimed, agent)
         found.append(claimed)
     if not found and task is None and reclaim(desk, None):
-        return claim(desk, agent, lease, count)
+        return claim(desk, agent, lease, count, task, event)
     return found
 
 
@@ -240,11 +246,18 @@ class Completing(TypedDict):
     result: Result
     made: tuple[Made, ...]
     then: float | None
+    event: str | None
 
 
 @command()
 def decide_complete(
-    desk: Desk, task: int, token: int, result: Result, made: tuple[Made, ...], then: float | None
+    desk: Desk,
+    task: int,
+    token: int,
+    result: Result,
+    made: tuple[Made, ...],
+    then: float | None,
+    event: str | None,
 ) -> tuple[Task, Task | None]:
     """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds;
     whatever hinders that does not undo what is done, and is told to whoever claims by itself. Who says the same again
@@ -254,7 +267,9 @@ def decide_complete(
     if then is None or desk.charter.status == "paused" or desk.overlay.position == before:
         return done, None
     try:
-        found = desk.overlay.run(desk.overlay.acting, lambda *_: claim(desk, desk.act.by, then, 1), None)
+        found = desk.overlay.run(
+            desk.overlay.acting, lambda *_: claim(desk, desk.act.by, then, 1, None, event), None
+        )
     except Corrupt as error:
         log.warning(
             "%s completed task %s, and the next one cannot be claimed: %s", desk.act.by, done.id, error

@@ -342,9 +342,13 @@ class Desk(Reading):
 
     def need_lead(self) -> None:
         """Whoever says that it leads must still do."""
-        if self.act.lead is not None and self.act.lead != self.charter.led:
+        fence = self.act.lead
+        if fence is not None and fence != self.charter.led:
+            (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
+            taken = self.overlay.event(led.id)
+            leader = self.act.by if taken is None or taken.erased else taken.payload["set"]["leader"]
             raise Fenced(
-                f"{self.act.by!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
+                f"{leader!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
             )
 
     def joined(self, agent: str) -> dict[str, Any]:
@@ -435,12 +439,12 @@ class Desk(Reading):
         id: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Event:
-        return self.overlay.emit(
-            draft(
-                kind, actor=self.act.by, payload=payload, run_id=self.act.run, id=id, parents=list(parents),
-                labels=self.labels() if labels is None else labels,
-            )
+        """Record an event. An `id` is one that was made for it, so nobody looks whether there is such an event."""
+        made = draft(
+            kind, actor=self.act.by, payload=payload, run_id=self.act.run, id=id, parents=list(parents),
+            labels=self.labels() if labels is None else labels,
         )  # fmt: skip
+        return self.overlay.emit(replace(made, given_id=False) if made.given_id else made)
 
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""

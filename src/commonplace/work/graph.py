@@ -121,9 +121,10 @@ def names(field: str, given: object) -> tuple[str, ...]:
 # adding
 
 
-@command("orchestrate")
+@command("orchestrate", open=False, archived=True)
 def decide_add(desk: Desk, tasks: tuple[NewTask, ...]) -> list[Task]:
-    """Add tasks, all or none. Each may depend on others of the batch, also on later ones."""
+    """Add tasks, all or none. Each may depend on others of the batch, also on later ones. Those that are there already
+    are answered whatever became of the work; new ones need an open one."""
     return add(desk, tasks)
 
 
@@ -131,6 +132,7 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     known = [desk.find(one.id) if one.given_id else None for one in tasks]
     if all(known):
         return [_same(desk, new, old) for new, old in zip(tasks, known, strict=True) if old]
+    desk.need_open()
     total, most = desk.counts.get("tasks", 0), min(desk.charter.limits.max_tasks, MOST)
     if total + len(tasks) > most:
         raise TooLarge(

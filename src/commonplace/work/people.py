@@ -250,8 +250,9 @@ def decide_resolve(desk: Desk, id: str, answer: str) -> None:
 @command()
 def decide_decide(
     desk: Desk, said: dict[str, Any], affects: tuple[str, ...], task: str | None, reversible: bool,
-    reverses: str | None, sensitivity: str,
+    reverses: str | None, sensitivity: str, token: int | None,
 ) -> str:  # fmt: skip
+    about = _said_of(desk, task, token)
     if reverses is not None:
         old = desk.thing(reverses, DECIDED)
         if old.get("reversed_by"):
@@ -260,7 +261,7 @@ def decide_decide(
             raise Conflict(f"the decision {reverses!r} was reversed already{by}")
         if not old.get("reversible", True):
             raise Conflict(f"the decision {reverses!r} was made for good: it cannot be reversed")
-    named = [desk.task(id) for id in dict.fromkeys((*affects, *((task,) if task else ())))]
+    named = _named(desk, affects, about)
     id = new_id()
     updates = [] if reverses is None else [(reverses, {"reversed_by": id})]
     return desk.note(
@@ -272,9 +273,9 @@ def decide_decide(
 @command()
 def decide_discover(
     desk: Desk, text: str, words: tuple[str, ...], type: str, affects: tuple[str, ...], task: str | None,
-    core: str | None, sensitivity: str,
+    core: str | None, sensitivity: str, token: int | None,
 ) -> str:  # fmt: skip
-    named = [desk.task(id) for id in dict.fromkeys((*affects, *((task,) if task else ())))]
+    named = _named(desk, affects, _said_of(desk, task, token))
     return desk.note(
         DISCOVERED, {"text": text, "words": list(words)}, affects=named, type=type, task=task, promote_to_core=core,
         labels=desk.labels(sensitivity), **desk.joined(desk.act.by),
@@ -283,10 +284,20 @@ def decide_discover(
 
 @command()
 def decide_produce(desk: Desk, made: Made, task: str | None, token: int | None) -> str:
-    about = None
-    if task is not None:
-        about = desk.task(task) if token is None else held(desk, desk.task(task), token)
-    return produce(desk, about, made, **desk.joined(desk.act.by))
+    return produce(desk, _said_of(desk, task, token), made, **desk.joined(desk.act.by))
+
+
+def _said_of(desk: Desk, task: str | None, token: int | None) -> Task | None:
+    """The task that something is said of. Who says it as its holder, with the token of a claim, must still hold it."""
+    if task is None:
+        return None
+    return desk.task(task) if token is None else held(desk, desk.task(task), token)
+
+
+def _named(desk: Desk, affects: Sequence[str], about: Task | None) -> list[Task]:
+    """Each task that something affects, the one that it is said of among them."""
+    found = {id: desk.task(id) for id in affects}
+    return list(found.values() if about is None else {**found, about.id: about}.values())
 
 
 # leadership

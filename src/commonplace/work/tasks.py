@@ -208,7 +208,7 @@ def checked_role(given: object) -> str | None:
     """A role that a task is for; None, or nothing in it, is any."""
     if given in (None, ""):
         return None
-    if given not in ROLES:
+    if not isinstance(given, str) or given not in ROLES:
         raise BadInput(
             f"for_role {shown(given)} is no role: give one of {', '.join(ROLES)}, or None for anybody"
         )

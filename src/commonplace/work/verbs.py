@@ -510,24 +510,38 @@ class Work:
     # claims
 
     def claim(
-        self, agent: str | None = None, *, lease: float = LEASE, task: str | Task | None = None
+        self,
+        agent: str | None = None,
+        *,
+        lease: float = LEASE,
+        task: str | Task | None = None,
+        _event: str | None = None,
     ) -> Claim | None:
         """The best task that this agent can do now, or None. It is the agent's alone for `lease` seconds, and longer
         with `heartbeat()`; if the agent is not heard of, it goes back to the others. With `task`, that one: raises
         Conflict if it cannot be claimed."""
-        found = self._claimed(agent, lease, 1, task)
+        found = self._claimed(agent, lease, 1, task, _event)
         return found[0] if found else None
 
     def claim_many(self, count: int, agent: str | None = None, *, lease: float = LEASE) -> list[Claim]:
         """As `claim`, up to so many at once."""
         if type(count) is not int or not 1 <= count <= MOST_AT_ONCE:
             raise BadInput(f"count {shown(count)} is not one: give a whole number from 1 to {MOST_AT_ONCE:,}")
-        return self._claimed(agent, lease, count, None)
+        return self._claimed(agent, lease, count)
 
-    def _claimed(self, agent: str | None, lease: float, count: int, task: str | Task | None) -> list[Claim]:
+    def _claimed(
+        self,
+        agent: str | None,
+        lease: float,
+        count: int,
+        task: str | Task | None = None,
+        event: str | None = None,
+    ) -> list[Claim]:
         who = self._agent(agent)
         by, which = who if self._actor == OWNER else None, None if task is None else id_of(task)
-        found = self._do("claim", by, agent=who, lease=seconds("lease", lease), count=count, task=which)
+        found = self._do(
+            "claim", by, agent=who, lease=seconds("lease", lease), count=count, task=which, event=event
+        )
         return [Claim(self, who, one) for one in found]
 
     def held(self, task: str | Task, token: int) -> Claim:
@@ -594,6 +608,7 @@ class Work:
         confidence: float | None = None,
         sensitivity: str = "private",
         by: str | None = None,
+        _token: int | None = None,
     ) -> Decision:
         """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
         said: dict[str, Any] = {
@@ -613,7 +628,7 @@ class Work:
         id: str = self._do(
             "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
             reversible=checked_flag("reversible", reversible), reverses=None if reverses is None else _id(reverses),
-            sensitivity=_level(sensitivity),
+            sensitivity=_level(sensitivity), token=_token,
         )  # fmt: skip
         return self._one(Decision, id)
 
@@ -631,6 +646,7 @@ class Work:
         promote_to_core: str | None = None,
         sensitivity: str = "private",
         by: str | None = None,
+        _token: int | None = None,
     ) -> Discovery:
         """Record something that was learned: a constraint, opportunity, risk or insight."""
         kind = checked("type of discovery", type, ("constraint", "opportunity", "risk", "insight"))
@@ -639,7 +655,7 @@ class Work:
         id: str = self._do(
             "discover", by, text=said, words=tuple(words_of(said)), type=kind,
             affects=names("affects", affects), core=core,
-            task=None if task is None else id_of(task), sensitivity=_level(sensitivity),
+            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=_token,
         )  # fmt: skip
         return self._one(Discovery, id)
 
@@ -1134,11 +1150,12 @@ class Claim:
         next_steps: Sequence[str] = (),
         learnings: Sequence[str] = (),
         artifacts: Sequence[str | Path | Artifact] = (),
+        _event: str | None = None,
     ) -> Claim | None:
         """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
         when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
         same."""
-        found = self._complete(self.lease, summary, next_steps, learnings, artifacts)
+        found = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
         return None if found is None else Claim(self.work, self.agent, found)
 
     def _complete(
@@ -1148,6 +1165,7 @@ class Claim:
         next_steps: Sequence[str],
         learnings: Sequence[str],
         artifacts: Sequence[str | Path | Artifact],
+        event: str | None = None,
     ) -> Task | None:
         each = listed("artifacts", artifacts)
         known = [one.id for one in each if isinstance(one, Artifact)]
@@ -1157,7 +1175,7 @@ class Claim:
             tuple(known),
         )  # fmt: skip
         following: Task | None
-        done, following = self._ask("complete", result=result, made=made, then=then)
+        done, following = self._ask("complete", result=result, made=made, then=then, event=event)
         self._becomes(done)
         return following
 
@@ -1200,16 +1218,21 @@ class Claim:
         return overlaps(self.work, self.task.id, self.agent)
 
     def decide(self, **fields: Any) -> Decision:
-        """As `Work.decide`, about this task."""
-        return self.work.decide(**{"task": self.task, "by": self._by, **fields})
+        """As `Work.decide`, about this task, as long as it is held."""
+        return self.work.decide(**{**self._held, **fields})
 
     def discover(self, text: str, **fields: Any) -> Discovery:
-        """As `Work.discover`, about this task."""
-        return self.work.discover(text, **{"task": self.task, "by": self._by, **fields})
+        """As `Work.discover`, about this task, as long as it is held."""
+        return self.work.discover(text, **{**self._held, **fields})
 
     def artifact(self, path: str | Path, **fields: Any) -> Artifact:
         """As `Work.artifact`, for this task, as long as it is held."""
-        return self.work.artifact(path, **{"task": self.task, "by": self._by, "_token": self.token, **fields})
+        return self.work.artifact(path, **{**self._held, **fields})
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        """Who says something, and of which task, for as long as the claim is in force."""
+        return {"task": self.task, "by": self._by, "_token": self.token}
 
     @property
     def _by(self) -> str | None:

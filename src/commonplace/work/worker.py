@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import msgspec
 
 from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
+from ..events import new_id
 from .desk import charter_of
 from .people import lead_lease
 from .tasks import FINAL, Task, checked_flag
@@ -78,18 +79,20 @@ def work_off(
     _check(handler, until, most, wait_for_tasks)
     length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
     pause = length / 2 if poll is None else seconds("poll", poll)
-    claim = None
+    claim, event = None, new_id()
     try:
         with Beats(agent, length) as beats:
             while not stopped.is_set() and (most is None or told.tasks < most):
                 head = 0
                 if claim is None:
                     head = work._asker._position()
-                    claim = claimed(work, agent, length)
+                    event = new_id()
+                    claim = claimed(work, agent, length, event)
                 if claim is not None:
                     with beats.of(claim):
                         outcome = _done_by(handler, claim)
-                        claim = settle(claim, told, outcome, not stopped.is_set() and told.tasks + 1 != most)
+                        more, event = not stopped.is_set() and told.tasks + 1 != most, new_id()
+                        claim = settle(claim, told, outcome, more, event)
                 elif _ends(work, until, wait_for_tasks, told):
                     break
                 else:
@@ -99,9 +102,25 @@ def work_off(
         raise  # trouble with the book: whoever holds the task may still tell what came of it
     except BaseException:
         give_back(claim)
+        _give_back_unseen(work, agent, event)
         raise
     give_back(claim)
     return told
+
+
+def _give_back_unseen(work: Work, agent: str, event: str) -> None:
+    """What a worker holds and does not know of: whoever interrupts it may do so when a claim is in the book and before
+    the call has answered. `event` is the id of the last claim that the worker has asked for."""
+    try:
+        work._do("reclaim")  # this is done when all that was being written is written, or will never be
+        found = work._ledger.event(event)
+        claim = None if found is None else work.held(found.payload["task_id"], found.position)
+    except Conflict as gone:  # it was given back already, or settled
+        log.info("%s had nothing more to give back: %s", agent, gone)
+    except CommonplaceError as error:
+        log.warning("%s cannot tell whether it still holds a task: %s", agent, error)
+    else:
+        give_back(claim)
 
 
 def _done_by(handler: Handler, claim: Claim) -> Outcome:
@@ -145,10 +164,10 @@ def _check(handler: object, until: object, most: object, wait_for_tasks: object)
     checked_flag("wait_for_tasks", wait_for_tasks)
 
 
-def claimed(work: Work, agent: str, lease: float) -> Claim | None:
+def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> Claim | None:
     """The next task, or None; also when the work has ended meanwhile."""
     try:
-        return work.claim(agent, lease=lease)
+        return work.claim(agent, lease=lease, _event=event)
     except Conflict:
         if work.about().open:
             raise
@@ -223,8 +242,11 @@ def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None
             return
 
 
-def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | None:
-    """Say what came of a task. If there is to be `more`, answers the next one where it comes with that."""
+def settle(
+    claim: Claim, told: Worked, outcome: Outcome, more: bool, event: str | None = None
+) -> Claim | None:
+    """Say what came of a task. If there is to be `more`, answers the next one where it comes with that; its claim is
+    the `event` with that id."""
     answer, error = outcome
     following = None
     try:
@@ -237,7 +259,7 @@ def settle(claim: Claim, told: Worked, outcome: Outcome, more: bool) -> Claim | 
             told.failed += 1
             return None
         try:
-            following = finish(claim, answer, more)
+            following = finish(claim, answer, more, event)
         except Conflict:
             raise
         except Exception as wrong:
@@ -267,13 +289,13 @@ def _cut(reason: str) -> str:
     )
 
 
-def finish(claim: Claim, answer: Any, more: bool = False) -> Claim | None:
+def finish(claim: Claim, answer: Any, more: bool = False, event: str | None = None) -> Claim | None:
     """Complete a task with what its handler returned, unless the handler did so itself."""
     if claim._done:
         return None
     result = answer if isinstance(answer, Mapping) else {"summary": "" if answer is None else str(answer)}
     if more:
-        return claim.next(**result)
+        return claim.next(**result, _event=event)
     claim.complete(**result)
     return None
 

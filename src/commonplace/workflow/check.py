@@ -301,7 +301,7 @@ def _contract(agent: Agent, validation: Strictness, to_run: bool) -> Problems:
     want, place = "{type: number, minimum: 0, maximum: 1}", f"{path}.properties.confidence"
     if "confidence" not in _fields(agent):
         if validation != "none":
-            message = f"declare confidence: {want}; until then 0.5 is filled in"
+            message = f"declare confidence: {want}" + ("" if strict else "; until then 0.5 is filled in")
             yield _warning("R17", path, message, strict or not to_run)
         return
     declared = mapping(_fields(agent)["confidence"])
