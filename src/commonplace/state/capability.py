@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from ..access.redact import Redactor
-from ..access.rights import Rule as AccessRule
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
@@ -40,9 +39,9 @@ def _fold_about(_key: Key, _before: Any, event: Event) -> Any:
 
 
 def _limited(event: Event) -> list[Key]:
-    """The agents of a run whose rights its workflow narrows."""
-    agents = msgspec.convert(event.payload["policy"], Policy).agents or {}
-    return [(event.run_id or "", name) for name, agent in agents.items() if agent.rule != AccessRule()]
+    """Those whom a run that narrows rights speaks of."""
+    named = msgspec.convert(event.payload["policy"], Policy).rules_of_agents
+    return [(event.run_id or "", name) for name in named]
 
 
 def _fold_rights(key: Key, _before: Any, event: Event) -> Any:

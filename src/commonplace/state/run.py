@@ -360,9 +360,10 @@ class Turn(Recalling):
         named = tiers if isinstance(tiers, list | tuple | set) else SERVES.get(str(mode), ())
         asked = [tier for tier in TIERS if tier in named]
         if asked and not any(map(self._reads_tier, asked)):
-            for tier in asked:
-                self._need_memory("memory.search", tier)
-            self._may_read_tier(asked[0])
+            there = [tier for tier in asked if tier not in self._memory.off]
+            if not there:
+                self._need_memory("memory.search", asked[0])
+            self._may_read_tier(there[0])
 
     def _ask_memory(self, command: str, request: Any, act: str) -> Any:
         """What is written to memory goes into tiers that this agent may write to, as far as its run's rules say."""
