@@ -654,6 +654,21 @@ def test_the_memory_section_holds_for_agents_that_are_no_nodes(
     assert local.as_actor("boss").search("gate").results  # outside of the run nothing is narrowed
 
 
+@pytest.mark.spec("3.9", "4.5", "L5")
+def test_a_digest_says_that_its_tiers_are_closed(local: Book, tmp_path: Path) -> None:
+    local.remember("The gate closes at nine.", shared=True)
+    folder = write(tmp_path, with_(small("scout"), {"memory.access_control.scout": CLOSED}))
+    local.grant("ada", tiers=CLOSED)
+    for reader in (local.run(folder).agent("scout"), local.as_actor("ada")):
+        digest, prompt = reader.digest("gate"), reader.prompt("gate")
+        assert "nothing is remembered" not in digest.text
+        assert [one.what for one in digest.left_out] == ["long_term", "episodic"]
+        assert {"long_term", "episodic"} <= {what for what, _ in prompt.left_out}
+        assert local.receipt(str(digest.receipt_id)).replay() == digest.text
+    open_to_all = local.as_actor("bob").digest("gate")
+    assert open_to_all.left_out == ()
+
+
 @pytest.mark.spec("3.9", "6.0")
 def test_a_run_within_a_run_gives_nobody_more_than_the_outer_one(local: Book, tmp_path: Path) -> None:
     local.remember("The gate closes at nine.", shared=True)
@@ -696,6 +711,49 @@ def test_what_a_workflow_switches_off_is_off_in_its_subworkflows(local: Book, tm
     assert local.days() == []
 
 
+@pytest.mark.spec("3.9", "7.6")
+@pytest.mark.parametrize(
+    ("changes", "refusal", "status"),
+    [
+        ([(agent_file("deputy"), "memory.enabled", False)], "NotEnabled", 503),
+        ([(WORKFLOW_FILE, "memory.access_control.deputy", CLOSED)], "Denied", 403),
+    ],
+)
+def test_a_fallback_has_no_more_rights_than_its_own_files_leave_it(
+    local: Book, tmp_path: Path, changes: list[tuple[str, str, object]], refusal: str, status: int
+) -> None:
+    """The scout may use memory, its deputy may not. While the deputy does the scout's work, nobody does."""
+    local.remember("The gate closes at nine.", shared=True)
+    documents = small("scout", "deputy")
+    documents = with_(documents, {"orchestration.graph": [{"id": "scout"}]})
+    documents = with_(documents, {"orchestration.degradation": [{"node": "scout", "fallback": "deputy"}]})
+    for change in changes:
+        documents = changed(documents, *change)
+    documents = changed(documents, agent_file("deputy"), "may_emit", ["agent.spoke"])
+    answers = list[object]()
+
+    def fails(me: Task) -> dict[str, Any]:
+        answers.append(attempt(lambda: me.search("gate")))
+        raise RuntimeError("the scout has a cold")
+
+    def stands_in(me: Task) -> dict[str, Any]:
+        answers.append(attempt(lambda: me.search("gate")))
+        answers.append(attempt(lambda: me.remember("The lock is new.")))
+        answers.append("nine" in str(me.prompt("When does the gate close?")))
+        tool = Tools(local).call("memory.search", {"query": "gate"}, actor="scout", run_id=me.run.id)
+        answers.append(tool["status"])
+        attempt(lambda: me.run.step("scout", "started"))  # saying that one is the scout changes nothing
+        with pytest.raises(Denied, match=r"agent\.thought"):
+            local.as_actor("scout").record("agent.thought", run_id=me.run.id, payload={"text": "hm"})
+        return {"answer": "done", "confidence": 0.9}
+
+    folder = write(tmp_path, documents)
+    local.execute(folder, agents={"scout": fails, "deputy": stands_in}, run_id="r")
+    assert answers == ["ok", refusal, refusal, False, status]
+    assert bool(local.days()) is (status == 403)
+    assert attempt(lambda: local.run(run_id="r").agent("scout").search("gate")) == "ok"  # its own again
+
+
 # State files.
 
 
@@ -723,11 +781,14 @@ def test_erasing_reaches_the_state_files_that_a_workflow_asks_for(tmp_path: Path
         book.erase([opened.id, changed_at.id])
         assert not files["kim"].exists()
         assert files["tea"].exists()
+        assert files["tea"].name in where(book, "Tea is hot")
         report = book.purge()
         assert report.purged
-        assert str(files["tea"]) in [one.path for one in report.files]
         assert where(book, "Quartz Lane") == []
-        assert files["tea"].name in where(book, "Tea is hot")
+        assert str(files["tea"]) in [one.path for one in report.files]
+        assert not files["tea"].exists()  # a purge removes what can be written again
+        assert files["tea"] == book.run(folder, run_id="tea").save()
+        assert files["tea"].exists()
 
 
 @pytest.mark.spec("L10", "2.10")
@@ -762,6 +823,41 @@ def test_a_state_file_that_cannot_be_removed_is_told_by_the_purge(local: Book, t
     (tmp_path / "elsewhere").rename(folder / "data")
     assert local.purge().purged
     assert not (folder / "data/state/r.json").exists()
+
+
+@pytest.mark.spec("L10")
+def test_a_save_during_an_erasure_does_not_bring_back_what_was_erased(
+    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state was read before the erasure, and is written after the erasure has removed the file."""
+    run = local.run(write(tmp_path, small("scout")), run_id="r")
+    secret = run.agent("scout").write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
+    (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]
+    saved = local._ledger.saved
+
+    def erased_meanwhile(*file: Any) -> None:
+        saved(*file)
+        local.erase(written.id)
+
+    monkeypatch.setattr(local._ledger, "saved", erased_meanwhile)
+    assert "Quartz" not in run.save().read_text()
+
+
+@pytest.mark.spec("L10")
+def test_a_purge_in_another_process_removes_a_state_file_that_erasing_did_not_reach(tmp_path: Path) -> None:
+    folder = write(tmp_path / "flow", with_(small("scout"), {"state.persistence": True}))
+    file = folder / "data/state/r.json"
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.execute(folder, agents=told(scout={"answer": "Quartz Lane 7", "confidence": 0.9}), run_id="r")
+        (written,) = book.events(run_id="r", kinds=("state.changed",))
+        (folder / "data").rename(tmp_path / "elsewhere")
+        book.erase(written.id)
+    (tmp_path / "elsewhere").rename(folder / "data")  # the place was not there when it was erased
+    assert "Quartz" in file.read_text()
+    with commonplace.open(tmp_path / "team.db") as book:
+        assert "r.json" in where(book, "Quartz Lane")
+        report = book.purge()
+        assert (report.purged, where(book, "Quartz Lane"), file.exists()) == (True, [], False)
 
 
 @pytest.mark.spec("2.7", "7.6")

@@ -139,6 +139,11 @@ class Policy(msgspec.Struct, frozen=True):
         named = {**self.others, **(self.agents or {})}
         return named.get(id) or self.others.get(EVERYBODY) or AgentPolicy()
 
+    def doing(self, node: str, agent: str) -> AgentPolicy:
+        """What holds for a node while another agent does its work, if one is named: the stricter of both."""
+        own = self.agent(node)
+        return own.within(self.agent(agent)) if agent else own
+
     def within(self, outer: Policy) -> Policy:
         """The policy of a run within another one: nobody has more rights or more memory there than in the other."""
         agents = self.agents or {}
