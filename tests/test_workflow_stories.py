@@ -12,6 +12,7 @@ import pytest
 
 import commonplace
 from commonplace import BadInput, Book, Denied, NotEnabled
+from commonplace.state.policy import AgentPolicy, Policy
 from commonplace.tools import Tools
 from commonplace.workflow.agents import Task
 from commonplace.workflow.dump import dump
@@ -606,6 +607,153 @@ def test_a_delegation_loop_inside_a_workflow_is_told_before_anything_runs(
     assert local.runs() == []
 
 
+# Agents that are no nodes, and runs within runs.
+
+CLOSED = {"long_term": "none", "working": "none", "episodic": "none", "semantic": "none"}
+
+
+def attempt(call: Callable[[], object]) -> str:
+    """What the library answers: "ok", or the class of the refusal."""
+    try:
+        call()
+    except (Denied, NotEnabled) as error:
+        return type(error).__name__
+    return "ok"
+
+
+@pytest.mark.spec("3.9", "7.6", "L5")
+@pytest.mark.parametrize(
+    ("memory", "search", "writing", "status"),
+    [
+        ({"enabled": False}, "NotEnabled", "NotEnabled", 503),
+        ({"tiers": {tier: {"enabled": False} for tier in CLOSED}}, "NotEnabled", "NotEnabled", 503),
+        ({"search_enabled": False}, "Denied", "ok", 403),
+        ({"access_control": {"boss": CLOSED}}, "Denied", "Denied", 403),
+    ],
+)
+@pytest.mark.parametrize("graph", [False, True], ids=["loop", "no node of the graph"])
+def test_the_memory_section_holds_for_agents_that_are_no_nodes(
+    local: Book, tmp_path: Path, memory: dict[str, Any], search: str, writing: str, status: int, graph: bool
+) -> None:
+    """A manager of one's own takes turns in a run of a loop's files, or beside a graph. The files bind it."""
+    local.remember("The gate closes at nine.", shared=True)
+    documents = small("scout") if graph else with_(LOWEST, {"orchestration.engine": "delegation_loop"})
+    folder = write(tmp_path, with_(documents, {"memory": memory}))
+    run = local.run(folder, run_id="r")
+    for turn in (run.agent("boss"), run.child("child").agent("boss")):
+        assert attempt(lambda turn=turn: turn.search("gate", tiers=["long_term"])) == search  # type: ignore[misc]
+        assert attempt(lambda turn=turn: turn.remember(f"Lock {turn.run.id} is new.")) == writing  # type: ignore[misc]
+    for run_id in ("r", "child"):
+        answer = Tools(local).call("memory.search", {"query": "gate"}, actor="boss", run_id=run_id)
+        assert answer["status"] == status
+    if not graph:
+        with run.agent("boss") as boss:
+            boss.write({"plan": "ask the scout"})
+    if status == 503:
+        assert list(local.events(run_id="r", kinds=("memory.logged",))) == []
+    assert local.as_actor("boss").search("gate").results  # outside of the run nothing is narrowed
+
+
+@pytest.mark.spec("3.9", "4.5", "L5")
+def test_a_digest_says_that_its_tiers_are_closed(local: Book, tmp_path: Path) -> None:
+    local.remember("The gate closes at nine.", shared=True)
+    folder = write(tmp_path, with_(small("scout"), {"memory.access_control.scout": CLOSED}))
+    local.grant("ada", tiers=CLOSED)
+    for reader in (local.run(folder).agent("scout"), local.as_actor("ada")):
+        digest, prompt = reader.digest("gate"), reader.prompt("gate")
+        assert "nothing is remembered" not in digest.text
+        assert [one.what for one in digest.left_out] == ["long_term", "episodic"]
+        assert {"long_term", "episodic"} <= {what for what, _ in prompt.left_out}
+        assert local.receipt(str(digest.receipt_id)).replay() == digest.text
+    open_to_all = local.as_actor("bob").digest("gate")
+    assert open_to_all.left_out == ()
+
+
+@pytest.mark.spec("3.9", "6.0")
+def test_a_run_within_a_run_gives_nobody_more_than_the_outer_one(local: Book, tmp_path: Path) -> None:
+    local.remember("The gate closes at nine.", shared=True)
+    documents = with_(small("scout"), {"memory.access_control.scout": CLOSED})
+    documents = changed(documents, agent_file("scout"), "may_emit", ["agent.spoke", "run.*"])
+    answers = list[str]()
+
+    def work(me: Task) -> dict[str, Any]:
+        wide = Policy(agents={"scout": AgentPolicy(may_emit=("agent.*",))})
+        for policy in (Policy(), wide):
+            inner = me.run.child(policy=policy)
+            for within in (inner, inner.child(policy=Policy())):
+                answers.append(attempt(lambda turn=within.agent("scout"): turn.search("gate")))  # type: ignore[misc]
+                answers.append(attempt(lambda turn=within.agent("scout"): turn.remember("It squeaks.")))  # type: ignore[misc]
+                scout = local.as_actor("scout")
+                scout.record("agent.spoke", run_id=within.id, payload={"text": "hm"})
+                with pytest.raises(Denied, match=r"agent\.thought"):
+                    scout.record("agent.thought", run_id=within.id, payload={"text": "hm"})
+        return {"answer": "done", "confidence": 0.9}
+
+    run_one(local, tmp_path, documents, work)
+    assert answers == ["Denied"] * 8
+
+
+@pytest.mark.spec("3.9", "7.6")
+def test_what_a_workflow_switches_off_is_off_in_its_subworkflows(local: Book, tmp_path: Path) -> None:
+    inner = {f"inner/{file}": one for file, one in small("helper", "scout").items()}
+    documents = with_(small("scout"), {"orchestration.graph[1]": {"id": "inner", "subworkflow": "inner"}})
+    documents = with_(documents, {"memory.enabled": False}) | inner
+    answers = list[str]()
+
+    def work(me: Task) -> dict[str, Any]:
+        answers.append(attempt(lambda: me.remember("The lock is new.")))
+        return {"answer": "done", "confidence": 0.9}
+
+    folder = write(tmp_path, documents)
+    local.execute(folder, agents={"scout": work, "helper": work})
+    assert answers == ["NotEnabled"] * 3
+    assert local.items() == []
+    assert local.days() == []
+
+
+@pytest.mark.spec("3.9", "7.6")
+@pytest.mark.parametrize(
+    ("changes", "refusal", "status"),
+    [
+        ([(agent_file("deputy"), "memory.enabled", False)], "NotEnabled", 503),
+        ([(WORKFLOW_FILE, "memory.access_control.deputy", CLOSED)], "Denied", 403),
+    ],
+)
+def test_a_fallback_has_no_more_rights_than_its_own_files_leave_it(
+    local: Book, tmp_path: Path, changes: list[tuple[str, str, object]], refusal: str, status: int
+) -> None:
+    """The scout may use memory, its deputy may not. While the deputy does the scout's work, nobody does."""
+    local.remember("The gate closes at nine.", shared=True)
+    documents = small("scout", "deputy")
+    documents = with_(documents, {"orchestration.graph": [{"id": "scout"}]})
+    documents = with_(documents, {"orchestration.degradation": [{"node": "scout", "fallback": "deputy"}]})
+    for change in changes:
+        documents = changed(documents, *change)
+    documents = changed(documents, agent_file("deputy"), "may_emit", ["agent.spoke"])
+    answers = list[object]()
+
+    def fails(me: Task) -> dict[str, Any]:
+        answers.append(attempt(lambda: me.search("gate")))
+        raise RuntimeError("the scout has a cold")
+
+    def stands_in(me: Task) -> dict[str, Any]:
+        answers.append(attempt(lambda: me.search("gate")))
+        answers.append(attempt(lambda: me.remember("The lock is new.")))
+        answers.append("nine" in str(me.prompt("When does the gate close?")))
+        tool = Tools(local).call("memory.search", {"query": "gate"}, actor="scout", run_id=me.run.id)
+        answers.append(tool["status"])
+        attempt(lambda: me.run.step("scout", "started"))  # saying that one is the scout changes nothing
+        with pytest.raises(Denied, match=r"agent\.thought"):
+            local.as_actor("scout").record("agent.thought", run_id=me.run.id, payload={"text": "hm"})
+        return {"answer": "done", "confidence": 0.9}
+
+    folder = write(tmp_path, documents)
+    local.execute(folder, agents={"scout": fails, "deputy": stands_in}, run_id="r")
+    assert answers == ["ok", refusal, refusal, False, status]
+    assert bool(local.days()) is (status == 403)
+    assert attempt(lambda: local.run(run_id="r").agent("scout").search("gate")) == "ok"  # its own again
+
+
 # State files.
 
 
@@ -633,11 +781,14 @@ def test_erasing_reaches_the_state_files_that_a_workflow_asks_for(tmp_path: Path
         book.erase([opened.id, changed_at.id])
         assert not files["kim"].exists()
         assert files["tea"].exists()
+        assert files["tea"].name in where(book, "Tea is hot")
         report = book.purge()
         assert report.purged
-        assert str(files["tea"]) in [one.path for one in report.files]
         assert where(book, "Quartz Lane") == []
-        assert files["tea"].name in where(book, "Tea is hot")
+        assert str(files["tea"]) in [one.path for one in report.files]
+        assert not files["tea"].exists()  # a purge removes what can be written again
+        assert files["tea"] == book.run(folder, run_id="tea").save()
+        assert files["tea"].exists()
 
 
 @pytest.mark.spec("L10", "2.10")
@@ -674,6 +825,41 @@ def test_a_state_file_that_cannot_be_removed_is_told_by_the_purge(local: Book, t
     assert not (folder / "data/state/r.json").exists()
 
 
+@pytest.mark.spec("L10")
+def test_a_save_during_an_erasure_does_not_bring_back_what_was_erased(
+    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state was read before the erasure, and is written after the erasure has removed the file."""
+    run = local.run(write(tmp_path, small("scout")), run_id="r")
+    secret = run.agent("scout").write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
+    (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]
+    saved = local._ledger.saved
+
+    def erased_meanwhile(*file: Any) -> None:
+        saved(*file)
+        local.erase(written.id)
+
+    monkeypatch.setattr(local._ledger, "saved", erased_meanwhile)
+    assert "Quartz" not in run.save().read_text()
+
+
+@pytest.mark.spec("L10")
+def test_a_purge_in_another_process_removes_a_state_file_that_erasing_did_not_reach(tmp_path: Path) -> None:
+    folder = write(tmp_path / "flow", with_(small("scout"), {"state.persistence": True}))
+    file = folder / "data/state/r.json"
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.execute(folder, agents=told(scout={"answer": "Quartz Lane 7", "confidence": 0.9}), run_id="r")
+        (written,) = book.events(run_id="r", kinds=("state.changed",))
+        (folder / "data").rename(tmp_path / "elsewhere")
+        book.erase(written.id)
+    (tmp_path / "elsewhere").rename(folder / "data")  # the place was not there when it was erased
+    assert "Quartz" in file.read_text()
+    with commonplace.open(tmp_path / "team.db") as book:
+        assert "r.json" in where(book, "Quartz Lane")
+        report = book.purge()
+        assert (report.purged, where(book, "Quartz Lane"), file.exists()) == (True, [], False)
+
+
 @pytest.mark.spec("2.7", "7.6")
 @pytest.mark.parametrize(
     "env",
@@ -687,13 +873,27 @@ def test_a_state_file_that_cannot_be_removed_is_told_by_the_purge(local: Book, t
             ]
         },
         {"optional": [{"name": "DOOR_TOKEN", "sensitive": True}]},
+        [{"name": "DOOR_TOKEN", "sensitive": True}, "OTHER", {"name": "OPEN_WORD"}],
+        {"variables": {"DOOR_TOKEN": {"sensitive": True}, "OPEN_WORD": {"sensitive": False}}},
     ],
 )
 def test_a_sensitive_variable_of_the_environment_is_in_no_output(
-    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, object]
+    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: object
 ) -> None:
     monkeypatch.setenv("DOOR_TOKEN", "quartz-4711-lane")
     monkeypatch.setenv("OPEN_WORD", "sesame-for-all")
     said = {"answer": "quartz-4711-lane sesame-for-all", "confidence": 0.9}
     run_one(local, tmp_path, with_(small("scout"), {"env": env}), lambda _me: said, run_id="r")
     assert local.run(run_id="r").state()["scout"]["answer"] == "[REDACTED] sesame-for-all"
+
+
+@pytest.mark.spec("2.7", "7.6")
+@pytest.mark.parametrize("names", ["DOOR_TOKEN", ["DOOR_TOKEN"]])
+def test_sensitive_variables_are_named_in_a_list_or_alone(
+    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: object
+) -> None:
+    monkeypatch.setenv("DOOR_TOKEN", "quartz-4711-lane")
+    documents = with_(small("scout"), {"security.sensitive_env": names})
+    said = {"answer": "quartz-4711-lane", "confidence": 0.9}
+    run_one(local, tmp_path, documents, lambda _me: said, run_id="r")
+    assert local.run(run_id="r").state()["scout"]["answer"] == "[REDACTED]"

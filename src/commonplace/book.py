@@ -215,7 +215,6 @@ class Book(Working):
         ledger.erased = self._erased
         ledger.saved = self._saved
         self._state_files: set[StateFile] = set()
-        self._unreached: set[StateFile] = set()
         self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
         if ledger.created:
             self._remember_trust(engine.beside)
@@ -295,8 +294,9 @@ class Book(Working):
         return self._ledger.submit(command, request)
 
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the files of the store, of the index and of the markdown. The report names each
-        file, and says what it may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
+        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it
+        may still hold, and why."""
         report = self._ledger.store.purge()
         why = "; ".join(report.remaining)
         for mirror in self._all_mirrors():
@@ -312,12 +312,9 @@ class Book(Working):
             for path in mirror.files()
             if path.exists()
         ]
-        unreached = self._remove_state_files(self._unreached)
-        files += [
-            FilePurged(one.place, unreached.get(one, ""))
-            for one in self._known_state_files()
-            if os.path.lexists(one.place)
-        ]
+        states = [one for one in self._known_state_files() if os.path.lexists(one.place)]
+        unreached = self._remove_state_files(states)  # all: which of them hold what was erased is not known
+        files += [FilePurged(one.place, unreached.get(one, "")) for one in states]
         files += [
             FilePurged(
                 str(folder), "it has shown this book and does not any more: look at what it still holds"
@@ -787,8 +784,8 @@ class Book(Working):
         return sorted({*self._state_files, *state_files(self.id)})
 
     def _remove_state_files(self, files: Collection[StateFile]) -> dict[StateFile, str]:
-        """Remove files that hold the state of runs of which something was erased; `run.save` writes them again, with
-        what is left. Answers which could not be reached, and why."""
+        """Remove files that hold the state of runs; `run.save` writes them again, with what is left. Answers
+        which could not be reached, and why."""
         unreached = {}
         for file in files:
             try:
@@ -796,7 +793,6 @@ class Book(Working):
             except (OSError, UnsafePath) as error:
                 log.warning("what was erased may still stand in %s: %s", file.place, error)
                 unreached[file] = f"it may hold what was erased, and could not be removed: {error}"
-        self._unreached = (self._unreached - {*files}) | unreached.keys()
         return unreached
 
     def _all_mirrors(self) -> list[BookMirror]:

@@ -12,7 +12,7 @@ from ..events import Draft, Event, draft, read_header
 from ..keys import Key
 from ..labels import FLOWING, flow, lowers
 from ..views import Capability, Kind, View
-from .rights import ACTS, OWNER, checked_rule, rights_of
+from .rights import ACTS, OWNER, checked_rule, rights_of, rule_in
 
 GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access.viewed", "access.relabelled"
 
@@ -151,7 +151,7 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
     """The refusal, already recorded, if an actor may not record one of these kinds."""
     limited = overlay.get("rights", *LIMITED)
     for actor, kind, run in dict.fromkeys((one.actor, one.kind, one.run_id) for one in drafts):
-        if not limited and (run is None or overlay.get("state.rights", run, actor) is None):
+        if not limited and rule_in(overlay, run, actor) is None:
             continue
         rights = rights_of(overlay, actor, run)
         if rights.emits(kind):

@@ -136,10 +136,10 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
     more."""
     if actor == OWNER:
         return Rights(OWNER)
-    own = _rule(lens, "rights", f"actor:{actor}")
-    role = _rule(lens, "rights", f"role:{own.role}") if own.role else Rule()
-    rules = [_rule(lens, "rights", EVERYBODY), role, own]
-    in_run = Rule() if run is None else _rule(lens, "state.rights", run, actor)
+    own = _rule(lens, f"actor:{actor}")
+    role = _rule(lens, f"role:{own.role}") if own.role else Rule()
+    rules = [_rule(lens, EVERYBODY), role, own]
+    in_run = rule_in(lens, run, actor) or Rule()
     brought = ROLES.get(own.role or "", frozenset())
 
     def last(name: str, default: Any) -> Any:
@@ -149,7 +149,7 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
 
     tiers = {tier: permission for rule in rules for tier, permission in (rule.tiers or {}).items()}
     for tier, permission in (in_run.tiers or {}).items():
-        tiers[tier] = min(tiers.get(tier, "read_write"), permission, key=PERMISSIONS.index)
+        tiers[tier] = stricter(tiers.get(tier, "read_write"), permission)
     return Rights(
         actor=actor,
         role=own.role,
@@ -162,14 +162,24 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
     )
 
 
+def rule_in(lens: Lens, run: str | None, actor: str) -> Rule | None:
+    """What a run's own rules leave an actor: its own, or else what they say of everybody. The runtime is no agent."""
+    if run is None or actor in RESERVED_ACTORS:
+        return None
+    for subject in (actor, EVERYBODY):
+        if (row := lens.get("state.rights", run, subject)) is not None:
+            return typed(row, Rule, "state.rights", run, subject)
+    return None
+
+
 def role_of(lens: Lens, actor: str) -> str | None:
     """The role of an actor, as of wherever the lens looks."""
-    return None if actor == OWNER else _rule(lens, "rights", f"actor:{actor}").role
+    return None if actor == OWNER else _rule(lens, f"actor:{actor}").role
 
 
-def _rule(lens: Lens, view: str, *key: str) -> Rule:
-    row = lens.get(view, *key)
-    return Rule() if row is None else typed(row, Rule, view, *key)
+def _rule(lens: Lens, subject: str) -> Rule:
+    row = lens.get("rights", subject)
+    return Rule() if row is None else typed(row, Rule, "rights", subject)
 
 
 def check_actor(name: object) -> str:
@@ -227,6 +237,18 @@ def _shared(kind: str, labels: Labels) -> bool:
     return kind.startswith((MEMORY, *WORKING)) and (
         labels.get("audience") == "team" or labels.get("sensitivity") == "public"
     )
+
+
+def stricter(one: Permission, other: Permission) -> Permission:
+    return min(one, other, key=PERMISSIONS.index)
+
+
+def in_both(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The kinds that two lists of patterns both allow; None allows all."""
+    if one is None or other is None:
+        return other if one is None else one
+    narrow = [kind for kind in one if _matches(kind, other)] + [kind for kind in other if _matches(kind, one)]
+    return tuple(dict.fromkeys(narrow))
 
 
 def _matches(kind: str, patterns: Iterable[str]) -> bool:

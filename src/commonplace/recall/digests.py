@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import rights_of
+from ..access.rights import Rights, rights_of
 from ..access.secrets import masked
 from ..index import Found, Who
 from ..labels import strictness
@@ -40,11 +40,14 @@ if TYPE_CHECKING:
 NOT_CONSULTED = "memory was left out of this turn, as asked."
 NO_MATCH = "nothing that is remembered matches."
 NOTHING = "nothing is remembered yet."
+CLOSED = "what is remembered may not be read here."
 ALL_LEFT_OUT = "what matches is left out, or shown elsewhere."
 CORRECTED = "correction"
 SHOWN = "the prompt shows it already"
 BLOCK_SHARE = 500
 """How many characters of one item the long-term block shows at the most."""
+DRAWN_FROM = ("long_term", "episodic")
+"""The tiers that the items of a digest stand in."""
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -211,7 +214,8 @@ class Maker:
 
     def gather(self, wanted: Wanted) -> Gathering:
         """What is remembered about a task."""
-        rules, told = wanted.rules, list[LeftOut]()
+        rules, closed = wanted.rules, self._closed(wanted)
+        told = [LeftOut(tier, "you may not read it") for tier in closed]
         by_query: Sequence[Gathered] = ()
         if wanted.query.strip():
             how, limit = _looking(rules)
@@ -226,16 +230,24 @@ class Maker:
             if found_items:  # a caller is told what is left out; to a model that says nothing
                 nothing = "" if wanted.in_prompt else ALL_LEFT_OUT
             if not found_items and next(filter(judge.allows, all_items(judge.then)), None) is None:
-                nothing = NOTHING
+                nothing = CLOSED if "long_term" in closed else NOTHING
         once = {one.item.id: one for one in reversed(found_items)}
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
         return Gathering(ordered, told, self._ledger.indexing.fingerprint, nothing)
 
-    def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[list[Gathered], list[LeftOut]]:
-        """What is found by the query: so many that may be shown, and those beside them that may not."""
+    def _rights(self, wanted: Wanted) -> list[Rights]:
         with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
             lenses = (now,) if wanted.at is None else (past, now)
-            rights = [rights_of(lens, self._actor, self._run) for lens in lenses]
+            return [rights_of(lens, self._actor, self._run) for lens in lenses]
+
+    def _closed(self, wanted: Wanted) -> list[str]:
+        """The tiers that digests are made of and that this actor may not read."""
+        rights = self._rights(wanted)
+        return [tier for tier in DRAWN_FROM if any(one.tier(tier) == "none" for one in rights)]
+
+    def _search(self, wanted: Wanted, how: How, limit: int) -> tuple[list[Gathered], list[LeftOut]]:
+        """What is found by the query: so many that may be shown, and those beside them that may not."""
+        rights = self._rights(wanted)
 
         def look(number: int, index: Index, ended: bool = False) -> Found:
             return index.search(

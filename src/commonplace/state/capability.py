@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from ..access.redact import Redactor
-from ..access.rights import Rule as AccessRule
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
@@ -40,12 +39,16 @@ def _fold_about(_key: Key, _before: Any, event: Event) -> Any:
 
 
 def _limited(event: Event) -> list[Key]:
-    """The agents of a run whose rights its workflow narrows."""
-    agents = msgspec.convert(event.payload["policy"], Policy).agents or {}
-    return [(event.run_id or "", name) for name, agent in agents.items() if agent.rule != AccessRule()]
+    """Those whom a run that narrows rights speaks of, and a node whose rights change with the agent that does it."""
+    if event.kind == STEPPED:
+        return [(event.run_id or "", event.payload["node"])] if "rule" in event.payload else []
+    named = msgspec.convert(event.payload["policy"], Policy).rules_of_agents
+    return [(event.run_id or "", name) for name in named]
 
 
 def _fold_rights(key: Key, _before: Any, event: Event) -> Any:
+    if event.kind == STEPPED:
+        return event.payload["rule"]
     return msgspec.to_builtins(msgspec.convert(event.payload["policy"], Policy).agent(str(key[1])).rule)
 
 
@@ -66,6 +69,7 @@ def _fold_step(_key: Key, before: Any, event: Event) -> Any:
     payload = event.payload
     kept = {name: payload[name] for name in ("status", "attempt", "iteration", "reason", "result", "of")}
     done = payload["status"] == FINISHED or bool(before and before["done"])
+    kept |= {"done_by": payload["done_by"]} if "done_by" in payload else {}
     return {**kept, "done": done, "position": event.position}
 
 
@@ -131,7 +135,7 @@ STATE = Capability(
     },
     views=(
         View("state.runs", 1, _of_run, _fold_about, kinds=frozenset({OPENED})),
-        View("state.rights", 1, _limited, _fold_rights, kinds=frozenset({OPENED})),
+        View("state.rights", 1, _limited, _fold_rights, kinds=frozenset({OPENED, STEPPED})),
         View("state.sums", 1, _of_run, _fold_sums, kinds=frozenset({OPENED, CHANGED, STEPPED, CLOSED})),
         View("state.cells", 1, touched, fold_cell, kinds=frozenset({OPENED, CHANGED, STEPPED})),
         View(

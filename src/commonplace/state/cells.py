@@ -173,6 +173,12 @@ def steps(lens: Lens, run: str, fork: Fork | None) -> dict[str, dict[str, Any]]:
     return found
 
 
+def done_by(lens: Lens, run: str, node: str) -> str:
+    """The agent that does a node's work at present in place of its own, or ""."""
+    row = lens.get("state.steps", run, node)
+    return "" if row is None else str(row.get("done_by", ""))
+
+
 def finished(found: Cells) -> frozenset[str]:
     """The agents that have come to an end at least once: others may see what they share."""
     return frozenset(agent for agent, field in found if field == DONE)

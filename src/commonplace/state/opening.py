@@ -45,7 +45,8 @@ def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
 
 
 def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
-    """The policy and depth of a run that may be within another one: never deeper than that one allows."""
+    """The policy and depth of a run that may be within another one: never deeper than that one allows,
+    and with no more rights than there."""
     if request.parent is None:
         return request.policy, 0
     parent = about(overlay, request.parent)
@@ -57,8 +58,7 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
             f"{request.parent!r} may not delegate any deeper: the limit is {deepest} (R31). Do the work there, "
             "or raise delegation_loop.budget.max_depth"
         )
-    policy = msgspec.structs.replace(request.policy, max_depth=min(request.policy.max_depth, deepest))
-    return policy, parent.depth + 1
+    return request.policy.within(parent.policy), parent.depth + 1
 
 
 def _problems(policy: Policy, start: Start, values: Mapping[str, Any]) -> list[str]:

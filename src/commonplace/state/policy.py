@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from ..access.rights import TIERS, Permission
+from ..access.rights import EVERYBODY, TIERS, Permission, in_both, stricter
 from ..access.rights import Rule as AccessRule
 
 Model = Literal["shared_dict", "event_sourced", "cqrs"]
@@ -68,6 +69,18 @@ class AgentMemory(msgspec.Struct, frozen=True):
         """Whether the day's log says what the agent brought about."""
         return self.log and "working" in self.served
 
+    def within(self, outer: AgentMemory) -> AgentMemory:
+        """The same, with nothing that the other has not."""
+        return replace(
+            self,
+            enabled=self.enabled and outer.enabled,
+            inject=self.inject and outer.inject,
+            log=self.log and outer.log,
+            search=self.search and outer.search,
+            tiers=tuple(tier for tier in self.tiers if tier in outer.tiers),
+            off=(*self.off, *(tier for tier in outer.off if tier not in self.off)),
+        )
+
 
 class AgentPolicy(msgspec.Struct, frozen=True):
     """One agent's part in a run. `contract` is a JSON Schema of its output, or None.
@@ -94,6 +107,17 @@ class AgentPolicy(msgspec.Struct, frozen=True):
         said = {tier: permission for tier, permission in tiers.items() if permission is not None}
         return AccessRule(tiers=said or None, may_emit=self.may_emit)
 
+    def within(self, outer: AgentPolicy) -> AgentPolicy:
+        """The same part, with no more rights and no more memory than the other has."""
+        named = [tier for tier in TIERS if tier in self.access or tier in outer.access]
+        both = ((tier, [one.access.get(tier, "read_write") for one in (self, outer)]) for tier in named)
+        return replace(
+            self,
+            memory=self.memory.within(outer.memory),
+            access={tier: stricter(*permissions) for tier, permissions in both},
+            may_emit=in_both(self.may_emit, outer.may_emit),
+        )
+
 
 class Policy(msgspec.Struct, frozen=True):
     """`agents` None: any agent may take part, under no contract. `max_depth` is how deep runs may delegate."""
@@ -108,9 +132,35 @@ class Policy(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     max_depth: int = 10
     agents: dict[str, AgentPolicy] | None = None
+    others: dict[str, AgentPolicy] = {}
+    """What holds for those that are no agents of the graph: by name, and under `*` for everybody else."""
 
     def agent(self, id: str) -> AgentPolicy:
-        return (self.agents or {}).get(id) or AgentPolicy()
+        named = {**self.others, **(self.agents or {})}
+        return named.get(id) or self.others.get(EVERYBODY) or AgentPolicy()
+
+    def doing(self, node: str, agent: str) -> AgentPolicy:
+        """What holds for a node while another agent does its work, if one is named: the stricter of both."""
+        own = self.agent(node)
+        return own.within(self.agent(agent)) if agent else own
+
+    def within(self, outer: Policy) -> Policy:
+        """The policy of a run within another one: nobody has more rights or more memory there than in the other."""
+        agents = self.agents or {}
+        named = {*self.others, *(outer.agents or {}), *outer.others} - agents.keys()
+        narrowed = {name: self.agent(name).within(outer.agent(name)) for name in sorted({*agents, *named})}
+        return replace(
+            self,
+            max_depth=min(self.max_depth, outer.max_depth),
+            agents=None if self.agents is None else {name: narrowed[name] for name in agents},
+            others={name: narrowed[name] for name in sorted(named)},
+        )
+
+    @property
+    def rules_of_agents(self) -> dict[str, AccessRule]:
+        """What each of those named here is left of its rights; nothing, if nobody's are narrowed."""
+        rules = {name: self.agent(name).rule for name in (*self.others, *(self.agents or {}))}
+        return rules if any(rule != AccessRule() for rule in rules.values()) else {}
 
     @property
     def secret_fields(self) -> frozenset[str]:

@@ -55,6 +55,8 @@ class Step(msgspec.Struct, frozen=True):
     sources: tuple[int, ...] = ()
     """The positions of the events that `result` comes from."""
     by: str = OWNER
+    done_by: str = ""
+    """The agent that does the node's work from now on in place of its own: the rights of both bind it."""
 
 
 class Change(msgspec.Struct, frozen=True):

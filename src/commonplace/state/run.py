@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from ..access.commands import Denial
 from ..access.rights import OWNER, TIERS, check_actor, rights_of
 from ..errors import BadInput, CommonplaceError, Denied, NotEnabled, StorageFailed, UnsafePath, shown
-from ..events import Event, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
+from ..events import ERASED, Event, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
 from ..folders import Folder
 from ..memory.noting import WRITES
 from ..memory.requests import Remember
 from ..recall.episodes import NO_MEMORY, NONE_SALIENT
 from ..recall.prompting import RECENT, Building
 from ..recall.verbs import Recalling
-from .cells import Fork, State, about, assembled, cells, finished, runtime_keys, steps, sums
+from .cells import Fork, State, about, assembled, cells, done_by, finished, runtime_keys, steps, sums
 from .opening import takes_part
 from .policy import AgentMemory, Persistence, Policy, Start
 from .prompt import MOST, inputs
@@ -239,9 +239,18 @@ class Run:
     def save(self) -> Path:
         """Write the state to a file beside the workflow, as its `persistence` says, and answer where. It is for
         people and other programs, so secrets are not in it; the ledger has everything."""
+        while True:
+            path, as_of = self._write_state()
+            if not any(self._ledger.events(as_of, kinds=(ERASED,))):
+                return path
+            # Something was erased meanwhile, and the file may have come after its removal: write what is left.
+
+    def _write_state(self) -> tuple[Path, int]:
+        """Answers where the state was written, and as of which position."""
         persistence = self._persistence or Persistence()
         folder = Folder((self._folder or Path()).resolve())
         with self._ledger.snapshot() as snapshot:
+            as_of = snapshot.position
             state = redactor_of(snapshot, self.id, self.viewer)(dict(self._seen(snapshot, now=False)))
         path = PurePosixPath(persistence.path, f"{_file_name(self.id)}.{persistence.format}").as_posix()
         try:
@@ -261,7 +270,7 @@ class Run:
                 f"the state cannot be written to {folder.path / path} ({error}); the ledger has it. Mend the place, or "
                 "set state.persistence"
             ) from error
-        return (self._folder or Path()) / path
+        return (self._folder or Path()) / path, as_of
 
     def _begun(self) -> None:
         """The runtime lets a projection begin with what the run was started with."""
@@ -317,7 +326,9 @@ class Turn(Recalling):
 
     @cached_property
     def _memory(self) -> AgentMemory:
-        return self.run.policy.agent(self.agent).memory  # a run's rules are those it was opened with
+        with self._ledger.snapshot() as now:
+            doer = done_by(now, self.run.id, self.agent)
+            return about(now, self.run.id).policy.doing(self.agent, doer).memory
 
     def _memory_tiers(self) -> Collection[str]:
         return [tier for tier in super()._memory_tiers() if tier not in self._memory.off]
@@ -360,9 +371,10 @@ class Turn(Recalling):
         named = tiers if isinstance(tiers, list | tuple | set) else SERVES.get(str(mode), ())
         asked = [tier for tier in TIERS if tier in named]
         if asked and not any(map(self._reads_tier, asked)):
-            for tier in asked:
-                self._need_memory("memory.search", tier)
-            self._may_read_tier(asked[0])
+            there = [tier for tier in asked if tier not in self._memory.off]
+            if not there:
+                self._need_memory("memory.search", asked[0])
+            self._may_read_tier(there[0])
 
     def _ask_memory(self, command: str, request: Any, act: str) -> Any:
         """What is written to memory goes into tiers that this agent may write to, as far as its run's rules say."""
@@ -525,6 +537,7 @@ def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> Step:
         error=None if step.error is None else encode_payload(step.error)[1],
         result=encode_payload({} if step.result is None else step.result)[1],
         of=step.of and check_name("a node", step.of),
+        done_by=step.done_by and check_actor(step.done_by),
         sources=_positions(step.sources),
     )
 

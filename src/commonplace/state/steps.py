@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ..access.commands import Denial, refuse
-from ..access.rights import OWNER, RUNTIME
+from ..access.rights import OWNER, RUNTIME, Rule, rule_in
 from ..access.secrets import masked
 from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied
 from ..events import check_name, iso
 from ..memory.daily import Log, decide_log, result_lines
-from .cells import DONE, About, Sums, about, cells, last_written, reduced, sums
+from .cells import DONE, About, Sums, about, cells, done_by, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names, sources_at
 from .redaction import redactor_of
 from .requests import CHANGED, CLOSED, ENDINGS, FAILED, FINISHED, STATUSES, STEPPED, Close, Reopen, Step
@@ -74,8 +76,16 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
     }
     if secret:
         payload["secret"] = secret
+    before = done_by(overlay, request.run, request.node)
+    doer = request.done_by if request.by == OWNER else before  # no agent lifts what binds it
+    if doer:
+        payload["done_by"] = doer
+    rule = known.policy.doing(request.node, doer).rule
+    if not request.of and rule != (rule_in(overlay, request.run, request.node) or Rule()):
+        payload["rule"] = msgspec.to_builtins(rule)
     position = emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret), sources).position
-    if request.status == FINISHED and not request.of and known.policy.agent(request.node).memory.logs:
+    logs = known.policy.doing(request.node, before).memory.logs
+    if request.status == FINISHED and not request.of and logs:
         _log_result(overlay, known, request)
     return position
 

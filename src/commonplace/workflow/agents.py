@@ -17,7 +17,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -293,15 +293,26 @@ def as_failure(error: BaseException) -> AgentFailed:
 def secret_environment(workflow: Workflow) -> list[str]:
     """The values of the environment variables that the workflow calls sensitive."""
     security = workflow.kept.get("security")
-    names = list(security.get("sensitive_env", ())) if isinstance(security, dict) else []
-    env = workflow.kept.get("env")
-    for name, about in (env if isinstance(env, dict) else {}).items():
-        listed = about if isinstance(about, list) else [about]  # by name, or in lists: required: [{name: …}]
-        for one in listed:
-            if isinstance(one, dict) and one.get("sensitive"):
-                names.append(one.get("name", name))
+    said = security.get("sensitive_env", ()) if isinstance(security, dict) else ()
+    names = [said] if isinstance(said, str) else list(said) if isinstance(said, list | tuple | dict) else []
+    names += _called_sensitive("", workflow.kept.get("env"))
     found = [os.environ.get(name, "") for name in names if isinstance(name, str)]
     return [one for one in found if len(one) >= SHORTEST_LINE]  # a shorter one would stand in anything
+
+
+def _called_sensitive(name: str, about: object) -> Iterator[object]:
+    """The variables that say `sensitive: true`, by their own name or the one they stand under, in whatever lists and
+    sections they stand."""
+    if isinstance(about, list):
+        for one in about:
+            yield from _called_sensitive(name, one)
+    elif isinstance(about, dict):
+        if about.get("sensitive") is not None and not isinstance(about["sensitive"], dict | list):
+            if about["sensitive"]:
+                yield about.get("name", name)
+            return
+        for inner, one in about.items():
+            yield from _called_sensitive(inner, one)
 
 
 def answer_within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from ..access.patterns import bad_pattern
-from ..access.rights import TIERS, Permission
+from ..access.rights import EVERYBODY, TIERS, Permission
 from ..errors import BadInput, shown
 from ..memory.portions import DigestRules, merged, rules_with
 from ..state.policy import AgentMemory, AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
@@ -313,7 +313,23 @@ def _policy(
         max_depth=Policy().max_depth,
         agents={node.id: _agent_policy(node, agents.get(node.agent), above, memory) for node in nodes}
         or None,
+        others=_others({node.id for node in nodes}, agents, memory),
     )
+
+
+def _others(nodes: set[str], agents: dict[str, model.Agent], memory: model.Memory) -> dict[str, AgentPolicy]:
+    """What holds for agents that are no nodes: fallbacks, those that access_control names, and everybody else."""
+    anybody = AgentPolicy(memory=_memory_policy(model.AgentMemory(tiers=TIERS), memory))
+    found = {EVERYBODY: anybody}
+    for name in sorted({*agents, *memory.access_control} - nodes):
+        agent = agents.get(name)
+        found[name] = replace(
+            anybody,
+            memory=anybody.memory if agent is None else _memory_policy(agent.memory, memory),
+            access=memory.access_control.get(name, {}),
+            may_emit=None if agent is None else agent.may_emit,
+        )
+    return found
 
 
 def _rule(r: Reader) -> Rule:

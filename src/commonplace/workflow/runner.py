@@ -355,6 +355,8 @@ class Runner:
             return True
         try:
             if how.action == "fallback":
+                self.lead.check()
+                self.run.step(node.id, RETRYING, attempt=attempt + 1, done_by=how.fallback)
                 output = self._call(node, attempt + 1, how.fallback)
                 self._finish(node, output, attempt + 1, reason=f"done by {how.fallback}")
                 return True
