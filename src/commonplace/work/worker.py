@@ -182,10 +182,10 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
         return False
     if until == "idle":
         return True
-    if not over(work):
+    is_open, is_over, counts = _standing(work)
+    if not is_over:
         return False
-    counts = work.counts()
-    if not work.about().open or not counts.get("failed"):
+    if not is_open or not counts.get("failed"):
         return True
     if _is_led(work):  # by somebody who may let it be tried again
         return False
@@ -199,17 +199,24 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
 def over(work: Work) -> bool:
     """Whether nothing can go on in a work unless somebody decides: it has ended, or each of its tasks is final, has
     failed, or waits for one that has."""
+    return _standing(work)[1]
+
+
+def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
+    """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
+    be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        charter, counts = charter_of(reading.lens, work.id), reading.counts
+        charter, counts = charter_of(reading.lens, work.id), dict(reading.counts)
         if charter is None or not charter.open:
-            return True
+            return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
-            return True
+            return True, True, counts
         if not counts.get("failed") or counts.get("in_progress") or counts.get("review"):
-            return False
+            return True, False, counts
         if any(map(reading.sets().has, ("later", *reading.ready_for_somebody()))):
-            return False
-        return all_hang(list(reading.listed("failed", "blocked", "waiting", "assigned")))
+            return True, False, counts
+        hanging = all_hang(list(reading.listed("failed", "blocked", "waiting", "assigned")))
+        return True, hanging, counts
 
 
 def all_hang(tasks: Sequence[Task]) -> bool:
