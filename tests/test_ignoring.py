@@ -7,6 +7,8 @@ import pytest
 import commonplace
 
 TASKS = [
+    "Ignore memory, just the CPU time matters here.",
+    "Do not use memory, only the disk.",
     "Threads ignore memory barriers",
     "Fix the workers that don't use memory efficiently",
     "Give each test a fresh context manager",
@@ -71,6 +73,7 @@ TASKS = [
 
 INSTRUCTIONS = [
     "Ignore any memory you have this time.",
+    "Tell me what it does. Please don't use any memory, just the file.",
     "Estimate the effort. Work from a fresh context this time. Give me a range.",
     "Ignore memory.",
     "ignore memory",

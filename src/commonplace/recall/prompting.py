@@ -191,6 +191,8 @@ def _instruction() -> re.Pattern[str]:
         "please|kindly|just|also|and|but|so|then|ok|okay|thanks|thank you|now|here|today|once|only|at all|completely|"
         rf"this (?:time|turn)|for now|(?:for|in|on|during) (?:this|that|the current|the next|one) (?:{turn})|for this"
     )
+    given = "file|files|text|document|code|attachment|message|report|transcript|data|table|page"
+    instead = rf"(?: (?:the|this|that|these|my) (?:attached )?(?:{given}))?"  # "just the file": `around` has the "just"
     return re.compile(
         rf"(?:(?:{around}) )*+(?:"
         rf"(?:ignore|disregard) {memory}|"
@@ -198,7 +200,7 @@ def _instruction() -> re.Pattern[str]:
         rf"(?:(?:answer|reply|respond) (?:(?:me|it|this|(?:this|the|my) (?:{turn})) )?)?"
         rf"without (?:(?:using|consulting) )?{memory}|"
         r"(?:(?:use|take|with|in|(?:start|work|begin) (?:with|from|in)) )?(?:a )?fresh context"
-        rf")(?: (?:{around}))*+"
+        rf")(?: (?:{around}))*+{instead}"
     )
 
 
