@@ -676,7 +676,7 @@ class SqliteEngine(Engine):
         return store
 
     def _take_over_empty(self, create: bool) -> None:
-        """Make a book of an empty file, if it is ours: whoever made it could otherwise read what is written to it."""
+        """Make a book of an empty file, if it is ours: another user who made it could read it."""
         if not create:
             raise BookNotFound(
                 f"{self.path} is empty, so there is no book: create it with `commonplace init`"

@@ -87,7 +87,7 @@ class Trace(msgspec.Struct, frozen=True):
     """Of a prompt, what stands around the digest."""
 
     def again(self, work: str = "") -> str:
-        """The text once more. What a prompt says of a work is not kept: whoever asks has read it again."""
+        """The text once more. What a prompt says of a work is not kept: the caller has read it again."""
         digest = self.packed().text
         return digest if self.whole is None else self.whole.text(digest, work)
 

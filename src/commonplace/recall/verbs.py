@@ -62,7 +62,7 @@ class Recalling(Remembering):
     """What everybody can look for, each under its own rights."""
 
     def _memory_tiers(self) -> Collection[str]:
-        """The tiers that are switched on for whoever acts."""
+        """The tiers that are switched on for this actor."""
         return TIERS
 
     def search(
@@ -606,7 +606,7 @@ class Recalling(Remembering):
         return "", ()
 
     def _may_search(self, mode: object, tiers: object) -> None:
-        """Refuse a search that is switched off for whoever acts."""
+        """Refuse a search that is switched off for this actor."""
 
     def _note_denied_tiers(self, tiers: object) -> None:
         """Asking for a tier that one may not read leaves a trace, as reading it does."""

@@ -79,9 +79,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     for_role: str | None = None
     """Agents of which role may claim it, unless it is for one agent; None: of any."""
     for_agent: str | None = None
-    """Whom whoever plans has given it to: nobody else claims it. Whatever becomes of a claim, it stays so."""
+    """The agent that it is for: nobody else claims it. It stays so, whatever becomes of a claim."""
     assigned_to: str | None = None
-    """Who has it now, or has done it: whom it is for, or whoever has claimed it."""
+    """Who has it now, or has done it: the agent that it is for, or that has claimed it."""
     token: int | None = None
     """The fence of the claim that holds it: the position of the claim."""
     lease: float = 0.0

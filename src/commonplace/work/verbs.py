@@ -305,7 +305,7 @@ class Work:
 
         Of what is ready, the highest `priority` comes first and then the oldest. With a `risk`, a person has to approve
         it first. It can be for the agents of one role (`for_role`), or for one agent (`assigned_to`), whatever its
-        role: nobody else claims it, and that stays so when whoever holds it dies or gives it back. `on_failure` is
+        role: nobody else claims it, and that stays so when its holder dies or gives it back. `on_failure` is
         retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff and then. With an `id` of
         your own the call can be repeated safely.
         """
@@ -1249,7 +1249,7 @@ class Claim:
                 self.release()
             elif isinstance(error, Exception):
                 self.fail(f"{type(error).__name__}: {error}")
-            else:  # whoever did it was interrupted
+            else:  # its holder was interrupted
                 self.release(type(error).__name__)
         except (Fenced, Conflict):
             if error is None:

@@ -99,7 +99,7 @@ def work_off(
                     _say_what_it_waits_for(work, agent, told)
                     _wait(work, head, pause, stopped)
     except Exception:
-        raise  # trouble with the book: whoever holds the task may still tell what came of it
+        raise  # trouble with the book: the holder may still tell what came of its task
     except BaseException:
         give_back(claim)
         _give_back_unseen(work, agent, event)
@@ -109,7 +109,7 @@ def work_off(
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
-    """What a worker holds and does not know of: whoever interrupts it may do so when a claim is in the book and before
+    """What a worker holds and does not know of: an interrupt can come when a claim is in the book and before
     the call has answered. `event` is the id of the last claim that the worker has asked for."""
     try:
         work._do("reclaim")  # this is done when all that was being written is written, or will never be
@@ -442,7 +442,7 @@ async def work_off_async(
 
 
 async def _to_its_end(aio: Any, call: Callable[[], Claim | None]) -> Claim | None:
-    """What a call in a thread has claimed. If whoever waits is cancelled meanwhile, the call comes to its end all the
+    """What a call in a thread has claimed. If its caller is cancelled meanwhile, the call comes to its end all the
     same, and what it has claimed is given back."""
     import asyncio
 

@@ -2,7 +2,7 @@
 
 A small language, read by Python's own parser and evaluated here, node by node: paths into the state,
 literals, comparisons, `and or not` (also `&& || !`), `in`, arithmetic, `len`, `a if b else c`, and
-`state.get('review', {}).get('blocked')` for whoever writes it so. Nothing else can be called but what `CALLS` names,
+`state.get('review', {}).get('blocked')` as Python has it. Nothing else can be called but what `CALLS` names,
 nothing outside the state can be reached, and the work is bounded.
 """
 
