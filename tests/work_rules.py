@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -1442,9 +1442,9 @@ class StoryOnSqlite(Story):
 RULES = {name: getattr(each, RULE_MARKER) for name, each in vars(Story).items() if hasattr(each, RULE_MARKER)}
 
 
-def told_evenly(kind: type[Story], data: Any, steps: int) -> Counter[str]:
-    """A story in which every rule has its turn, and none is left out for long: so it comes to what takes several.
-    Answers how often each command was done."""
+def told_evenly(kind: type[Story], data: Any, steps: int, *, mostly: Collection[str] = ()) -> Counter[str]:
+    """A story in which every rule has its turn, and none is left out for long: so it comes to what takes several. Rules
+    that are `mostly` to be told come up more often. Answers how often each command was done."""
     story = kind()
     try:
         story.begin(
@@ -1453,7 +1453,8 @@ def told_evenly(kind: type[Story], data: Any, steps: int) -> Counter[str]:
         for _ in range(steps):
             can = [name for name, one in RULES.items() if all(may(story) for may in one.preconditions)]
             usual = ["do_a_task"] * 4 if "do_a_task" in can else []
-            one = RULES[data.draw(st.sampled_from([*can, *usual]), label="rule")]
+            more = [name for name in can if name in mostly] * 10
+            one = RULES[data.draw(st.sampled_from([*can, *usual, *more]), label="rule")]
             given = {
                 name: data if name == "data" else data.draw(each, name)
                 for name, each in one.arguments.items()

@@ -94,8 +94,9 @@ class BookMirror:
         if self._trusted:
             return
         self._mirror.check_book()
+        has_been_synced = has_records(self.folder)  # asked first: another process trusts the folder, then writes it
         if not is_trusted(self._book.id, self.folder):
-            if not self._trust and (has_records(self.folder) or not self._book._is_ours()):
+            if not self._trust and (has_been_synced or not self._book._is_ours()):
                 raise NotTrusted(
                     f"{self.folder} is not synced: this user did not make it, or not the book that it shows, and "
                     "whoever did may have prepared them. If you trust both, say so once: `commonplace mirror sync "
