@@ -19,7 +19,8 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from .access.rights import Rights
     from .actor import Actor
-    from .book import Book, RunInfo, Status, open
+    from .admin import Status
+    from .book import Book, open
     from .engines.contract import Facts, FilePurged, PurgeReport
     from .erase import Erasure
     from .errors import (

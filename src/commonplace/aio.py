@@ -228,10 +228,10 @@ class AsyncBook:
     archive_works = lifted(Book.archive_works)
 
     async def redacted(self, events: Iterable[Event]) -> list[Event]:
-        return await self._run(lambda: list(self._book.redacted(events)))
+        return await self._run(lambda: list(self._book.access.redacted(events)))
 
     async def audit(self, run_id: str | None = None, at: At = None) -> list[Entry]:
-        return await self._run(lambda: list(self._book.audit(run_id, at)))
+        return await self._run(lambda: list(self._book.access.audit(run_id, at)))
 
     async def head(self) -> int:
         return await self._run(lambda: self._book.head)
@@ -327,7 +327,7 @@ class _News:
     def _serve(self) -> None:
         try:
             while not self._stopped:
-                self._tell(self._book._ledger.store.wait(self._head, 3600.0))
+                self._tell(self._book.ledger.store.wait(self._head, 3600.0))
         except BookClosed:
             self.stop()
         except CommonplaceError as error:  # every watcher is told; the next one to ask starts anew

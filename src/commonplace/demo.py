@@ -74,7 +74,7 @@ class Demo:
         with open(self.path) as book, open(f"file:{self._copy}") as copy:
             if book.head or copy.head:
                 raise BadInput(f"there are events at {self.path} already: give the demo a new path")
-            yield f"A book at {self.path}. Durable: {book.facts.durable}, because {book.facts.durable_why}."
+            yield f"A book at {self.path}. Durable: {book.admin.facts.durable}, because {book.admin.facts.durable_why}."
             yield from self._team_works(book)
             yield from self._back_in_time(book)
             yield from self._each_sees_its_part(book)
@@ -105,7 +105,7 @@ class Demo:
     def _back_in_time(self, book: Book) -> Iterator[str]:
         yield ""
         yield "Every read can be asked as of an earlier moment."
-        then, now = [run.id for run in book.runs(at=3)], [run.id for run in book.runs()]
+        then, now = [run.id for run in book.runs.list(at=3)], [run.id for run in book.runs.list()]
         yield f"  runs as of position 3: {', '.join(then)}; now: {', '.join(now)}"
         yield self._check(
             "the second run is not known before it began", (then, now) == (["plan"], ["plan", "build"])
@@ -150,18 +150,18 @@ class Demo:
         )
         echo = ben.remember(found[0].text)
         yield self._check("recalled text is no new evidence", echo.reason.startswith("an echo"))
-        mirror = book.mirror(self.path.parent / "notes", person="kim")
+        mirror = book.mirror.folder(self.path.parent / "notes", person="kim")
         mirror.sync()
         page = self.path.parent / "notes" / "MEMORY.md"
         page.write_text(page.read_text().replace("on 5433", "on 6000"))
         mirror.sync()
-        edited = book.item(str(port.item_id))
+        edited = book.memory.get(str(port.item_id))
         yield self._check("a hand edit of MEMORY.md is taken in", edited.body == "Postgres listens on 6000")
 
     def _copied(self, book: Book, copy: Book) -> Iterator[str]:
         yield ""
         yield f"A copy on another engine: plain files in {self._copy}."
-        book.copy(copy)
+        book.admin.copy(copy)
         yield self._check("it holds the same events under the same hashes", _hashes(book) == _hashes(copy))
 
     def _forgotten(self, book: Book, copy: Book) -> Iterator[str]:
@@ -175,7 +175,7 @@ class Demo:
         left = [event.id for event in book.events() if SECRET in str(event.payload)]
         yield self._check("no event shows it any more", not left and book.event(derived.id).erased)
         yield self._check("the hash chain still holds", book.verify().ok)
-        book.copy(copy)
+        book.admin.copy(copy)
         yield self._check("the copy, brought up to date, forgot it too", _hashes(book) == _hashes(copy))
         reports = [book.purge(), copy.purge()]
         yield from (f"  purge: {done}" for report in reports for done in report.done)

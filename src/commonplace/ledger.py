@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,6 +34,9 @@ from .views import (
     write_meta,
     write_row,
 )
+
+At = int | datetime | None
+"""As of when: a position, a time with a timezone, or None for now."""
 
 Progress = Callable[[int, int], None]
 """Told (done, total) while something long goes on."""
@@ -130,24 +132,7 @@ class Ledger:
         """`embedder` says what is noted in a book that is made now."""
         self.store = store
         self.registry = registry
-        self.indexing: Any = None
-        """How what this ledger says is found; whoever opens a book says how."""
-        self.premises: Any = None
-        """Who tells that something changed which somebody relied on."""
-        self.working: Any = None
-        """What works have for prompts."""
-        self.showing: Any = None
-        """What was shown to whom, and is not noted yet."""
-        self.beside: Path | None = None
-        """The file or folder that the book is, on this host: files that are made from it follow its mode."""
-        self.repository: Path | None = None
-        """The files that what is remembered is checked against."""
-        self.count_tokens: Callable[[str], int] | None = None
-        """Counts the tokens of a text; None: they are estimated."""
-        self.erased: Callable[[Collection[str]], None] = lambda _ids: None
-        """Told which events were erased, once they are."""
-        self.saved: Callable[[str, Path, str], None] = lambda _run, _folder, _path: None
-        """Told which file a run's state is written to, by its folder and the path below that, before it is."""
+        self.closed = False
         self.created = False
         """Whether this very opening made the book, which holds nothing that somebody else has written."""
         self._known = (b"", Meta(book="", name=name, created_at=0))
@@ -214,8 +199,16 @@ class Ledger:
                 check_horizon(meta, position)
             yield Snapshot(reads, self.registry, meta, position)
 
-    def position(self, at: int | datetime) -> int:
-        """The position that `at` means: a position of this book, or a time."""
+    @property
+    def head(self) -> int:
+        """The last position; 0 when nothing has been recorded."""
+        with self.store.read() as reads:
+            return reads.head.position
+
+    def position(self, at: At) -> int:
+        """The position that `at` means: a position of this book, a time, or None for the last one."""
+        if at is None:
+            return self.head
         with self.reads() as reads:
             return self._position(reads, self.meta_of(reads.head), at)
 

@@ -10,14 +10,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .access.rights import check_actor
 from .errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
 from .folders import Folder
+from .granting import Access
+from .memory.documents import Documents
 from .memory.items import Item
 from .memory.markdown import bullets, changed_fields, fields
 from .memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheets
 from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
 from .memory.reading import item_at, settings_of
+from .memory.remembering import remember
 from .memory.requests import Kept
+from .memory.verbs import Memory, forget
 from .mirror import (
     Added,
     Block,
@@ -32,13 +37,13 @@ from .mirror import (
     Taken,
 )
 from .mirror.folder import OWN
-from .private import Access, access_of, make_folder
-from .trust import is_trusted, trust
+from .private import Access as FileAccess
+from .private import access_of, make_folder
+from .trust import is_ours, is_trusted, trust, trust_book
 
 if TYPE_CHECKING:
-    from .actor import Actor
-    from .book import Book
     from .commit import Snapshot
+    from .session import Session
 
 log = logging.getLogger("commonplace")
 
@@ -53,8 +58,18 @@ class BookMirror:
     sides changed the same thing the file shows both, and nothing is overwritten.
     """
 
-    def __init__(self, book: Book, folder: Path, person: str | None = None, *, trust: bool = False) -> None:
-        self._book = book
+    def __init__(
+        self,
+        session: Session,
+        folder: Path,
+        person: str | None = None,
+        place: Path | None = None,
+        *,
+        trust: bool = False,
+    ) -> None:
+        """`place` is where the list of the book's folders lies."""
+        self._session, self._ledger, self._place = session, session.ledger, place
+        self._beside, self._id = session.services.beside, session.ledger.meta.book
         self.folder = folder
         self._person = person
         self._trust = trust
@@ -63,13 +78,13 @@ class BookMirror:
         self._heads: dict[str, str] = {}
         self._places: dict[str, str] = {}
         self._mirror = Mirror(
-            folder, self._pages, self._take, clash=self._told, of=book.id, raw=self._raw,
-            mode=access_of(book._engine.beside).mode,
+            folder, self._pages, self._take, clash=self._told, of=self._id, raw=self._raw,
+            mode=access_of(self._beside).mode,
         )  # fmt: skip
 
     @property
     def person(self) -> str:
-        return self._person or self._book.memory_settings().person
+        return self._person or Memory(self._session).settings().person
 
     def sync(self) -> Report:
         """Take in hand edits and write what changed. What somebody changes in the book meanwhile is looked at anew.
@@ -86,7 +101,7 @@ class BookMirror:
     @property
     def trusted(self) -> bool:
         """Whether it is synced, and reached by erasing: this user has made it, or trusts it."""
-        return self._trusted or is_trusted(self._book.id, self.folder)
+        return self._trusted or is_trusted(self._id, self.folder)
 
     def check_trust(self) -> None:
         """Raises NotTrusted unless this user has made the folder or says to trust it; then that is remembered. A folder
@@ -94,21 +109,23 @@ class BookMirror:
         if self._trusted:
             return
         self._mirror.check_book()
-        has_been_synced = has_records(self.folder)  # asked first: another process trusts the folder, then writes it
-        if not is_trusted(self._book.id, self.folder):
-            if not self._trust and (has_been_synced or not self._book._is_ours()):
+        has_been_synced = has_records(
+            self.folder
+        )  # asked first: another process trusts the folder, then writes it
+        if not is_trusted(self._id, self.folder):
+            if not self._trust and (has_been_synced or not is_ours(self._ledger, self._beside)):
                 raise NotTrusted(
                     f"{self.folder} is not synced: this user did not make it, or not the book that it shows, and "
                     "whoever did may have prepared them. If you trust both, say so once: `commonplace mirror sync "
                     "--trust`, or trust=True"
                 )
             try:
-                trust(self._book.id, self.folder)
+                trust(self._id, self.folder)
                 if self._trust:
-                    self._book._remember_trust(self._book._engine.beside)
+                    trust_book(self._ledger, self._beside)
             except StorageFailed as error:
                 log.warning("%s", error)
-        remember_folder(self._book._place, self.folder.absolute())
+        remember_folder(self._place, self.folder.absolute())
         self._trusted = True
 
     def watch(self, stop: threading.Event, on_report: Callable[[Report], None]) -> None:
@@ -123,9 +140,9 @@ class BookMirror:
             follower.join()
 
     def _follow(self, stop: threading.Event) -> None:
-        after = self._book.head
+        after = self._ledger.head
         while not stop.is_set():
-            for event in self._book.watch(after, timeout=0.5):
+            for event in self._session.follow(after, 0.5):
                 after = event.position
                 if event.kind.startswith(("memory.", "event.", "access.", "state.")):
                     self._mirror.poke()
@@ -136,7 +153,7 @@ class BookMirror:
         """Take what was erased out of the files, and of all that is remembered of them, whatever people made of it.
         Raises NotTrusted as `sync` does."""
         self.check_trust()
-        events = [self._book.event(id) for id in ids]
+        events = self._ledger.events_by_id(list(ids))
         noted = any(event.kind == NOTED for event in events)
         self._mirror.erase(
             ids, lambda path: noted and renamed(path, self._places, back=True).startswith(SESSIONS)
@@ -154,7 +171,7 @@ class BookMirror:
     # what is shown
 
     def _pages(self) -> Iterator[Page]:
-        with self._book.snapshot() as snapshot:
+        with self._ledger.snapshot() as snapshot:
             found = self._sheets(snapshot)
             self._at = snapshot.position
             self._heads = {one.path: one.head for one in found}
@@ -167,12 +184,12 @@ class BookMirror:
 
     def _raw(self) -> dict[str, bytes]:
         """Logs for programs, which have no room for marks."""
-        with self._book.snapshot() as snapshot:
+        with self._ledger.snapshot() as snapshot:
             return {one.path: one.head.encode() for one in self._sheets(snapshot) if one.may == "raw"}
 
     def _sheets(self, snapshot: Snapshot) -> list[Sheet]:
         """Every page, in the place where this book has it."""
-        now_us = self._book._ledger.moment()
+        now_us = self._ledger.moment()
         self._places = settings_of(snapshot).places
         check_places(self._places)  # once more: a ledger from somebody else may hold what none of ours would
         return [one._replace(path=renamed(one.path, self._places)) for one in sheets(snapshot, now_us)]
@@ -194,7 +211,7 @@ class BookMirror:
                 return self._logged(me, edit)
             if isinstance(edit, Added):
                 return self._added(me, path, edit)
-            with self._book.snapshot() as snapshot:
+            with self._ledger.snapshot() as snapshot:
                 item = item_at(snapshot, edit.block)
             if item is None or not item.current:
                 raise NotFound("it is not in the book any more")
@@ -206,37 +223,41 @@ class BookMirror:
         except CommonplaceError as error:
             return Taken(edit, False, str(error))
 
-    def _me(self) -> Actor:
+    def _me(self) -> Session:
         """Who edits. Somebody without a role is a person; a role that somebody has is left as it is."""
-        me = self._book.as_actor(self.person)
-        return self._book.as_actor(self.person, role="person") if me.rights().role is None else me
+        me = self._session.acting_as(check_actor(self.person))
+        if me.rights().role is None:
+            Access(self._session).grant(self.person, role="person")
+        return me
 
-    def _changed(self, me: Actor, item: Item, edit: Changed) -> Taken:
+    def _changed(self, me: Session, item: Item, edit: Changed) -> Taken:
         said = changed_fields(item, edit.after)
         if not said:
             return Taken(edit, True)
         if item.scope == "repository":
             said = {"key": item.key, "value": item.value, **said}
-            kept = me.remember(
-                kind="fact", **said, citations=item.citations, reason=item.reason, category=item.category,
+            kept = remember(
+                me, kind="fact", **said, citations=item.citations, reason=item.reason, category=item.category,
                 scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
             )  # fmt: skip
             return _answer(edit, kept)
-        me.revise(item.id, why=BY_HAND, seen=self._at, once=edit.id, **said)
+        Memory(me).revise(item.id, why=BY_HAND, seen=self._at, once=edit.id, **said)
         return Taken(edit, True)
 
-    def _removed(self, me: Actor, item: Item, edit: Removed) -> Taken:
-        me.forget(item.id, confirm="FORGET", reason="deleted by hand", seen=self._at)
+    def _removed(self, me: Session, item: Item, edit: Removed) -> Taken:
+        forget(me, item.id, confirm="FORGET", reason="deleted by hand", seen=self._at)
         return Taken(edit, True)
 
-    def _added(self, me: Actor, path: str, edit: Added) -> Taken:
+    def _added(self, me: Session, path: str, edit: Added) -> Taken:
         if path.startswith(REPOSITORY):
             raise BadInput(
                 "a fact of the repository needs citations, a reason and a category: use repository_fact"
             )
         core = None
         if path.startswith(CORES):
-            core = next(one.id for one in self._book.cores() if f"{CORES}{file_name(one.id)}.md" == path)
+            core = next(
+                one.id for one in Memory(self._session).cores() if f"{CORES}{file_name(one.id)}.md" == path
+            )
         kept = [
             self._remembered(me, path, core, part, f"{edit.id}-{n}")
             for n, part in enumerate(bullets(edit.text))
@@ -248,13 +269,14 @@ class BookMirror:
             return Taken(edit, False, f"{told}; of the rest: {answer.note}")
         return answer
 
-    def _remembered(self, me: Actor, path: str, core: str | None, text: str, id: str) -> Kept:
+    def _remembered(self, me: Session, path: str, core: str | None, text: str, id: str) -> Kept:
         kind, said = fields(text)
         id = sha256(
-            f"{id} {me.name}".encode()
+            f"{id} {me.actor}".encode()
         ).hexdigest()  # a copied folder holds the same edit by somebody else
         source = {"source_kind": "user", "channel": path}
-        return me.remember(
+        return remember(
+            me,
             kind=kind,
             **_arguments(kind, said),
             shared=True,
@@ -264,18 +286,18 @@ class BookMirror:
             id=id,
         )
 
-    def _noted(self, me: Actor, edit: Edit) -> Taken:
+    def _noted(self, me: Session, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            self._book.submit("memory.note", Note(me.name, NOTES, "clear", seen=self._at))
+            self._ledger.submit("memory.note", Note(me.actor, NOTES, "clear", seen=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
-        me.write_notes(text, seen=self._at, id=edit.id)
+        Documents(me).write_notes(text, seen=self._at, id=edit.id)
         return Taken(edit, True, id=edit.id)
 
-    def _logged(self, me: Actor, edit: Edit) -> Taken:
+    def _logged(self, me: Session, edit: Edit) -> Taken:
         if not isinstance(edit, Added):
             raise BadInput("a day's log is only ever added to: write below what is there")
-        event = me.log(edit.text, id=edit.id)
+        event = Documents(me).log(edit.text, id=edit.id)
         return Taken(edit, True, id=event.id)
 
     def _told(self, clash: Clash) -> None:
@@ -324,7 +346,7 @@ def remember_folder(place: Path | None, folder: Path) -> None:
         raw = b"".join(os.fsencode(path) + b"\n" for path in (*known, folder))
         book = place.with_suffix("")
         try:
-            make_folder(place.parent, Access())
+            make_folder(place.parent, FileAccess())
             Folder(place.parent).write(_list(place), raw, like=book.stat() if book.is_file() else None)
         except (UnsafePath, OSError) as error:
             log.warning("that %s shows this book cannot be noted beside the book: %s", folder, error)

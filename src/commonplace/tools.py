@@ -27,13 +27,13 @@ from .state.contract import violations
 
 if TYPE_CHECKING:
     from .book import Book
-    from .recall.verbs import Recalling
+    from .participant import Participant
 
 log = logging.getLogger("commonplace")
 
 
 class Tool(NamedTuple):
-    run: Callable[[Recalling, Mapping[str, Any]], dict[str, Any]]
+    run: Callable[[Participant, Mapping[str, Any]], dict[str, Any]]
     description: str
     arguments: dict[str, dict[str, Any]]
     """A JSON Schema of each argument."""
@@ -49,13 +49,13 @@ class Tool(NamedTuple):
         }
 
 
-def _read(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
     target = given["target"]
     if target == "dates":
-        return {"dates": me.days()}
+        return {"dates": me.documents.days()}
     if target == "long_term":
-        shown, ledger = me.long_term(), me._ledger
-        me._was_shown([item.id for item in shown])
+        shown, ledger = me.memory.long_term(), me._session.ledger
+        me._session.was_shown([item.id for item in shown])
         now_us, checks = ledger.moment(), recorded(ledger, shown, None)
         stale = {id for id, known in checks.items() if known.check.stale}
         page = document("Memory", shown, lambda item: remarks(item, now_us, item.id in stale))
@@ -65,8 +65,8 @@ def _read(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
             "file": MEMORY_MD,
         }
     day = daily.check_day("date", given.get("date") or datetime.now(UTC).date())
-    found = me.day(day)
-    me._was_shown([one.id for one in found])
+    found = me.documents.day(day)
+    me._session.was_shown([one.id for one in found])
     return {
         "content": daily.page(day, found) if found else "",
         "exists": bool(found),
@@ -74,9 +74,9 @@ def _read(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
+def _write(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
     if given["target"] == "daily":
-        event = me.log(given["content"])
+        event = me.documents.log(given["content"])
         return {
             "target": "daily",
             "file": f"memory/{daily.day_of(event.created_us)}.md",
@@ -90,12 +90,12 @@ def _write(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _search(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
+def _search(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
     return envelope(me.search(**given))
 
 
-def _curate(me: Recalling, given: Mapping[str, Any]) -> dict[str, Any]:
-    return me.curate(given.get("days", 7), dry_run=given.get("dry_run", False))
+def _curate(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
+    return me.memory.curate(given.get("days", 7), dry_run=given.get("dry_run", False))
 
 
 _TIERS = {
@@ -180,7 +180,7 @@ class Tools:
             raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(TOOLS)}")
         return found, TOOLS[found]
 
-    def _acting(self, actor: str, run_id: str | None) -> Recalling:
+    def _acting(self, actor: str, run_id: str | None) -> Participant:
         if run_id is not None:
             return self._book.run(run_id=run_id, create=False).agent(actor)
         return self._book if actor == OWNER else self._book.as_actor(actor)

@@ -125,16 +125,23 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 _read_line = msgspec.json.Decoder(_Line).decode
 
 
-def export_file(ledger: Ledger, to: Path, upto: int, progress: Progress | None = None) -> int:
-    """Everything up to a position, lossless."""
-    return _write_file(export_lines(ledger, upto), to, upto, progress, ledger.beside)
+def export_file(
+    ledger: Ledger, to: Path, upto: int, progress: Progress | None = None, beside: Path | None = None
+) -> int:
+    """Everything up to a position, lossless. The file follows the mode of the book's own, which lies `beside`."""
+    return _write_file(export_lines(ledger, upto), to, upto, progress, beside)
 
 
 def excerpt_file(
-    ledger: Ledger, events: Iterable[Event], to: Path, upto: int, progress: Progress | None = None
+    ledger: Ledger,
+    events: Iterable[Event],
+    to: Path,
+    upto: int,
+    progress: Progress | None = None,
+    beside: Path | None = None,
 ) -> int:
     """Only these events, as somebody may see them, in a chain of their own that can be taken in anywhere."""
-    return _write_file(_excerpt_lines(ledger, events), to, upto, progress, ledger.beside)
+    return _write_file(_excerpt_lines(ledger, events), to, upto, progress, beside)
 
 
 def _write_file(

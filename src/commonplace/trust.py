@@ -8,14 +8,20 @@ Another one, for the same reason, says which files hold the state of which runs:
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from .errors import StorageFailed, UnsafePath
 from .folders import PRIVATE, Folder
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+
+log = logging.getLogger("commonplace")
 
 NAME = "trusted.jsonl"
 STATE_FILES = "state-files.jsonl"
@@ -157,3 +163,17 @@ def _identity(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_dev, found.st_ino
+
+
+def trust_book(ledger: Ledger, file: Path | None) -> None:
+    """Remember that this user has made the book that lies here, or trusts it."""
+    if file is not None:
+        try:
+            trust(ledger.meta.book, file)
+        except StorageFailed as error:  # it only matters once its markdown is synced, and is said then
+            log.info("%s", error)
+
+
+def is_ours(ledger: Ledger, file: Path | None) -> bool:
+    """Whether this user made the book, or trusts it: a server's is as trusted as the server."""
+    return file is None or ledger.created or is_trusted(ledger.meta.book, file)

@@ -13,9 +13,11 @@ import msgspec
 from ..errors import CommonplaceError
 from ..events import canonical
 from .foreign import Incoming, Skipped, read_foreign
+from .remembering import remember
+from .verbs import Memory
 
 if TYPE_CHECKING:
-    from .verbs import Remembering
+    from ..session import Session
 
 BROUGHT = "it was brought from another memory"
 
@@ -48,7 +50,7 @@ class Adopted(msgspec.Struct, frozen=True):
 
 
 def adopt(
-    me: Remembering,
+    session: Session,
     path: Path,
     dry_run: bool,
     shared: bool | None,
@@ -61,12 +63,12 @@ def adopt(
         if dry_run:
             became.append(Became(one.source, one.kind, "found", None, _text(one)[:100]))
             continue
-        became.append(_taken(me, one, shared))
+        became.append(_taken(session, one, shared))
         if one.name and became[-1].id:
             ids.setdefault(one.name, str(became[-1].id))
         if progress is not None:
             progress(number, len(read.found))
-    links = 0 if dry_run else _link(me, read.found, became, ids)
+    links = 0 if dry_run else _link(session, read.found, became, ids)
     return Adopted(read.format, tuple(became), read.skipped, links, not dry_run)
 
 
@@ -74,7 +76,7 @@ def _text(one: Incoming) -> str:
     return one.body or f"{one.key}: {one.value}"
 
 
-def _taken(me: Remembering, one: Incoming, shared: bool | None) -> Became:
+def _taken(session: Session, one: Incoming, shared: bool | None) -> Became:
     metadata = {**one.metadata, **{name: at for name, at in (("agent", one.agent), ("run", one.run)) if at}}
     provenance: dict[str, Any] = {"source_kind": "import", "refs": [one.source], "metadata": metadata}
     given: dict[str, Any] = {"kind": one.kind, "title": one.title, "tags": one.tags, "category": one.category}
@@ -82,8 +84,8 @@ def _taken(me: Remembering, one: Incoming, shared: bool | None) -> Became:
     when = _moment(one.occurred_at) or _moment(one.created_at)
     content = canonical([one.source, one.kind, one.title, one.body, one.key, one.value])
     try:
-        kept = me.remember(
-            **given, provenance=provenance, shared=shared, override=BROUGHT,
+        kept = remember(
+            session, **given, provenance=provenance, shared=shared, override=BROUGHT,
             occurred_at=when or (datetime.fromtimestamp(0, UTC) if one.kind == "episode" else None),
             id=f"import-{sha256(content).hexdigest()[:40]}",
         )  # fmt: skip
@@ -101,17 +103,17 @@ def _moment(said: str | None) -> datetime | None:
     return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
-def _link(me: Remembering, found: tuple[Incoming, ...], became: list[Became], ids: dict[str, str]) -> int:
+def _link(session: Session, found: tuple[Incoming, ...], became: list[Became], ids: dict[str, str]) -> int:
     """Connect what was taken in as its source had connected it."""
-    count = 0
+    memory, count = Memory(session), 0
     for at, (one, taken) in enumerate(zip(found, became, strict=True)):
         for relation, name in one.links:
             to = ids.get(name)
             if taken.id is None or to is None or to == taken.id:
                 continue
             try:
-                if (relation[:200] or "related", to) not in me.item(taken.id).links:
-                    me.link(taken.id, relation[:200] or "related", to)
+                if (relation[:200] or "related", to) not in memory.get(taken.id).links:
+                    memory.link(taken.id, relation[:200] or "related", to)
                     count += 1
             except CommonplaceError as error:  # it merged into an item that is somebody else's
                 became[at] = msgspec.structs.replace(

@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..events import from_us
+from .documents import Documents
 from .items import marks
+from .remembering import remember
 from .similar import FLAGGED, jaccard, tokens
 
 if TYPE_CHECKING:
-    from .verbs import Remembering
+    from ..session import Session
 
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+(?:\*\*[^*]+\*\*: )?")
 FEWEST_WORDS = 3
@@ -58,14 +60,14 @@ def candidates(lines: list[Line]) -> list[Candidate]:
     ]
 
 
-def curated(me: Remembering, days: int, dry_run: bool) -> dict[str, Any]:
+def curated(session: Session, days: int, dry_run: bool) -> dict[str, Any]:
     """Look through the last days, and keep what recurs. Answers what became of each, and why."""
     first = f"{datetime.now(UTC) - timedelta(days=days - 1):%Y-%m-%d}"
     lines = []
-    for day in me.days():
+    for day in Documents(session).days():
         if day < first:
             continue
-        for entry in me.day(day):
+        for entry in Documents(session).day(day):
             for number, text in enumerate(entry.text.splitlines(), 1):
                 said = _BULLET.sub("", text).strip()
                 run = f", run {entry.run}" if entry.run else ""
@@ -79,8 +81,8 @@ def curated(me: Remembering, days: int, dry_run: bool) -> dict[str, Any]:
         told: dict[str, Any] = {"text": one.text, "citations": cited, "outcome": "proposed"}
         if not dry_run:
             parents = list(dict.fromkeys(line.event for line in one.lines))
-            kept = me.remember(
-                one.text, shared=True, citations=cited, reason="it recurs in the daily logs", parents=parents,
+            kept = remember(
+                session, one.text, shared=True, citations=cited, reason="it recurs in the daily logs", parents=parents,
                 provenance={"source_kind": "system", "channel": "curate"},
             )  # fmt: skip
             told |= {"outcome": kept.outcome, "reason": kept.reason, "id": kept.item_id}

@@ -600,3 +600,11 @@ CHECKS: dict[str, Any] = {
     "pinned": _flag,
     "tasks": _tasks,
 }
+
+
+SAID = ("text", "summary", "goal")
+
+
+def event_text(payload: Mapping[str, Any]) -> str:
+    """What an event says: its text, else its summary, else its goal; never the whole payload."""
+    return next((payload[name] for name in SAID if isinstance(payload.get(name), str)), "")

@@ -21,8 +21,7 @@ from .requests import CREATED, Tombstone
 from .similar import near_duplicate
 
 if TYPE_CHECKING:
-    from ..book import At
-    from ..ledger import Ledger
+    from ..ledger import At, Ledger
 
 MEMORY_MD = "MEMORY.md"
 

@@ -27,6 +27,7 @@ from .commands import Named, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
+    from ..session import Session
 
 CHECKED = "memory.checked"
 LARGEST = 2_000_000
@@ -300,14 +301,12 @@ class Known(msgspec.Struct, frozen=True):
     position: int
 
 
-def checked(
-    ledger: Ledger, by: str, run: str | None, items: Sequence[Item], at: int | None = None
-) -> dict[str, Known]:
+def checked(session: Session, items: Sequence[Item], at: int | None = None) -> dict[str, Known]:
     """What is known of these items' claims. As of now it is looked up first, and recorded if it is new."""
     wanted = [one for one in items if claims(one)]
     if not wanted:
         return {}
-    known, root = recorded(ledger, wanted, at), ledger.repository
+    known, root = recorded(session.ledger, wanted, at), session.services.repository
     if root is None or at is not None:
         return known
     before = {id: one.check for id, one in known.items()}
@@ -316,8 +315,8 @@ def checked(
     changed = tuple(one for one in found if one != before.get(one.item))
     if not changed:
         return known
-    ledger.submit("recall.checked", Record(by, run, changed))
-    return recorded(ledger, wanted, None)
+    session.ledger.submit("recall.checked", Record(session.actor, session.run, changed))
+    return recorded(session.ledger, wanted, None)
 
 
 def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:

@@ -24,7 +24,7 @@ from ..labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
-from ..memory.reading import Judge, Settings, all_items, chosen, judging, of_memory, settings_of
+from ..memory.reading import Judge, Settings, all_items, chosen, of_memory, settings_of
 from ..memory.requests import CREATED
 from .checking import Known, checked, recorded
 from .data import as_name, mark_of
@@ -35,7 +35,7 @@ from .search import MOST, LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
     from ..index import Hit, How, Index
-    from ..ledger import Ledger
+    from ..session import Session
 
 NOT_CONSULTED = "memory was left out of this turn, as asked."
 NO_MATCH = "nothing that is remembered matches."
@@ -124,8 +124,8 @@ class LongTerm(NamedTuple):
 class Maker:
     """Makes digests for one actor."""
 
-    def __init__(self, ledger: Ledger, actor: str, run: str | None) -> None:
-        self._ledger, self._actor, self._run = ledger, actor, run
+    def __init__(self, session: Session) -> None:
+        self._session, self._ledger = session, session.ledger
 
     def make(self, wanted: Wanted, gathering: Gathering | None = None, delivered: bool = True) -> Digest:
         """A digest with its receipt; unless it is `delivered` to anybody, nothing is written. What was gathered for
@@ -137,8 +137,7 @@ class Maker:
         off = bool(left_out) or (around is not None and not around.digest)
         if off and around is None and not wanted.told:
             return Digest("", left_out=tuple(left_out))
-        ledger = self._ledger
-        with ledger.snapshot() as now:
+        with self._session.snapshot() as now:
             settings = settings_of(now)
             then = now.position if wanted.at is None else wanted.at
         gathered: Sequence[Gathered] = ()
@@ -149,7 +148,7 @@ class Maker:
             before, rebased = self._before(wanted) if wanted.stable else (None, "")
             lines = self._lines(wanted, before)
         items = [one.item for one in gathered] + [one.item for one in lines if one.item is not None]
-        known = checked(ledger, self._actor, self._run, items, wanted.at)
+        known = checked(self._session, items, wanted.at)
         bar = _Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
@@ -180,7 +179,7 @@ class Maker:
     def long_term(self, wanted: Wanted, gathering: Gathering, most: int) -> LongTerm:
         """What a prompt shows of long-term memory, in so many characters: what is pinned first, then what was found
         for the task, then the newest. What has expired or grown stale is not shown; the digest marks what is stale."""
-        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
+        with self._session.items(wanted.at) as judge:
             settings = judge.settings
             known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
         newest = sorted(known, key=lambda one: (-one.recorded_us, one.id))
@@ -198,7 +197,7 @@ class Maker:
         lines, cut, stale = list[Candidate](), dict[str, str](), list[tuple[str, str]]()
         for start in range(0, len(hold), enough):
             some = hold[start : start + enough]
-            known_checks = checked(self._ledger, self._actor, self._run, some, wanted.at)
+            known_checks = checked(self._session, some, wanted.at)
             for one in some:
                 if one.id in known_checks and (why := known_checks[one.id].check.stale):
                     stale.append((one.id, f"stale: {why}"))
@@ -222,9 +221,9 @@ class Maker:
             if limit:
                 by_query, left_out = self._search(wanted, how, limit)
                 told += left_out
-            if rules.semantic.enabled and self._ledger.indexing.missing:
-                told.append(LeftOut("semantic", self._ledger.indexing.missing))
-        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
+            if rules.semantic.enabled and self._session.services.indexing.missing:
+                told.append(LeftOut("semantic", self._session.services.indexing.missing))
+        with self._session.items(wanted.at) as judge:
             found_items = [*self._structured(judge, rules), *by_query]
             nothing = NO_MATCH
             if found_items:  # a caller is told what is left out; to a model that says nothing
@@ -233,12 +232,12 @@ class Maker:
                 nothing = CLOSED if "long_term" in closed else NOTHING
         once = {one.item.id: one for one in reversed(found_items)}
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
-        return Gathering(ordered, told, self._ledger.indexing.fingerprint, nothing)
+        return Gathering(ordered, told, self._session.services.indexing.fingerprint, nothing)
 
     def _rights(self, wanted: Wanted) -> list[Rights]:
-        with self._ledger.snapshot() as now, self._ledger.snapshot(wanted.at) as past:
+        with self._session.snapshot() as now, self._session.snapshot(wanted.at) as past:
             lenses = (now,) if wanted.at is None else (past, now)
-            return [rights_of(lens, self._actor, self._run) for lens in lenses]
+            return [rights_of(lens, self._session.actor, self._session.run) for lens in lenses]
 
     def _closed(self, wanted: Wanted) -> list[str]:
         """The tiers that digests are made of and that this actor may not read."""
@@ -261,7 +260,7 @@ class Maker:
             )
 
         def sift(hits: list[Hit]) -> tuple[list[Gathered], list[Gathered]]:
-            with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
+            with self._session.items(wanted.at) as judge:
                 settings, read = judge.settings, list(_of_hits(judge, how, hits))
             known = recorded(self._ledger, [one.item for one in read], wanted.at)
             bar = _Bar(wanted, settings, known)
@@ -271,11 +270,11 @@ class Maker:
                 [one for one in read if one.item.id in hidden],
             )
 
-        found, shown, hidden, told = holding_ones(self._ledger, look, limit, sift)
+        found, shown, hidden, told = holding_ones(self._session.services.indexing, look, limit, sift)
         more = found.total - len(found.hits) + max(0, len(shown) - limit)
         if more:
             told.append(LeftOut(f"{more} more by {how} search", f"only {limit} are considered"))
-        told += superseded(self._ledger, self._actor, self._run, wanted.at, partial(look, MOST, ended=True))
+        told += superseded(self._session, wanted.at, partial(look, MOST, ended=True))
         return sorted((*shown[:limit], *hidden), key=_best_first), told
 
     def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
@@ -298,8 +297,8 @@ class Maker:
 
     def _before(self, wanted: Wanted) -> tuple[Trace | None, str]:
         """The trace of the last digest under the same name, or why it is not there any more."""
-        with self._ledger.snapshot() as now:
-            id = now.get("recall.stable", self._actor, wanted.stable)
+        with self._session.snapshot() as now:
+            id = now.get("recall.stable", self._session.actor, wanted.stable)
         event = None if id is None else self._ledger.event(id)
         if event is None or event.erased:
             return None, ""
@@ -312,7 +311,7 @@ class Maker:
     def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
         """The lines of the digest before, each with its item as it is now."""
         taken = () if before is None else before.packed().taken
-        with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
+        with self._session.items(wanted.at) as judge:
             found = [(one, judge.item(one.id)) for one in taken]
             return [_Line(one, None if item is None else judge.shown(item)) for one, item in found]
 
@@ -350,7 +349,7 @@ class Maker:
             "told": list(wanted.told),
             "stable": "" if wanted.ignored else wanted.stable,
             "past": wanted.at is not None,
-            "reached": self._ledger.premises.reached,
+            "reached": self._session.services.premises.reached,
         }
         block = () if around is None else around.whole.block
         words = [one.id for one in (*block, *trace.candidates, *trace.kept) if one.before or one.text]
@@ -358,7 +357,7 @@ class Maker:
         must = wanted.ignored or wanted.told or wanted.stable
         keep = bool(must) or random() < settings.receipts  # noqa: S311  a sample, not a secret
         named = tuple(dict.fromkeys((*words, *sources)))
-        request = Write(self._actor, self._run, payload, trace, named, shown, keep)
+        request = Write(self._session.actor, self._session.run, payload, trace, named, shown, keep)
         id: str | None = self._ledger.submit("recall.receipt", request) if keep or shown else None
         return id
 

@@ -15,11 +15,10 @@ from ..index import Change, Doc, Erase, Gone, Put, Who
 from ..labels import flow
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
-from ..memory.items import MAX_TEXT, Item, without_secrets
+from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
 from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
-from ..memory.verbs import SAID, event_text
 from ..views import Registry
 
 RELABELLED = "access.relabelled"
@@ -28,7 +27,7 @@ RESULT = "memory.result"
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-At = Callable[[int], Lens]
+ViewsAt = Callable[[int], Lens]
 Find = Callable[[str], Event | None]
 StandIn = Callable[[Event], Event | None]
 Hide = Callable[[Event], Event]
@@ -36,7 +35,7 @@ Hide = Callable[[Event], Event]
 
 
 def changes(
-    event: Event, at: At, find: Find, hide: Hide, registry: Registry, stand_in: StandIn
+    event: Event, at: ViewsAt, find: Find, hide: Hide, registry: Registry, stand_in: StandIn
 ) -> list[Change]:
     """What an event means for the index. `at` looks at the book as of a position, `stand_in` gives what an erased
     event left behind."""
@@ -130,7 +129,7 @@ def _logged(event: Event, labels: Mapping[str, str]) -> Doc:
     return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
 
 
-def _of_paper(event: Event, at: At) -> list[Change]:
+def _of_paper(event: Event, at: ViewsAt) -> list[Change]:
     path = event.payload["path"]
     before = {one.id for one in papers.lines(at(event.position - 1), path)}
     after = {one.id: one for one in papers.lines(at(event.position), path)}
@@ -181,7 +180,7 @@ def _short(event: Event) -> Event:
     return replace(event, payload={name: text[: MAX_TEXT + SPARE] for name, text in said.items()})
 
 
-def _relabelled(event: Event, at: At, find: Find, hide: Hide, registry: Registry) -> list[Change]:
+def _relabelled(event: Event, at: ViewsAt, find: Find, hide: Hide, registry: Registry) -> list[Change]:
     """The same documents under other labels."""
     lens, found = at(event.position), list[Change]()
     for id in event.payload["changes"]:

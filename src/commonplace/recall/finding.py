@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -11,16 +11,15 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..index import Found, Hit, Who
 from ..memory.items import Item
-from ..memory.reading import judging
 from ..memory.requests import CREATED
 from .checking import Known, checked, recorded
 from .feed import RESULT
 from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
 
 if TYPE_CHECKING:
-    from ..book import At
     from ..index import How, Index
-    from ..ledger import Ledger
+    from ..ledger import At
+    from ..session import Session
     from .indexing import Indexing
 
 
@@ -32,21 +31,16 @@ Dropped = TypeVar("Dropped")
 
 
 def find(
-    ledger: Ledger,
-    actor: str,
-    run: str | None,
-    wanted: dict[str, Any],
-    enabled: Collection[str],
-    at: At,
-    explain: bool,
-    check_anew: bool = False,
+    session: Session, wanted: dict[str, Any], at: At, *, explain: bool = False, check_anew: bool = False
 ) -> Answer:
     """Answer one search by one actor. What is said of files is as it was found last, or is checked anew. Raises
     BadInput."""
-    search = asked(**wanted, enabled=enabled)
-    indexing: Indexing = ledger.indexing
-    with ledger.snapshot() as now, ledger.snapshot(at) as then:
-        rights = [rights_of(lens, actor, run) for lens in ((now,) if at is None else (then, now))]
+    search = asked(**wanted, enabled=session.tiers)
+    indexing = session.services.indexing
+    with session.snapshot() as now, session.snapshot(at) as then:
+        rights = [
+            rights_of(lens, session.actor, session.run) for lens in ((now,) if at is None else (then, now))
+        ]
         position, now_at = None if at is None else then.position, now.position
     left_out = list(search.left_out)
     barred = [tier for tier in search.tiers if any(one.tier(tier) == "none" for one in rights)]
@@ -78,8 +72,8 @@ def find(
             ended=ended,
         )
 
-    holding = _Holding(ledger, actor, run, position, ledger.moment(at), check_anew)
-    found, hits, dropped, trouble = holding_ones(ledger, look, search.max_results, holding.of)
+    holding = _Holding(session, position, session.ledger.moment(at), check_anew)
+    found, hits, dropped, trouble = holding_ones(indexing, look, search.max_results, holding.of)
     left_out += trouble
     total, hits = found.total - len(found.hits) + len(hits), hits[: search.max_results]
     if total > len(hits):
@@ -89,7 +83,7 @@ def find(
     if indexing.missing and "semantic" in tiers:
         left_out.append(LeftOut("semantic", indexing.missing))
     left_out += dropped
-    left_out += superseded(ledger, actor, run, position, partial(look, MOST, ended=True))
+    left_out += superseded(session, position, partial(look, MOST, ended=True))
     results = [_shown(one, search.mode, explain) for one in hits]
     return Answer(tuple(results), total, tuple(left_out), found.as_of, found.corrected)
 
@@ -105,15 +99,12 @@ class Holds(NamedTuple):
 class _Holding:
     """Tells hits that still hold from those that do not, for one reader as of one moment."""
 
-    def __init__(
-        self, ledger: Ledger, actor: str, run: str | None, at: int | None, now_us: int, check_anew: bool
-    ) -> None:
-        self._ledger, self._actor, self._run, self._at, self._now_us = ledger, actor, run, at, now_us
-        self._check_anew = check_anew
+    def __init__(self, session: Session, at: int | None, now_us: int, check_anew: bool) -> None:
+        self._session, self._at, self._now_us, self._check_anew = session, at, now_us, check_anew
 
     def of(self, hits: list[Hit]) -> tuple[list[Holds], list[LeftOut]]:
         """The hits that hold, and how many do not, and why. What its reader may not see any more is neither."""
-        with judging(self._ledger, self._actor, self._at, self._run) as judge:
+        with self._session.items(self._at) as judge:
             policy = judge.settings.stale
             read = ((hit.id, judge.item(hit.id)) for hit in hits if hit.kind == CREATED)
             items = {id: judge.shown(item) for id, item in read if item is not None}
@@ -135,11 +126,11 @@ class _Holding:
         return kept, [LeftOut(f"{number} {what}", why) for (what, why), number in reasons.items()]
 
     def _checks(self, items: list[Item]) -> dict[str, Known]:
-        if self._ledger.repository is None:
+        if self._session.services.repository is None:
             return {}
         if self._check_anew:
-            return checked(self._ledger, self._actor, self._run, items, self._at)
-        return recorded(self._ledger, items, self._at)
+            return checked(self._session, items, self._at)
+        return recorded(self._session.ledger, items, self._at)
 
     def _why_not(self, item: Item) -> tuple[str, str] | None:
         """What an item is that does not hold, and why."""
@@ -163,18 +154,16 @@ def _shown(found: Holds, mode: str, explain: bool) -> Result:
     return replace(plain, content=content, text=item.text, stale=stale, disputed=item.disputed)
 
 
-def superseded(
-    ledger: Ledger, actor: str, run: str | None, at: int | None, look: Callable[[Index], Found]
-) -> list[LeftOut]:
+def superseded(session: Session, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:
     """How many items would have matched whose place another one has taken, of those that their reader may see."""
-    ids = dict.fromkeys(hit.id for hit in ledger.indexing.asked(look).hits if hit.kind == CREATED)
-    with judging(ledger, actor, at, run) as judge:
+    ids = dict.fromkeys(hit.id for hit in session.services.indexing.asked(look).hits if hit.kind == CREATED)
+    with session.items(at) as judge:
         items = [item for id in ids if (item := judge.item(id)) is not None and item.status == "superseded"]
     return [LeftOut(f"{len(items)} superseded", "another item has taken the place")] if items else []
 
 
 def holding_ones(
-    ledger: Ledger,
+    indexing: Indexing,
     look: Callable[[int, Index], Found],
     most: int,
     sift: Callable[[list[Hit]], tuple[list[Holding], list[Dropped]]],
@@ -183,15 +172,14 @@ def holding_ones(
     found, those that hold and what is dropped, as `sift` tells them apart, and what there is to say of the index."""
     limit = most
     while True:
-        found, trouble = _looked_up(ledger, partial(look, limit))
+        found, trouble = _looked_up(indexing, partial(look, limit))
         hold, dropped = sift(found.hits)
         if len(hold) >= most or len(found.hits) < limit or limit >= MOST_LOOKED_AT:
             return found, hold, dropped, trouble
         limit *= 2
 
 
-def _looked_up(ledger: Ledger, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
+def _looked_up(indexing: Indexing, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
     """What the index answers once it has caught up, and what there is to say of it."""
-    indexing: Indexing = ledger.indexing
     found = indexing.asked(look)
     return found, [LeftOut("the index file", indexing.trouble)] if indexing.trouble else []

@@ -62,9 +62,12 @@ class Indexing:
         affected: Affected,
         trusted: Callable[[], bool],
         embedder: str | None = None,
+        in_cache: bool = False,
     ) -> None:
+        """`in_cache`: its file lies in the user's cache, where files of books that are gone are removed."""
         self._fixed = embedder
         self._trusted = trusted
+        self._in_cache = in_cache
         self._affected = affected
         self._ledger = ledger
         self.place = place
@@ -89,7 +92,7 @@ class Indexing:
                 place = None if self.missing else self.place
                 try:
                     self._index = Index.open(place, embedder, words, self._ledger.meta.book)
-                    if place is not None and self._ledger.beside is None:
+                    if place is not None and self._in_cache:
                         remove_unused(place)
                 except (CommonplaceError, OSError) as error:
                     self._index = self._in_memory(error)
@@ -258,7 +261,9 @@ class Indexing:
 
     def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
         """Another index of the same book, whatever its settings say."""
-        return Indexing(self._ledger, place, self._hiding, self._affected, self._trusted, embedder)
+        return Indexing(
+            self._ledger, place, self._hiding, self._affected, self._trusted, embedder, self._in_cache
+        )
 
     def give_way_to(self, other: Indexing) -> None:
         """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""

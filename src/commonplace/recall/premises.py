@@ -19,10 +19,12 @@ from ..events import Event, draft, read_header, unseal
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED
+from ..memory.visibility import without_hidden
 from .receipts import trace_of
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger import At, Ledger
+    from ..session import Session
 
 CHANGED = "premise.changed"
 SAID = frozenset({"key", "value", "title", "body", "summary"})
@@ -147,6 +149,23 @@ class PremiseWatch:
         if traced is None or traced.erased:
             return ""
         return dict(trace_of(self._ledger, traced).lines()).get(item, "")
+
+
+def changed_facts(session: Session, at: At = None) -> list[Event]:
+    """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
+    `at`."""
+    session.check_enabled("memory.read")
+    if at is None:
+        session.services.premises.look()
+    run = session.run
+    with session.snapshot() as now, session.snapshot(at) as then:
+        rows = then.scan("recall.news", session.actor)
+        rights = rights_of(now, session.actor, run)
+        found = [session.ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
+        mine = [
+            event for event in found if event is not None and (run is None or event.run_id in (None, run))
+        ]
+        return [without_hidden(now, rights, event) for event in mine]
 
 
 def _what_happened(event: Event, item: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from .data import as_name
 from .packing import Candidate, CountTokens
 
 if TYPE_CHECKING:
-    from ..book import At
+    from ..ledger import At
     from .digests import Digest
 
 PARTS = ("task", "inputs", "work", "nudges", "long_term", "digest", "recent", "changed")

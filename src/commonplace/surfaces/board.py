@@ -92,7 +92,7 @@ def followed(shell: Shell, work: Work, limit: int) -> Answer:
     first = work.board(limit=limit)
 
     def events() -> Iterator[Event]:
-        return shell.open().redacted(work.watch(first.as_of))
+        return shell.open().access.redacted(work.watch(first.as_of))
 
     def data() -> Iterator[object]:
         yield plain(first)

@@ -47,9 +47,9 @@ def init(
 
     def human() -> Human:
         yield from lines(f"{'created' if created else 'already there:'} {book.name!r} at {public(shell.url)}")
-        yield from table(health.promises(book.facts))
+        yield from table(health.promises(book.admin.facts))
 
-    about = {"created": created, **health.standing(book, shell.url), "facts": book.facts}
+    about = {"created": created, **health.standing(book, shell.url), "facts": book.admin.facts}
     return Answer(about, () if quiet else human())
 
 
@@ -167,7 +167,7 @@ def log(
     if last is None and after is None and not shell.json:
         last = LAST
     wanted: dict[str, Any] = {"run_id": run, "kinds": kind or None, "actor": actor}
-    start, end = after or 0, book.position(as_of(at))
+    start, end = after or 0, book.ledger.position(as_of(at))
     shown = (
         reader.events(start, at=end, **wanted)
         if last is None
@@ -175,9 +175,9 @@ def log(
     )
 
     def events() -> Iterator[Event]:
-        yield from book.redacted(shown)
+        yield from book.access.redacted(shown)
         if follow:
-            yield from book.redacted(reader.watch(max(start, end), **wanted))
+            yield from book.access.redacted(reader.watch(max(start, end), **wanted))
 
     def human() -> Human:
         yield from log_lines(events(), shell.out.width)
@@ -188,7 +188,7 @@ def log(
 @command
 def runs(shell: Shell, at: AtOption = None) -> Answer:
     """List the runs in the order in which they began."""
-    found = shell.acting().runs(as_of(at))
+    found = shell.acting().runs.list(as_of(at))
     rows = ((run.id, run.first, run.status or "", run.workflow or "", run.forked_from or "") for run in found)
     return Answer(found, table(rows, "run", "first position", "status", "workflow", "forked from"))
 
@@ -237,7 +237,7 @@ def _verify_erased(shell: Shell, typed: list[str]) -> Answer:
     ]
     if not texts:
         raise typer.BadParameter("there is no text to look for")
-    found = shell.owned().look_for(texts)
+    found = shell.owned().admin.find_text(texts)
     told = [f"text {one.text + 1} of {len(texts)} is still in {one.path}" for one in found]
     data = {"ok": not found, "texts": len(texts), "found": found}
     return Answer(
@@ -272,7 +272,8 @@ def export(
     """
     book = shell.acting()
     with shell.progress("exporting") as progress:
-        count = book.export(file, at=as_of(at), progress=progress)
+        write = book.export if isinstance(book, Actor) else book.admin.export
+        count = write(file, at=as_of(at), progress=progress)
     return Answer({"events": count, "file": str(file)}, lines(f"{count:,} events written to {file}"))
 
 
@@ -296,13 +297,13 @@ def import_(
         return _adopted(shell, file, dry_run)
     book = shell.owned(mirrored=True)
     with shell.progress("importing") as progress:
-        return _taken(book.import_(file, progress=progress))
+        return _taken(book.admin.import_(file, progress=progress))
 
 
 def _adopted(shell: Shell, path: Path, dry_run: bool) -> Answer:
     actor = shell.acting(mirrored=not dry_run)
     with shell.progress("importing") as progress:
-        adopted = actor.adopt(path, dry_run=dry_run, progress=progress)
+        adopted = actor.memory.import_(path, dry_run=dry_run, progress=progress)
 
     def human() -> Human:
         rows = ((one.source, one.kind, one.outcome, one.id or "", one.reason[:160]) for one in adopted.became)
@@ -328,7 +329,7 @@ def copy(
     """
     book, to = shell.owned(url=source), shell.owned(url=target, create=True, mirrored=True)
     with shell.progress("copying") as progress:
-        return _taken(book.copy(to, progress=progress))
+        return _taken(book.admin.copy(to, progress=progress))
 
 
 def _taken(taken: Imported) -> Answer:
@@ -353,7 +354,7 @@ def backup(
     """Write a consistent copy to a new SQLite file."""
     book = shell.owned()
     with shell.progress("backing up") as progress:
-        head = book.backup(file, progress=progress)
+        head = book.admin.backup(file, progress=progress)
     return Answer({"head": head, "file": str(file)}, lines(f"backed up to {file}, head {head}"))
 
 

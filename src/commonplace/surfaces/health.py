@@ -54,11 +54,11 @@ def size_of(place: Path | None) -> int | None:
 
 def standing(book: Book, url: str, reader: Book | Actor | None = None) -> dict[str, Any]:
     """Where a book stands, all as of one head, as a reader (the owner unless said) may see it."""
-    status = book.status()
+    status = book.admin.status()
     head = status.head
     reader = book if reader is None else reader
     last = next(iter(last_events(reader, 0, head, 1)), None) if head else None
-    shown = None if last is None else next(book.redacted([last]))
+    shown = None if last is None else next(book.access.redacted([last]))
     return {
         "name": status.name,
         "id": status.id,
@@ -66,7 +66,7 @@ def standing(book: Book, url: str, reader: Book | Actor | None = None) -> dict[s
         "engine": status.facts.engine,
         "head": head,
         "hash": status.hash if head and not isinstance(reader, Actor) else None,
-        "runs": len(reader.runs(at=head)),
+        "runs": len(reader.runs.list(at=head)),
         "last_event": None if shown is None else shown.as_dict(),
         "size": size_of(place_of(url)),
         "horizon": status.horizon,
@@ -127,15 +127,15 @@ def surroundings(url: str) -> dict[str, Any]:
 
 def condition(book: Book) -> dict[str, Any]:
     """What the opened book tells about itself."""
-    status = book.status()
+    status = book.admin.status()
     told = {
         name: getattr(status, name)
         for name in ("facts", "head", "acknowledged", "views", "damage", "clock", "slow_clock")
     }
-    file, memory = book.index_size()
+    file, memory = book.admin.index_size()
     left_out = book.search("memory", limit=1).left_out
     missing = next((one.why for one in left_out if one.what == "semantic"), "")
-    embedder = {"used": book.memory_settings().embedder, "best": best_embedder(), "missing": missing}
+    embedder = {"used": book.memory.settings().embedder, "best": best_embedder(), "missing": missing}
     return told | {"index": {"file": file, "memory": memory}, "embedder": embedder}
 
 

@@ -177,7 +177,7 @@ def fact(
 ) -> Answer:
     """Keep a fact about the repository. It is never changed, only superseded."""
     more = {} if supersedes is None else {"supersedes": supersedes}
-    kept = shell.acting(mirrored=True).repository_fact(
+    kept = shell.acting(mirrored=True).memory.repository_fact(
         subject, fact, citations=cite, reason=reason, category=category, **more
     )
     return _kept(shell, kept)
@@ -193,7 +193,7 @@ def resolve(
     rationale: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
 ) -> Answer:
     """Choose what becomes of an item that is held."""
-    stands = shell.acting(mirrored=True).resolve(item, choice, rationale)
+    stands = shell.acting(mirrored=True).memory.resolve(item, choice, rationale)
     return Answer(_item(stands), lines(f"{stands.id} stands: {stands.text}"))
 
 
@@ -215,7 +215,7 @@ def revise(
     given = {name: one for name, one in given.items() if one is not None}
     if value is not None:
         given["value"] = json_or_text(value)
-    revised = shell.acting(mirrored=True).revise(item, why=why, **given)
+    revised = shell.acting(mirrored=True).memory.revise(item, why=why, **given)
     return Answer(_item(revised), lines(f"{revised.id}: {revised.text}"))
 
 
@@ -264,7 +264,7 @@ def search(
     days = None if from_ is None and to is None else {"start": from_, "end": to}
     shell.open()
     with shell.progress("indexing") as progress:
-        shell.open().reindex(progress)
+        shell.open().admin.reindex(progress)
     found = shell.acting().search(
         query, mode=mode, tiers=tier or None, date_range=days, agent_filter=agent or None,  # type: ignore[arg-type]
         max_results=max_results, at=as_of(at), explain=explain, cores=core or None,
@@ -315,10 +315,10 @@ def items(
     """List what is remembered, oldest first."""
     reader = shell.acting()
     if item is not None:
-        one = _item(reader.item(item, as_of(at)))
+        one = _item(reader.memory.get(item, as_of(at)))
         shown = {name: value for name, value in one.items() if value not in (None, "", [], {})}
         return Answer(one, table((name.replace("_", " "), value) for name, value in shown.items()))
-    found = reader.items(
+    found = reader.memory.list(
         kind=kind, key=key, tag=tag, agent=agent, core=core, status=None if status == "all" else status,
         at=as_of(at), valid_at=None if valid_at is None else moment(valid_at),
     )  # fmt: skip
@@ -328,7 +328,7 @@ def items(
 @command
 def disputes(shell: Shell, at: AtOption = None) -> Answer:
     """List what contradicts something that is remembered, and waits to be settled with resolve."""
-    found = shell.acting().disputes(as_of(at))
+    found = shell.acting().memory.disputes(as_of(at))
 
     def human() -> Human:
         for one in found:
@@ -390,7 +390,7 @@ def _pair(typed: str) -> tuple[str, str]:
 @command
 def tombstones(shell: Shell, at: AtOption = None) -> Answer:
     """List what was forgotten: when, by whom and why, never what it said."""
-    found = shell.acting().tombstones(as_of(at))
+    found = shell.acting().memory.tombstones(as_of(at))
     rows = ((one.id, one.agent, one.deleted_at[:19], one.deleted_by, one.reason, one.erased) for one in found)
     return Answer(found, table(rows, "id", "whose", "when", "by", "reason", "erased"))
 
@@ -403,7 +403,7 @@ _core = group("core", "Memory cores: collections with rules of their own.")
 @_core
 def core__list(shell: Shell, at: AtOption = None) -> Answer:
     """List the cores."""
-    found = shell.acting().cores(as_of(at))
+    found = shell.acting().memory.cores(as_of(at))
     rows = ((one.id, one.name, one.type, one.visibility, one.owner, one.description) for one in found)
     return Answer(found, table(rows, "id", "name", "type", "visible to", "owner", "description"))
 
@@ -415,7 +415,7 @@ CoreArgument = Annotated[str, typer.Argument(metavar="CORE", help="The core's id
 def core__show(shell: Shell, core: CoreArgument, at: AtOption = None) -> Answer:
     """Show a core's settings and entries."""
     reader = shell.acting()
-    found, entries = reader.core(core, as_of(at)), reader.items(core=core, at=as_of(at))
+    found, entries = reader.memory.core(core, as_of(at)), reader.memory.list(core=core, at=as_of(at))
 
     def human() -> Human:
         yield from table((name, value) for name, value in msgspec.to_builtins(found).items())
@@ -437,7 +437,7 @@ def core__set(
     given = json_or_text(settings)
     if not isinstance(given, dict) or not given:
         raise typer.BadParameter('write an object, such as {"name": "Auth"}')
-    made = shell.acting(mirrored=True).core(core, **given)
+    made = shell.acting(mirrored=True).memory.core(core, **given)
     return Answer(made, lines(f"{made.id}: {made.name}"))
 
 
@@ -462,7 +462,7 @@ def core__propose(
 @_core
 def core__proposals(shell: Shell, at: AtOption = None) -> Answer:
     """List what was proposed and waits for resolve ITEM create or skip."""
-    found = shell.acting().proposals(at=as_of(at))
+    found = shell.acting().memory.held(at=as_of(at))
     return Answer([_item(one) for one in found], _table(found))
 
 
@@ -473,7 +473,7 @@ def core__suggest(
     at: AtOption = None,
 ) -> Answer:
     """Say what could be done: duplicates to merge, links to make, what has grown stale, better tags."""
-    found = shell.acting().suggestions(core, at=as_of(at))
+    found = shell.acting().memory.suggestions(core, at=as_of(at))
     told = [f"{one.act:8} {' '.join(one.items)} {' '.join(one.tags)} ({one.why})" for one in found]
     return Answer(found, lines(*told) if told else lines("nothing to suggest"))
 
@@ -486,7 +486,7 @@ def core__link(
     to: Annotated[str, typer.Argument(metavar="ITEM", help="The other item.")],
 ) -> Answer:
     """Connect two items."""
-    linked = shell.acting(mirrored=True).link(item, relation, to)
+    linked = shell.acting(mirrored=True).memory.link(item, relation, to)
     return Answer(_item(linked), lines(f"{item} {relation} {to}"))
 
 
@@ -499,7 +499,7 @@ def core__traverse(
     at: AtOption = None,
 ) -> Answer:
     """Show where links lead from an item."""
-    found = shell.acting().traverse(item, depth, relation or None, as_of(at))
+    found = shell.acting().memory.traverse(item, depth, relation or None, as_of(at))
     rows = ((one.depth, one.relation, one.item.id, clean(one.item.text)[:160]) for one in found)
     data = ({**msgspec.to_builtins(one), "item": _item(one.item)} for one in found)
     return Answer(list(data), table(rows, "steps", "relation", "item", "text"))
@@ -513,7 +513,7 @@ _notes = group("notes", "NOTES.md: the active objective, and nothing else.")
 @_notes
 def notes__show(shell: Shell, at: AtOption = None) -> Answer:
     """Print the notes."""
-    text = shell.acting().notes(as_of(at))
+    text = shell.acting().documents.notes(as_of(at))
     return Answer({"text": text}, lines(*text.splitlines()))
 
 
@@ -523,7 +523,7 @@ def notes__write(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The notes; - reads them from stdin.")],
 ) -> Answer:
     """Write the notes anew. What belongs elsewhere is refused, each with its line."""
-    event = shell.acting(mirrored=True).write_notes(sys.stdin.read() if text == "-" else text)
+    event = shell.acting(mirrored=True).documents.write_notes(sys.stdin.read() if text == "-" else text)
     return Answer(event.as_dict(), lines(f"written at {event.position}"))
 
 
@@ -559,21 +559,21 @@ def session__note(
     section: Annotated[str, typer.Option(metavar="SECTION", help="Which section.")] = "Worklog",
 ) -> Answer:
     """Add to a session's notes."""
-    event = shell.acting(mirrored=True).session_note(task, text, section)
+    event = shell.acting(mirrored=True).documents.add_to_session(task, text, section)
     return Answer(event.as_dict(), lines(f"noted at {event.position}"))
 
 
 @_session
 def session__show(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """Print a session's notes."""
-    text = shell.acting().session(task, as_of(at))
+    text = shell.acting().documents.session(task, as_of(at))
     return Answer({"text": text}, lines(*text.splitlines()))
 
 
 @_session
 def session__clear(shell: Shell, task: TaskArgument) -> Answer:
     """End a session: its notes are gone for agents."""
-    event = shell.acting(mirrored=True).clear_session(task)
+    event = shell.acting(mirrored=True).documents.clear_session(task)
     return Answer(event.as_dict(), lines(f"cleared at {event.position}"))
 
 
@@ -589,7 +589,7 @@ def folder__note(
     anew: Annotated[bool, typer.Option("--anew", help="Write the paper anew.")] = False,
 ) -> Answer:
     """Add to a paper in a task's folder."""
-    event = shell.acting(mirrored=True).task_note(
+    event = shell.acting(mirrored=True).documents.add_to_task(
         task, paper, sys.stdin.read() if text == "-" else text, anew=anew
     )
     return Answer(event.as_dict(), lines(f"written at {event.position}"))
@@ -598,7 +598,7 @@ def folder__note(
 @_folder
 def folder__show(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """Print the papers of a task's folder."""
-    found = shell.acting().task_papers(task, as_of(at))
+    found = shell.acting().documents.task(task, as_of(at))
 
     def human() -> Human:
         for name, text in found.items():
@@ -629,7 +629,7 @@ def folder__gate(
     ] = None,
 ) -> Answer:
     """Record a gate that a task has come to."""
-    event = shell.acting(mirrored=True).gate(
+    event = shell.acting(mirrored=True).documents.record_gate(
         task,
         gate,
         decision,
@@ -653,7 +653,7 @@ def daily__log(
     shell: Shell, text: Annotated[str, typer.Argument(metavar="TEXT", help="What to log.")]
 ) -> Answer:
     """Add to the day's log."""
-    event = shell.acting(mirrored=True).log(text)
+    event = shell.acting(mirrored=True).documents.log(text)
     return Answer(event.as_dict(), lines(f"logged at {event.position}"))
 
 
@@ -667,8 +667,8 @@ def daily__show(
 ) -> Answer:
     """Print what was logged on a day."""
     reader = shell.acting()
-    chosen = day or next(reversed(reader.days(as_of(at))), None)
-    found = [] if chosen is None else reader.day(chosen, as_of(at))
+    chosen = day or next(reversed(reader.documents.days(as_of(at))), None)
+    found = [] if chosen is None else reader.documents.day(chosen, as_of(at))
 
     def human() -> Human:
         for one in found:
@@ -683,7 +683,7 @@ def daily__days(
     archived: Annotated[bool, typer.Option("--archived", help="Those that were put aside.")] = False,
 ) -> Answer:
     """List the days that have a log."""
-    found = shell.acting().days(archived=archived)
+    found = shell.acting().documents.days(archived=archived)
     return Answer(found, lines(*found))
 
 
@@ -697,7 +697,7 @@ def curate(
     dry_run: DryOption = False,
 ) -> Answer:
     """Take what recurs in the daily logs into long-term memory, with its lines cited."""
-    done = shell.acting(mirrored=not dry_run).curate(days, dry_run=dry_run)
+    done = shell.acting(mirrored=not dry_run).memory.curate(days, dry_run=dry_run)
 
     def human() -> Human:
         for one in done["found"]:
@@ -715,7 +715,7 @@ def gc(shell: Shell, dry_run: DryOption = False) -> Answer:
 
     Everything can be brought back until it is erased.
     """
-    done = shell.acting(mirrored=not dry_run).gc(dry_run=dry_run)
+    done = shell.acting(mirrored=not dry_run).memory.tidy(dry_run=dry_run)
 
     def human() -> Human:
         for one in done.chores:
@@ -738,7 +738,7 @@ def unarchive(
     ] = None,
 ) -> Answer:
     """Bring days and tasks back from the archive."""
-    shell.acting(mirrored=True).unarchive(days=day or (), tasks=task or ())
+    shell.acting(mirrored=True).documents.restore(days=day or (), tasks=task or ())
     return Answer({"days": day or [], "tasks": task or []}, lines("brought back"))
 
 
@@ -754,7 +754,7 @@ def settings(
     given = {} if change is None else json_or_text(change)
     if not isinstance(given, dict):
         raise typer.BadParameter('write an object, such as {"max_size_kb": 200}')
-    found = actor.configure_memory(**given) if given else actor.memory_settings()
+    found = actor.memory.configure(**given) if given else actor.memory.settings()
     return Answer(found, table((name, value) for name, value in msgspec.to_builtins(found).items()))
 
 
@@ -800,7 +800,7 @@ def mirror__sync(shell: Shell, trust: TrustOption = False) -> Answer:
     Exit code 1 if a clash waits for a person, or a file had to be left alone. A book or folder that somebody else
     made is not synced without --trust.
     """
-    report = shell.owned().mirror(shell.mirror, trust=trust).sync()
+    report = shell.owned().mirror.folder(shell.mirror, trust=trust).sync()
 
     def human() -> Human:
         yield from _told(report)
@@ -812,7 +812,7 @@ def mirror__sync(shell: Shell, trust: TrustOption = False) -> Answer:
 @_mirror
 def mirror__status(shell: Shell) -> Answer:
     """Show which files differ from the book, and how. Changes nothing."""
-    found = shell.owned().mirror(shell.mirror).status()
+    found = shell.owned().mirror.folder(shell.mirror).status()
     data = [
         {
             "path": one.path,
@@ -830,7 +830,7 @@ def mirror__status(shell: Shell) -> Answer:
 @_mirror
 def mirror__watch(shell: Shell, trust: TrustOption = False) -> Answer:
     """Keep files and book together until Ctrl-C."""
-    made, stop = shell.owned().mirror(shell.mirror, trust=trust), threading.Event()
+    made, stop = shell.owned().mirror.folder(shell.mirror, trust=trust), threading.Event()
 
     def on_report(report: Any) -> None:
         for line in _told(report):

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ..book import At
 from ..events import decode
+from ..ledger import At
 
 AtOption = Annotated[
     str | None,

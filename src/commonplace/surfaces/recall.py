@@ -44,7 +44,7 @@ def digest(
 ) -> Answer:
     """What is remembered about a task, packed into a budget, for a prompt. Writes a receipt."""
     with shell.progress("indexing") as progress:
-        shell.open().reindex(progress)
+        shell.open().admin.reindex(progress)
     rules = None if semantic is None else {"semantic": {"enabled": semantic}}
     found = shell.acting().digest(
         query, max_items=max_items, max_chars=max_chars, max_tokens=max_tokens, rules=rules, stable=stable,
@@ -105,7 +105,7 @@ def receipt(
     replay: Annotated[bool, typer.Option("--replay", help="Pack the text again from its trace.")] = False,
 ) -> Answer:
     """What a digest or prompt was made of, or its text again, byte for byte."""
-    found = shell.acting().receipt(id)
+    found = shell.acting().receipts.get(id)
     if replay:
         text = found.replay()
         return Answer({"id": id, "text": text, "hash": found.hash}, page(text))
@@ -142,7 +142,7 @@ def bisect(
 ) -> Answer:
     """What a run's digests would have been without one memory, or without each of them."""
     matters = None if looking_for is None else lambda text: looking_for in text
-    found = shell.acting().bisect(run, without, matters)
+    found = shell.acting().receipts.bisect(run, without, matters)
 
     def human() -> Human:
         rows = ((one.item, len(one.changed), one.lines, ", ".join(one.with_it)) for one in found.effects)
@@ -175,9 +175,9 @@ def recent(
     """What has just happened in a run: the most recent events, or the most salient."""
     actor = shell.acting()
     if salient or query:
-        found = actor.salient(query, run, turn=turn, top_k=k, semantic=semantic)
+        found = actor.receipts.salient(query, run, turn=turn, top_k=k, semantic=semantic)
     else:
-        found = actor.window(run, k=k)
+        found = actor.receipts.window(run, k=k)
     told = {
         "text": found.text, "events": [one.id for one in found.events], "scores": found.scores,
         "semantic": found.semantic, "fallback": found.fallback,
@@ -205,7 +205,7 @@ def index(
     """Build the index with another embedder beside the one in use, and compare what both find."""
     book = shell.owned()
     with shell.progress("indexing") as progress:
-        found = book.migrate_index(embedder, queries=query, switch=switch, progress=progress)
+        found = book.admin.migrate_index(embedder, queries=query, switch=switch, progress=progress)
     told = {
         **msgspec.to_builtins(found), "alike": found.alike,
         "compared": [{**msgspec.to_builtins(one), "alike": one.alike} for one in found.compared],

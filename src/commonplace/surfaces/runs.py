@@ -19,7 +19,7 @@ from .shell import Answer, Shell, command
 
 if TYPE_CHECKING:
     from ..book import Book
-    from ..state.run import Run
+    from ..run import Run
     from ..workflow.runner import News, Tell
 
 FolderArgument = Annotated[
@@ -83,7 +83,7 @@ def run(
         run_id = _last_open(book, workflow.name)
     given = None if initial is None else _object(initial)
     with _live(shell, [node.id for node in workflow.nodes]) as tell, redirect_stdout(sys.stderr):
-        outcome = book.execute(workflow, run_id=run_id, initial=given, ask=_ask, tell=tell)
+        outcome = book.runs.execute(workflow, run_id=run_id, initial=given, ask=_ask, tell=tell)
     rows = [(name, status) for name, status in outcome.steps.items()]
 
     def human() -> Human:
@@ -94,7 +94,7 @@ def run(
 
 
 def _last_open(book: Book, workflow: str) -> str:
-    for known in reversed(book.runs()):
+    for known in reversed(book.runs.list()):
         own = known.by == OWNER and known.parent is None and known.forked_from is None
         if own and known.workflow == workflow and known.status != "completed":
             return known.id
@@ -201,7 +201,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="B", help="The other one.", show_default=False)],
 ) -> Answer:
     """Show what differs between the states of two runs, or of one run at two positions."""
-    found = shell.acting().diff(a, b, redacted=True)
+    found = shell.acting().runs.diff(a, b, redacted=True)
     marks = {"added": "+", "removed": "-", "changed": "~"}
 
     def human() -> Human:

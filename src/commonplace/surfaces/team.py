@@ -189,7 +189,7 @@ def artifact_content(
     ] = None,
 ) -> Answer:
     """Show or write the content of something that was made, if it is stored."""
-    data = shell.acting().work_of(id).content(id)
+    data = shell.acting().works.containing(id).content(id)
     if file is not None:
         try:
             with new_file(file, None) as out:
@@ -241,7 +241,7 @@ def nudges(
 @command
 def acknowledge(shell: Shell, id: ID, agent: AgentOption = None) -> Answer:
     """Say that a nudge was heard: whoever holds the task next is not told it again."""
-    shell.acting().work_of(id).acknowledge(id, agent)
+    shell.acting().works.containing(id).acknowledge(id, agent)
     return Answer({"id": id, "acknowledged": True}, lines(f"{id} was heard"))
 
 
@@ -255,7 +255,7 @@ def context(
 ) -> Answer:
     """What somebody needs to know to do a task, in one budget, for a prompt."""
     budget = given(max_chars=max_chars, max_tokens=max_tokens)
-    found = shell.acting().work_of(task).context_for(task, at=as_of(at), **budget)
+    found = shell.acting().works.containing(task).context_for(task, at=as_of(at), **budget)
 
     def human() -> Human:
         yield from page(found.text)
@@ -267,7 +267,7 @@ def context(
 @command
 def radar(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """What may make a task needless: another one that says the same, or something that was found."""
-    found = shell.acting().work_of(task).radar(task, at=as_of(at))
+    found = shell.acting().works.containing(task).radar(task, at=as_of(at))
     rows = ((f"{one.score:.2f}", one.kind, one.status, one.text, one.id) for one in found)
     return Answer(plain(found), table(rows, "alike", "what", "status", "text", "id"))
 
@@ -286,7 +286,7 @@ def inbox(
     """What waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
     actor, moment = shell.acting(), as_of(at)
     charters = (
-        [one for one in actor.works(at=moment) if one.open]
+        [one for one in actor.works.list(at=moment) if one.open]
         if work is None
         else [actor.work(work).about(moment)]
     )
@@ -307,7 +307,7 @@ def inbox(
 def _with(shell: Shell, candidate: str, work: str | None) -> Work:
     if work is None and candidate.startswith("pattern-"):
         raise BadInput("a pattern belongs to no one event: say --work, from which it was learned")
-    return shell.acting().work_of(candidate) if work is None else shell.acting().work(work)
+    return shell.acting().works.containing(candidate) if work is None else shell.acting().work(work)
 
 
 CandidateArgument = Annotated[str, argument("CANDIDATE", "Its id, as `candidates` and `inbox` show it.")]

@@ -167,11 +167,11 @@ def in_work(shell: Shell, work: str) -> Found:
 
 
 def on_task(shell: Shell, task: str) -> Found:
-    return shell.acting().work_of(task), (task,)
+    return shell.acting().works.containing(task), (task,)
 
 
 def on_claim(shell: Shell, task: str, token: int) -> Found:
-    return shell.acting().work_of(task).held(task, token), ()
+    return shell.acting().works.containing(task).held(task, token), ()
 
 
 A_TEXT = Annotated[str, argument("TEXT", "What to say.")]

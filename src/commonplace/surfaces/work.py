@@ -135,7 +135,7 @@ def work__list(
     at: AtOption = None,
 ) -> Answer:
     """List the works."""
-    found = shell.acting().works(status, at=as_of(at))
+    found = shell.acting().works.list(status, at=as_of(at))
     rows = ((one.id, one.status, one.name, one.goal, one.leader or "") for one in found)
     return Answer(plain(found), table(rows, "id", "status", "name", "goal", "led by"))
 
@@ -182,7 +182,7 @@ def work__archive(
             raise typer.BadParameter("--older-than and --dry-run are for all works: leave WORK out")
         return one_work(shell.acting().work(work).archive())
     age = None if older_than is None else timedelta(hours=older_than)
-    found = shell.acting().archive_works(older_than=age, dry_run=dry_run)
+    found = shell.acting().works.archive_finished(older_than=age, dry_run=dry_run)
     told = [{"id": id, "why": why} for id, why in found]
     return Answer({"archived": told, "dry_run": dry_run}, table(found, "work", "why"))
 
@@ -390,7 +390,7 @@ def task__list(
 @_task
 def task__show(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """Show all about a task."""
-    found = plain(shell.acting().work_of(task).task(task, as_of(at)))
+    found = plain(shell.acting().works.containing(task).task(task, as_of(at)))
     rows = (
         (name.replace("_", " "), value) for name, value in found.items() if value not in (None, "", [], {})
     )
@@ -486,7 +486,7 @@ def task__block(
     """Say that a task cannot go on. Its holder, if it has one, loses it."""
     if on and token is None:
         raise typer.BadParameter("--on goes with --token; `task link` lets others wait")
-    work = shell.acting().work_of(task)
+    work = shell.acting().works.containing(task)
     if token is None:
         return one_task(work.block(task, reason))
     return one_task(work.held(task, token).block(reason, on=on or ()))

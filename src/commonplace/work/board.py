@@ -11,7 +11,7 @@ from .tasks import FINAL, Task
 from .things import Approval, Branch, Decision, Escalation
 
 if TYPE_CHECKING:
-    from ..book import At
+    from ..ledger import At
     from .verbs import Work
 
 LATEST = 5

@@ -10,12 +10,14 @@ import msgspec
 
 from ..errors import BadInput, Conflict, NotFound
 from ..events import MAX_PARENTS, check_name
+from ..memory.remembering import remember
 from ..memory.similar import tokens
+from ..memory.verbs import Memory
 from .claims import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text
 
 if TYPE_CHECKING:
-    from ..book import At
+    from ..ledger import At
     from ..memory.requests import Kept
     from .verbs import Work
 
@@ -110,12 +112,13 @@ def promote(work: Work, candidate: str | Candidate, core: str | None, shared: bo
         raise Conflict(f"candidate {one.id!r} was {one.verdict} already")
     work._do("judge", by, candidate=one.id, verdict="", why="", item=None)  # may they at all?
     events = _origins(work, one)
-    if work.about().members and not shared and work._asker.core(where).visibility != "private":
+    if work.about().members and not shared and Memory(work._session).core(where).visibility != "private":
         raise Conflict(
             f"only its members may know of this work, and others read the core {where!r}: say "
             f"promote({one.id!r}, shared=True), or name a private core"
         )
-    kept = work._asker.remember(
+    kept = remember(
+        work._session,
         **one.as_entry(), kind="note", core=where, parents=events, shared=True,
         id=f"learned-{work.id}-{one.id}"[:200], override="promoted from a work",
         provenance={"source_kind": "system", "metadata": {"work": work.id, "promoted_by": by or work._actor}},

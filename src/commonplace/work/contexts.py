@@ -11,7 +11,9 @@ import msgspec
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
 from ..recall.data import as_data, as_name
+from ..recall.digesting import rely_on
 from ..recall.packing import CUT, LEAST, Candidate, estimated
+from ..recall.searching import remembered_about
 from .claims import path_key
 from .desk import Charter, Reading, charter_of
 from .people import may_see_nudge, waiting
@@ -22,8 +24,8 @@ from .things import Artifact, Decision, Discovery, Nudge, nudge_for
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ..book import At
-    from ..recall.verbs import Recalling
+    from ..ledger import At
+    from ..session import Session
     from .verbs import Work
 
 FARTHEST = 200
@@ -114,20 +116,20 @@ def context_of(
         covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
         newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
-    asker = work._asker if agent is None else work._asker._speaking_for(agent)
-    memory = _remembered(asker, task, charter, at)
+    session = work._session if agent is None else work._session.speaking_for(agent)
+    memory = _remembered(session, task, charter, at)
     lines = list(
         _lines(
             charter, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory
         )
     )
-    taken, left_out = _packed(lines, max_chars, max_tokens, work._ledger.count_tokens or estimated)
+    taken, left_out = _packed(lines, max_chars, max_tokens, work._session.services.count_tokens or estimated)
 
     if focus is not None:
         shown_whole = [one.id for one in taken if one.section == "Nudges"]
         delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
         taken = [one for one in taken if one.section != "Nudges" or one.id in delivered]
-        asker._relies_on([one.id for one in taken if one.section == "Memory"])
+        rely_on(session, [one.id for one in taken if one.section == "Memory"])
 
     def of(section: str) -> tuple[Any, ...]:
         return tuple(one.about for one in taken if one.section == section)
@@ -190,14 +192,14 @@ def _by_words(task: Task, sharing: Sharing) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(asker: Recalling, task: Task, charter: Charter, at: At) -> list[Candidate]:
+def _remembered(session: Session, task: Task, charter: Charter, at: At) -> list[Candidate]:
     """What memory has on the task: in the cores of the work, if it names some."""
-    with asker._ledger.snapshot(at) as then:
+    with session.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
             return []
     query = f"{task.title} {task.description}".strip()[:400]
     cores = list(charter.cores) or None
-    return asker._remembered_about(query, cores, MEMORIES, at)
+    return remembered_about(session, query, cores, MEMORIES, at)
 
 
 def _lines(

@@ -49,7 +49,7 @@ class Lead:
 
     def __init__(self, work: Work, agent: str, fence: int, lease: float) -> None:
         self.agent, self.fence, self.lease = agent, fence, lease
-        self.work = Work(work._asker, work.id, work._run, fence, work._looks)
+        self.work = Work(work._session, work.id, fence)
         self._offered: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -151,7 +151,7 @@ class Lead:
 
     def wait(self, timeout: float = 1.0) -> None:
         """Sleep until something happens in the book, or for so many seconds, and stay in the lead."""
-        until, head = monotonic() + timeout, self.work._asker._position()
+        until, head = monotonic() + timeout, self.work._session.ledger.head
         while (left := until - monotonic()) > 0:
             if self.work._ledger.store.wait(head, min(left, self.lease / 3)) > head:
                 break

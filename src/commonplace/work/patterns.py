@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ..events import new_id
+from ..memory.verbs import Memory
 
 if TYPE_CHECKING:
-    from ..recall.verbs import Recalling
+    from ..session import Session
 
 
-def tasks_of(asker: Recalling, pattern: str) -> list[dict[str, Any]]:
+def tasks_of(session: Session, pattern: str) -> list[dict[str, Any]]:
     """The tasks of a pattern as a work adds them. They depend on each other by title; here they have ids."""
-    item = asker.item(pattern)
+    item = Memory(session).get(pattern)
     if item.type != "pattern" or not item.tasks:
         raise BadInput(
             f"{pattern!r} is not a pattern with tasks: remember one with type='pattern' and "

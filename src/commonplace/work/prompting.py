@@ -7,15 +7,18 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..access.rights import OWNER, Rights
+from ..errors import BadInput, shown
+from ..events import check_name
 from ..recall.data import as_data, as_name
 from .desk import Charter, Reading, charter_of
-from .people import carried, in_order, waiting
+from .people import NUDGED, carried, in_order, premise_nudge, waiting
 from .tasks import Task
 from .things import Approval, Decision, Nudge, nudge_for
 from .verbs import Work
 
 if TYPE_CHECKING:
-    from ..book import At
+    from ..ledger import At, Ledger
+    from ..session import Session
 
 MOST = 3
 """How many tasks, blockers and decisions a prompt names."""
@@ -91,7 +94,7 @@ class WorkFocus:
         if self._actor == OWNER:
             return []  # the owner itself does no tasks
         if changes and at is None:
-            self._work._ledger.premises.look()
+            self._work._session.services.premises.look()
             with self._work._reading(None) as (reading, _):
                 news = reading.lens.scan("recall.news", self._actor, limit=1)
             if news and not self._work._looks:
@@ -115,6 +118,25 @@ class WorkFocus:
 
     def _held(self, reading: Reading) -> list[str]:
         return [one.id for one in reading.listed("in_progress") if one.assigned_to == self._actor]
+
+
+def focus_of(session: Session, work: object) -> WorkFocus:
+    """A work as the prompts of this session's actor show it. Raises NotFound if it may not know of that work."""
+    if not isinstance(work, str | Work):
+        raise BadInput(f"work {shown(work)} is none: give a work, or its id")
+    own = Work(session, work.id if isinstance(work, Work) else check_name("work", work))
+    own.about()
+    return WorkFocus(own)
+
+
+def was_nudged_of(ledger: Ledger, actor: str, premise: str) -> bool:
+    """Whether an actor has been told of a change by a nudge."""
+    nudge = premise_nudge(premise)
+    event = ledger.event(nudge)
+    if event is None or event.kind != NUDGED or event.erased:
+        return False
+    with ledger.snapshot() as now:
+        return now.get("work.told", event.payload["work"], actor, nudge) is not None
 
 
 def _standing(charter: Charter, counts: dict[str, int]) -> Iterator[tuple[str, str]]:

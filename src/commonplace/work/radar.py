@@ -19,7 +19,7 @@ from .things import Discovery
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ..book import At
+    from ..ledger import At
     from .verbs import Work
 
 RECENT = 64

@@ -91,9 +91,8 @@ from .things import (
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ..book import At
-    from ..ledger import Ledger, Progress
-    from ..recall.verbs import Recalling
+    from ..ledger import At, Ledger, Progress
+    from ..session import Session
     from .board import Board
     from .candidates import Candidate
     from .contexts import Context
@@ -125,22 +124,21 @@ class Work:
     rights; the book's owner may speak for others with `by=`.
     """
 
-    def __init__(
-        self, asker: Recalling, id: str, run: str | None = None, lead: int | None = None, looks: bool = False
-    ) -> None:
-        self._asker, self.id, self._run, self._lead, self._looks = asker, id, run, lead, looks
+    def __init__(self, session: Session, id: str, lead: int | None = None) -> None:
+        self._session, self.id, self._lead = session, id, lead
+        self._run, self._looks = session.run, bool(session.refusal)
 
     @property
     def _ledger(self) -> Ledger:
-        return self._asker._ledger
+        return self._session.ledger
 
     @property
     def _actor(self) -> str:
-        return self._asker._memory_actor
+        return self._session.actor
 
     def _do(self, command: str, by: str | None = None, reads: Sequence[RowName] = (), **given: Any) -> Any:
         if self._looks:
-            self._asker._memory_acts(f"work.{command}")
+            self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
@@ -219,7 +217,7 @@ class Work:
             erasure = self._ledger.submit(
                 "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
             )
-            self._ledger.erased(erasure.erased)
+            self._session.services.outside.erased(erasure.erased)
             if progress:
                 progress(start + len(part), len(ids))
         return len(ids)
@@ -244,7 +242,7 @@ class Work:
         plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
         file = check_path("to", to)
         try:
-            with new_file(file, self._ledger.beside) as out:
+            with new_file(file, self._session.services.beside) as out:
                 out.write(msgspec.json.format(plain, indent=2) + b"\n")
         except OSError as error:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
@@ -762,7 +760,7 @@ class Work:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
         delivered. What has changed that the agent had relied on comes as a nudge, too."""
         who = self._agent(agent)
-        self._ledger.premises.look()
+        self._session.services.premises.look()
         with self._reading(None) as (reading, _):
             mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
         return self._told(who, tuple(mine), "turn" if mine else "idle", None)
@@ -898,7 +896,7 @@ class Work:
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that whoever asks may see."""
         self.about()
-        for event in self._asker._watch_all(after, timeout):  # type: ignore[attr-defined]
+        for event in self._session.follow(after, timeout):
             yield from self._shown(event)
 
     def _shown(self, event: Event) -> list[Event]:
@@ -1262,22 +1260,22 @@ class Claim:
 # beginning and listing
 
 
-def begin(asker: Recalling, id: str, fields: Mapping[str, Any], by: str | None, run: str | None) -> Work:
+def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) -> Work:
     """Begin a work."""
-    work = Work(asker, id, run)
+    work = Work(session, id)
     tasks = tuple(new_task(one) for one in fields["tasks"])
     work._do("create", by, plan=Plan(charter_from(id, fields), tasks))
     return work
 
 
-def opened(asker: Recalling, id: str, fields: Mapping[str, Any]) -> Work:
+def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
     """The work with an id. If it is said what it was begun with, that must be so."""
-    work = Work(asker, id, asker._memory_run, looks=asker._only_looks_at_memory)
+    work = Work(session, id)
     given = [name for name, value in fields.items() if value]
     with work._reading(None) as (reading, _):
         row = reading.lens.get("work.works", id)
     if given:
-        began = asker._ledger.event(row["event"])
+        began = session.ledger.event(row["event"])
         check_same(began, charter_from(id, {**fields, "name": "any"}), given)
     return work
 
@@ -1299,26 +1297,26 @@ def charter_from(id: str, fields: Mapping[str, Any]) -> Charter:
     )
 
 
-def home_of(asker: Recalling, id: str) -> str:
+def home_of(session: Session, id: str) -> str:
     """The id of the work that a task or an event belongs to, if whoever asks may know of it."""
-    with asker._ledger.snapshot() as now:
+    with session.ledger.snapshot() as now:
         where = now.get("work.ids", id)
-        event = asker._ledger.event(id) if where is None else None
+        event = session.ledger.event(id) if where is None else None
         if event is not None and event.kind in EVERY:
             where = [event.payload["work"]]
         charter = None if where is None else charter_of(now, where[0])
-        if charter is None or not may_know(rights_of(now, asker._memory_actor), charter):
+        if charter is None or not may_know(rights_of(now, session.actor), charter):
             raise NotFound(
                 f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
             )
         return charter.id
 
 
-def works_of(asker: Recalling, status: str | None, at: At) -> list[Charter]:
+def works_of(session: Session, status: str | None, at: At) -> list[Charter]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
-    with asker._ledger.snapshot() as now, asker._ledger.snapshot(at) as then:
-        rights = [rights_of(lens, asker._memory_actor) for lens in (then, now)]
+    with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
+        rights = [rights_of(lens, session.actor) for lens in (then, now)]
         charters = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
     known = [charter for charter in charters if all(may_know(right, charter) for right in rights)]
     return [charter for charter in known if status in (None, charter.status)]

@@ -85,7 +85,7 @@ def work_off(
             while not stopped.is_set() and (most is None or told.tasks < most):
                 head = 0
                 if claim is None:
-                    head = work._asker._position()
+                    head = work._session.ledger.head
                     event = new_id()
                     claim = claimed(work, agent, length, event)
                 if claim is not None:
@@ -415,7 +415,7 @@ async def work_off_async(
             while not stopped.is_set() and (most is None or told.tasks < most):
                 head = 0
                 if claim is None:
-                    head = await aio._run(work._asker._position)
+                    head = await aio._run(lambda: work._session.ledger.head)
                     claim = await _to_its_end(aio, lambda: claimed(work, agent, length))
                 if claim is not None:
                     beats.begin(claim)

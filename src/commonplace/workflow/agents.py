@@ -27,8 +27,8 @@ from ..access.redact import NOTHING, SHORTEST_LINE, Redactor
 from ..access.rights import check_actor
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound, UnsafePath
 from ..folders import Folder
+from ..run import Run, Turn, plain_text
 from ..state.requests import Written
-from ..state.run import Run, Turn, plain_text
 from .model import Agent, Workflow
 
 AgentFunction = Callable[["Task"], Any]
@@ -71,7 +71,7 @@ class Task(Turn):
         hide: Redactor = NOTHING,
     ) -> None:
         # As the agent, not as whoever runs it.
-        super().__init__(Run(run._ledger, run.id, check_actor(agent)), agent)
+        super().__init__(Run(run._session.acting_as(check_actor(agent)), run.id), agent)
         self._hide = hide
         self.attempt = attempt
         self.iteration = iteration
@@ -92,7 +92,7 @@ class Task(Turn):
 
     def give_up(self, why: str) -> None:
         """Nobody waits for this turn any more: what it writes from now on is refused."""
-        self.run.refuse_writes(why)
+        self._session.refusal = self.own_run._session.refusal = why
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -178,7 +178,7 @@ def as_command(command: list[str], folder: Path, named_by_files: bool = False) -
         if named_by_files:
             _check_program(command[0], folder)
         given = {
-            "run_id": task.run.id,
+            "run_id": task.own_run.id,
             "agent": task.agent,
             "attempt": task.attempt,
             "iteration": task.iteration,

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..errors import BadInput
 from ..events import canonical
+from ..run import Run
 from ..state.cells import State
 from ..state.policy import RESERVED_KEYS
-from ..state.run import Run
 from ..state.sharing import hidden_fields, without
 from .model import Node
 

@@ -23,10 +23,13 @@ from ..access.redact import Redactor
 from ..access.rights import OWNER
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotEnabled, NotFound, RunFailed
-from ..state.cells import State
+from ..recording import record
+from ..run import Run, Turn
+from ..runs import Runs
+from ..runs import run as open_run
+from ..state.cells import State, about
 from ..state.contract import violations
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, Step
-from ..state.run import Run, Turn
 from .agents import (
     AgentFailed,
     AgentFunction,
@@ -45,7 +48,7 @@ from .model import Degradation, Dependency, Node, Retry, Workflow
 from .passing import Carried, gathered, passed_down, passed_up
 
 if TYPE_CHECKING:
-    from ..book import Book
+    from ..session import Session
 
 REFUSALS = (BadInput, Conflict, ContractViolation, Denied, NotFound)
 """What the book says to a node that asks for something wrong."""
@@ -86,7 +89,7 @@ class Runner:
 
     def __init__(
         self,
-        book: Book,
+        session: Session,
         workflow: Workflow,
         run: Run,
         agents: Mapping[str, AgentFunction | str | list[str]],
@@ -94,7 +97,8 @@ class Runner:
         tell: Tell = lambda _news: None,
         pause: Callable[[float], object] | None = None,
     ) -> None:
-        self.book = book
+        self.session = session
+        self.ledger = session.ledger
         self.workflow = workflow
         self.run = run
         self.given = agents
@@ -119,7 +123,7 @@ class Runner:
     def execute(self) -> Outcome:
         """Do what is left to do. Answers how it ended; raises only what is not about an agent."""
         began = time.monotonic()
-        with leading(self.book._ledger.store, self.run.id) as self.lead:
+        with leading(self.ledger.store, self.run.id) as self.lead:
             reopened = self.run.reopen()
             self.steps = self.run.steps()
             for node in self.workflow.nodes:
@@ -147,7 +151,7 @@ class Runner:
 
     def _state(self) -> State:
         """All of the state as it is, also under a model whose readers see a projection."""
-        return self.run.state(at=self.book.head)
+        return self.run.state(at=self.ledger.head)
 
     def _status(self, node: str) -> str:
         step = self.steps.get(node)
@@ -372,14 +376,14 @@ class Runner:
     def _cached(self, node: str, max_staleness: float) -> Carried | None:
         """What the same node of the same workflow put out in an earlier run, if that is fresh enough."""
         oldest = time.time() - max_staleness
-        for known in reversed(self.book.runs()):
+        for known in reversed(Runs(self.session).list()):
             if known.workflow != self.workflow.name or known.id == self.run.id or known.by != OWNER:
                 continue  # another workflow's, or somebody else's who may have put in what they liked
-            earlier = Run(self.book._ledger, known.id)
+            earlier = Run(self.session, known.id)
             step = earlier.steps().get(node)
             if step is None or step["status"] != FINISHED or step["reason"] in STANDS_IN.values():
                 continue
-            ended = next(self.book.events(after=step["position"] - 1)).created_at.timestamp()
+            ended = next(self.ledger.events(step["position"] - 1)).created_at.timestamp()
             state = earlier.state()
             if ended >= oldest and isinstance(state.get(node), dict):
                 return state[node], state.sources(node)
@@ -414,7 +418,7 @@ class Runner:
     def _answer(self, node: Node, iteration: int) -> str | None:
         """What a person says to the last output. It is recorded before it is used, and asked for once."""
         assert node.loop is not None
-        for event in self.book.events(run_id=self.run.id, kinds=("user.injected",)):
+        for event in self.ledger.events(run_id=self.run.id, kinds=("user.injected",)):
             asked = (event.payload.get("node"), event.payload.get("iteration"))
             if event.actor == PERSON and asked == (node.id, iteration):
                 return event.payload.get("text") or None
@@ -431,7 +435,7 @@ class Runner:
             "iteration": iteration,
             "channel": node.loop.input_channel,
         }
-        self.book.record("user.injected", actor=PERSON, run_id=self.run.id, payload=told)
+        record(self.session, "user.injected", actor=PERSON, run_id=self.run.id, payload=told)
         return said
 
     def _do_fan_out(self, node: Node, attempt: int) -> None:
@@ -484,12 +488,13 @@ class Runner:
                 f"{node.id} may not delegate to {inner.name!r}: the limit is {deepest} levels (R31). Raise its "
                 "max_depth, or delegation_loop.budget.max_depth"
             )
-        there = self.book._has_state(id)
-        if there and self.book._parent_of(id) != self.run.id:
+        with self.session.snapshot() as now:
+            known = about(now, id) if now.get("state.runs", id) is not None else None
+        if known is not None and known.parent != self.run.id:
             raise Conflict(
                 f"{id!r} is another run, and the name is needed for the subworkflow {inner.name!r}"
             )
-        if not there:
+        if known is None:
             passed, sources = passed_down(node, Turn(self.run, node.id).state)
             child = self.run.child(
                 id,
@@ -502,9 +507,9 @@ class Runner:
                 persistence=inner.persistence,
             )
         else:
-            child = Run(self.book._ledger, id, folder=Path(inner.folder), persistence=inner.persistence)
+            child = Run(self.session, id, folder=Path(inner.folder), persistence=inner.persistence)
         if child.status != "completed":
-            runner = Runner(self.book, inner, child, self.given, self.ask, self.tell, self.pause)
+            runner = Runner(self.session, inner, child, self.given, self.ask, self.tell, self.pause)
             runner.ends = min(runner.ends, self.ends)
             outcome = runner.execute()
             if outcome.status != "completed":
@@ -571,7 +576,7 @@ def _check_engine(workflow: Workflow) -> None:
 
 
 def run_workflow(
-    book: Book,
+    session: Session,
     workflow: Workflow,
     *,
     agents: Mapping[str, AgentFunction | str | list[str]] | None = None,
@@ -593,8 +598,8 @@ def run_workflow(
         )
     for id in sorted(known & workflow.agents.keys()):  # before anything begins
         find_agent(workflow.agents[id], Path(workflow.folder), agents or {})
-    run = book.run(workflow, run_id, initial)
-    outcome = Runner(book, workflow, run, agents or {}, ask, tell).execute()
+    run = open_run(session, workflow, run_id, initial)
+    outcome = Runner(session, workflow, run, agents or {}, ask, tell).execute()
     if outcome.status != "completed":
         raise RunFailed(
             f"the run {run.id!r} failed: {told_last(outcome)}. Mend the cause and go on with it "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
@@ -12,22 +12,18 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from ..access.commands import Denial
-from ..access.rights import OWNER, TIERS, check_actor, rights_of
-from ..errors import BadInput, CommonplaceError, Denied, NotEnabled, StorageFailed, UnsafePath, shown
-from ..events import ERASED, Event, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
-from ..folders import Folder
-from ..memory.noting import WRITES
-from ..memory.requests import Remember
-from ..recall.episodes import NO_MEMORY, NONE_SALIENT
-from ..recall.prompting import RECENT, Building
-from ..recall.verbs import Recalling
-from .cells import Fork, State, about, assembled, cells, done_by, finished, runtime_keys, steps, sums
-from .opening import takes_part
-from .policy import AgentMemory, Persistence, Policy, Start
-from .prompt import MOST, inputs
-from .redaction import redactor_of
-from .requests import (
+from .access.commands import Denial
+from .access.rights import OWNER, check_actor
+from .errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
+from .events import ERASED, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
+from .folders import Folder
+from .participant import Participant
+from .state.cells import Fork, State, about, steps, sums
+from .state.opening import takes_part
+from .state.policy import Persistence, Policy, Start
+from .state.reading import seen_in, seen_state
+from .state.redaction import redactor_of
+from .state.requests import (
     FAILED,
     FINISHED,
     STARTED,
@@ -40,16 +36,11 @@ from .requests import (
     Step,
     Written,
 )
-from .sharing import sees_others, visible
-from .sight import Sight
+from .state.sharing import sees_others
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from ..book import At
-    from ..commit import Lens
-    from ..ledger import Ledger
-    from ..recall.digests import Wanted
+    from .ledger import At
+    from .session import Session
 
 
 class Run:
@@ -61,58 +52,30 @@ class Run:
 
     def __init__(
         self,
-        ledger: Ledger,
+        session: Session,
         id: str,
-        viewer: str = OWNER,
         folder: Path | None = None,
         persistence: Persistence | None = None,
-        refusal: str = "",
     ) -> None:
-        self._ledger = ledger
+        self._session = session
+        self._ledger = session.ledger
         self.id = id
-        self.viewer = viewer
+        self.viewer = session.actor
         self._folder = folder
         self._persistence = persistence if folder is not None else None
-        self._refusal = refusal
-
-    def refuse_writes(self, why: str) -> None:
-        """From now on this handle only reads."""
-        self._refusal = why
-
-    def refuse_if_looking(self, act: str) -> None:
-        """Raises Denied, and records it, if this handle only reads."""
-        if self._refusal:
-            self._ledger.submit("access.deny", Denial(self.viewer, act, "", self.id))
-            raise Denied(self._refusal)
 
     def _submit(self, command: str, request: Any) -> Any:
-        self.refuse_if_looking(command)
+        self._session.acting_as(self.viewer, self.id).check_may_act(command)
         return self._ledger.submit(command, request)
 
     # reading
 
-    def state(self, at: int | datetime | None = None) -> State:
+    def state(self, at: At = None) -> State:
         """The state as of `at`, as far as this run's viewer may see it. `.as_of` is the position.
 
         Under the cqrs model the present comes from a projection that may lag; `.as_of` says how far it is.
         """
-        with self._ledger.snapshot(at) as snapshot:
-            return self._seen(snapshot, at is None)
-
-    def _seen(self, lens: Lens, now: bool) -> State:
-        known = about(lens, self.id)
-        if not takes_part(known, self.viewer):
-            return State({}, lens.position, {})
-        if now and known.policy.model == "cqrs":
-            as_of = self._ledger.speaks_as_of("state.projection")
-            found = cells(lens, self.id, known.fork, view="state.projection") if as_of else {}
-        else:
-            as_of, found = lens.position, cells(lens, self.id, known.fork)
-        around = runtime_keys(lens, self.id, known)
-        if self.viewer != OWNER:
-            found = visible(known.policy, self.viewer, found, finished(found))
-            around = around if sees_others(known.policy) else {}
-        return State({**around, **assembled(found)}, as_of, found)
+        return seen_state(self._ledger, self.id, self.viewer, at)
 
     def catch_up(self) -> int:
         """Let the projection of the cqrs model catch up; answers as of where it now speaks."""
@@ -185,13 +148,13 @@ class Run:
         reopened: bool = self._submit("state.reopen", Reopen(self.id, self.viewer))
         return reopened
 
-    def fork(self, at: int | datetime | None = None, run_id: str | None = None) -> Run:
+    def fork(self, at: At = None, run_id: str | None = None) -> Run:
         """A new run that begins as this one was at `at`. It costs the same however much the state holds."""
         with self._ledger.snapshot(at) as snapshot:
             position = snapshot.position
         id = new_id() if run_id is None else check_name("run_id", run_id)
         self._submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
-        return Run(self._ledger, id, self.viewer, self._folder, self._persistence)
+        return Run(self._session, id, self._folder, self._persistence)
 
     def merge(self, prefer: str | None = None) -> Merged:
         """Bring what this fork has written back into the run it came from. Where both have written, it is a
@@ -232,7 +195,7 @@ class Run:
             sources=_positions(sources),
         )
         self._submit("state.open", opening)
-        child = Run(self._ledger, opening.run, self.viewer, folder, persistence)
+        child = Run(self._session, opening.run, folder, persistence)
         child._begun()
         return child
 
@@ -251,7 +214,7 @@ class Run:
         folder = Folder((self._folder or Path()).resolve())
         with self._ledger.snapshot() as snapshot:
             as_of = snapshot.position
-            state = redactor_of(snapshot, self.id, self.viewer)(dict(self._seen(snapshot, now=False)))
+            state = redactor_of(snapshot, self.id, self.viewer)(dict(seen_in(snapshot, self.id, self.viewer)))
         path = PurePosixPath(persistence.path, f"{_file_name(self.id)}.{persistence.format}").as_posix()
         try:
             if persistence.format == "msgpack":
@@ -262,7 +225,9 @@ class Run:
             raise BadInput(
                 "msgpack cannot hold an integer this large: use state.persistence.format json"
             ) from None
-        self._ledger.saved(self.id, folder.path, path)  # first, so that erasing finds it whatever happens
+        self._session.services.outside.saved(
+            self.id, folder.path, path
+        )  # first, so that erasing finds it whatever happens
         try:
             folder.write(path, data)
         except (OSError, UnsafePath) as error:
@@ -300,111 +265,20 @@ class Run:
         return f"<Run {self.id!r} as {self.viewer}>"
 
 
-class Turn(Recalling):
-    """One agent at work in a run: it reads what it may see, writes its own entry, and remembers."""
+class Turn(Participant):
+    """One agent at work in a run: it has every verb and namespace that an actor has, inside the run, reads what it may see
+    of the run's state, and writes its own entry."""
 
     def __init__(self, run: Run, agent: str) -> None:
-        self.run = run
+        super().__init__(run._session.acting_as(agent, run.id))
+        self.own_run = run
+        """The run whose turn it takes."""
         self.agent = agent
-
-    @property
-    def _ledger(self) -> Ledger:  # type: ignore[override]
-        return self.run._ledger
-
-    @property
-    def _memory_actor(self) -> str:
-        return self.agent
-
-    @property
-    def _memory_run(self) -> str | None:
-        return self.run.id
-
-    def _memory_acts(self, act: str) -> None:
-        self.run.refuse_if_looking(act)
-
-    # what its workflow's files say of its memory
-
-    @cached_property
-    def _memory(self) -> AgentMemory:
-        with self._ledger.snapshot() as now:
-            doer = done_by(now, self.run.id, self.agent)
-            return about(now, self.run.id).policy.doing(self.agent, doer).memory
-
-    def _memory_tiers(self) -> Collection[str]:
-        return [tier for tier in super()._memory_tiers() if tier not in self._memory.off]
-
-    def _need_memory(self, act: str, tier: str = "") -> None:
-        """Raises NotEnabled, and records it, if memory or this tier of it is switched off."""
-        if not self._memory.enabled:
-            self._refuse_memory(act, "memory is switched off")
-            raise NotEnabled(
-                f"memory is switched off for {self.agent!r}: its agent file or the workflow's says enabled: false"
-            )
-        if tier in self._memory.off:
-            self._refuse_memory(act, tier)
-            raise NotEnabled(
-                f"the {tier} tier is switched off: the workflow's file says memory.tiers.{tier}.enabled: false"
-            )
-
-    def _refuse_memory(self, act: str, what: str) -> None:
-        self._ledger.submit("access.deny", Denial(self.agent, act, what, self.run.id))
-
-    def _consults(self) -> None:
-        super()._consults()
-        self._need_memory("memory.read")
-
-    def _may_read_tier(self, tier: str) -> None:
-        self._need_memory("memory.read", tier)
-        super()._may_read_tier(tier)
-
-    def _may_search(self, mode: object, tiers: object) -> None:
-        """A search of which every tier is closed to this agent is refused; one of which something is left says what it
-        left out."""
-        from ..recall.search import SERVES
-
-        self._need_memory("memory.search")
-        if not self._memory.search:
-            self._refuse_memory("memory.search", "search_enabled")
-            raise Denied(
-                f"{self.agent!r} may not use memory.search: search_enabled is false in its agent file or the workflow's"
-            )
-        named = tiers if isinstance(tiers, list | tuple | set) else SERVES.get(str(mode), ())
-        asked = [tier for tier in TIERS if tier in named]
-        if asked and not any(map(self._reads_tier, asked)):
-            there = [tier for tier in asked if tier not in self._memory.off]
-            if not there:
-                self._need_memory("memory.search", asked[0])
-            self._may_read_tier(there[0])
-
-    def _ask_memory(self, command: str, request: Any, act: str) -> Any:
-        """What is written to memory goes into tiers that this agent may write to, as far as its run's rules say."""
-        tier = WRITES.get(command, "")
-        self._need_memory("memory.write", tier)
-        if isinstance(request, Remember) and request.content["kind"] == "episode":
-            self._need_memory("memory.write", "episodic")
-        if tier:
-            with self._ledger.snapshot() as now:
-                permission = rights_of(now, self.agent, self.run.id).tier(tier)
-            if permission != "read_write":
-                self._refuse_memory("memory.write", tier)
-                raise Denied(
-                    f"{self.agent!r} may not write to the {tier} tier of memory: it has {permission!r} there"
-                )
-        return super()._ask_memory(command, request, act)
-
-    def premises(self, at: At = None) -> list[Event]:
-        """What this agent was told in digests and what has changed since, as far as no prompt has said so yet, as of
-        `at`."""
-        self._need_memory("memory.read")
-        return super().premises(at)
-
-    def _told_of_changes(self, building: Building, wanted: Wanted) -> Wanted:
-        return super()._told_of_changes(building, wanted) if self._memory.enabled else wanted
 
     @property
     def state(self) -> State:
         """What this agent may see of the run's state, now."""
-        return Run(self.run._ledger, self.run.id, self.agent).state()
+        return seen_state(self._session.ledger, self.own_run.id, self.agent)
 
     def write(self, output: Mapping[str, Any], *, seen: int | None = None, partial: bool = False) -> Written:
         """Write fields of this agent's own entry, all or nothing.
@@ -423,69 +297,17 @@ class Turn(Recalling):
     command = emit
     """The same under the cqrs model, where agents issue commands and read from a projection."""
 
-    # what a prompt is given
-
-    def _fixed_parts(self, building: Building, task: str, parts: Collection[str]) -> None:
-        """The task, and what this agent may see of the run's state; a receipt keeps nothing of its secrets."""
-        super()._fixed_parts(building, task, parts)
-        if "inputs" not in parts:
-            return
-        state = Run(self._ledger, self.run.id, self.agent).state(building.at)
-        most = building.fitted("inputs", lambda size: inputs(self.agent, state, size), MOST)
-        text = inputs(self.agent, state, most)
-        if building.room.over({**building.parts, "inputs": text}) and text:
-            building.leave_out("inputs", "the budget has no room for them: read the run's state")
-            return
-        with self._ledger.snapshot() as now:
-            hide = redactor_of(now, self.run.id)
-        sources = self._ledger.ids_at(state.sources(*state))
-        building.add("inputs", text, sources, inputs(self.agent, hide(dict(state)), most))
-
-    def _digest_rules(self) -> Mapping[str, Any]:
-        own = self._memory
-        return own.v1 if own.enabled else {"enabled": False}
-
-    def _long_term_most(self) -> int:
-        own = self._memory
-        return own.max_chars if own.enabled and own.inject else 0
-
-    def _recent(self, task: str, building: Building) -> tuple[str, Sequence[str]]:
-        own, shown = self._memory, "\n".join(building.parts.values())
-        wanted = own.salience_top_k if own.use_salience else own.window
-        if not wanted or not self._reads_tier("episodic", building.at):
-            return "", ()
-        if own.use_salience:
-            found = self.salient(task, top_k=own.salience_top_k, shown=shown, at=building.at)
-        else:
-            found = self.window(k=own.window, shown=shown, at=building.at)
-        if found.text in (NO_MEMORY, NONE_SALIENT):
-            return "", ()
-        return f"{RECENT}\n{found.text}", [one.id for one in found.events]
-
-    def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
-        ledger = self._ledger
-        events = ledger.events(after, upto, run_id=run)
-        return Sight(self.agent, ledger.snapshot, self.run.id).events(events, upto, ledger.event)
-
-    def _ignoring(self) -> str:
-        """Memory is left out until the end of a turn that was asked to."""
-        with self._ledger.snapshot() as now:
-            asked = now.get("recall.ignoring", self.run.id, self.agent)
-            step = None if asked is None else steps(now, self.run.id, None).get(self.agent)
-        running = step is not None and step["status"] == STARTED and step["position"] < asked
-        return "asked to, earlier in this turn" if running else ""
-
     def finish(self, output: Mapping[str, Any] | None = None, **more: Any) -> None:
         """End the turn well, with a last write in the same commit if there is one."""
-        self.write_with(output or {}, _step(self.run, self.agent, FINISHED, more))
+        self.write_with(output or {}, _step(self.own_run, self.agent, FINISHED, more))
 
     def write_with(self, output: Mapping[str, Any], step: Step, **more: Any) -> None:
         """Write an output together with what it means for its own node, in one commit."""
         if not isinstance(step, Step):
             raise BadInput(f"step {shown(step)} is not a Step")
-        own = replace(step, run=self.run.id, node=self.agent, of="", by=self.run.viewer)
+        own = replace(step, run=self.own_run.id, node=self.agent, of="", by=self.own_run.viewer)
         self._change("set", output, step=own, **more)
-        self.run._ended()
+        self.own_run._ended()
 
     def fail(self, error: BaseException | str, **more: Any) -> None:
         """End the turn badly; the error goes to `_errors`, without secrets."""
@@ -493,7 +315,7 @@ class Turn(Recalling):
             raise BadInput(f"error {shown(error)} is neither an exception nor text: give what went wrong")
         kind = type(error).__name__ if isinstance(error, BaseException) else "error"
         told = {"type": kind, "message": plain_text(error)}
-        self.run.step(self.agent, FAILED, reason=told["message"], error=told, **more)
+        self.own_run.step(self.agent, FAILED, reason=told["message"], error=told, **more)
 
     def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
         _, copy, blobs = encode_payload(payload)
@@ -502,15 +324,15 @@ class Turn(Recalling):
         if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool)):
             raise BadInput(f"seen={shown(seen)} is not a position: give the as_of of the state you have read")
         referred = set(blobs_of(copy)) - set(blobs)
-        if referred and self.run.viewer != OWNER and referred - set(blobs_of(dict(self.state))):
+        if referred and self.own_run.viewer != OWNER and referred - set(blobs_of(dict(self.state))):
             raise BadInput("a blob that is not in this run's state is given as Blob(data), not by its digest")
         kind = check_name("the type of a change", type)
-        change = Change(self.run.id, self.agent, self.run.viewer, kind, copy, blobs=blobs, **more)
-        written: Written = self.run._submit("state.change", change)
+        change = Change(self.own_run.id, self.agent, self.own_run.viewer, kind, copy, blobs=blobs, **more)
+        written: Written = self.own_run._submit("state.change", change)
         return written
 
     def __enter__(self) -> Self:
-        self.run.step(self.agent, STARTED)
+        self.own_run.step(self.agent, STARTED)
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:

@@ -1,0 +1,236 @@
+"""The upkeep of a book: `book.admin`, for its owner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .access.rights import OWNER
+from .embedders import named_embedder
+from .engines import locate
+from .engines.contract import Facts, FilePurged, PurgeReport
+from .erase import EraseRequest, Erasure
+from .errors import BadInput, CommonplaceError, StorageFailed, shown
+from .events import check_call, check_name, check_path, check_text
+from .memory.verbs import Memory
+from .private import access_of, create_private
+from .recording import each
+from .trust import is_ours, trust_book
+
+if TYPE_CHECKING:
+    from .book import Book
+    from .ledger import At, Progress, Rebuilt, Verification
+    from .mirrors import Mirrors
+    from .recall.migrating import Migrated
+    from .scan import Trace
+    from .session import Session
+    from .transfer import Imported
+
+SHORTEST = 4
+"""Bytes of a text that can be looked for in raw files."""
+
+GUARDS = ("rights", "memory.settings")
+"""The small views that say who may do what."""
+
+Traces = list["Trace"]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Where a book stands. `views` maps each view to the version of the fold that built it; `acknowledged` is
+    the last position that this host remembers as durable, 0 where nobody remembers. `damage` names a row of rights
+    or settings that is not as it was written; `verify` looks at all others, too. `clock` says from which event on the
+    ledger is more than a day ahead of this clock, `slow_clock` which event came from a clock that was behind."""
+
+    name: str
+    id: str
+    head: int
+    hash: str
+    horizon: int
+    views: dict[str, int]
+    acknowledged: int
+    facts: Facts
+    damage: str | None = None
+    clock: str | None = None
+    slow_clock: str | None = None
+
+
+class Admin:
+    """Checking, copying, erasing and rebuilding a whole book."""
+
+    def __init__(self, session: Session, mirrors: Mirrors) -> None:
+        self._session, self._mirrors = session, mirrors
+        self._ledger, self._indexing = session.ledger, session.services.indexing
+
+    # how it stands
+
+    @property
+    def facts(self) -> Facts:
+        """What the engine under this book promises."""
+        return self._ledger.store.facts
+
+    def status(self) -> Status:
+        """Where the book stands, and what its engine promises."""
+        reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
+        with self._ledger.store.read() as reads:
+            head, meta = reads.head, self._ledger.meta_of(reads.head)
+        views = {name: version for name, (version, _) in sorted(meta.views.items())}
+        return Status(
+            meta.name,
+            meta.book,
+            head.position,
+            head.hash.hex(),
+            meta.horizon,
+            views,
+            reached,
+            self.facts,
+            self._ledger.damaged_row(GUARDS),
+            *self._ledger.clock_trouble(),
+        )
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
+        return self._ledger.verify(check_call("progress", progress))
+
+    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+        """Fold every view from the ledger again, beside the ones in use, and switch at once. Hand edits in the markdown
+        are taken in first."""
+        check_call("progress", progress)
+        self._mirrors.sync_own()
+        self._indexing.throw_away()
+        return self._ledger.rebuild(progress=progress)
+
+    # erasing
+
+    def erase(
+        self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
+    ) -> Erasure:
+        """Erase the content of events, and of everything derived from them by `parents`: gone at once from every read.
+        The chain still verifies. Call `purge` to clear the store's own files too."""
+        wanted = tuple(check_name("id", id) for id in ([ids] if isinstance(ids, str) else each("ids", ids)))
+        check_text("reason", reason)
+        request = EraseRequest(wanted, actor, reason, dry_run)
+        erasure: Erasure = self._ledger.submit("memory.erase", request)
+        if erasure.position is not None:
+            self._session.services.outside.erased(erasure.erased)
+        return erasure
+
+    def purge(self) -> PurgeReport:
+        """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
+        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it may
+        still hold, and why."""
+        report = self._ledger.store.purge()
+        why = "; ".join(report.remaining)
+        outside = self._session.services.outside.purged()
+        files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
+        files += [*self._indexing.purge(), *outside]
+        more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
+        return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
+
+    def find_text(self, texts: str | Sequence[str]) -> Traces:
+        """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they were
+        erased and purged. Another process looks. Raises BadInput if nobody can look, because a server does not tell
+        where its files are."""
+        from .scan import look_for
+
+        several = [texts] if isinstance(texts, str) else each("texts", texts)
+        wanted = [check_text("a text", text) for text in several]
+        if any(len(text.encode()) < SHORTEST for text in wanted):
+            raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
+        files = self._ledger.store.files()
+        if not files:
+            raise BadInput(
+                f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
+            )
+        return look_for(wanted, [*files, *self._indexing.files(), *self._session.services.outside.files()])
+
+    # the index
+
+    def index_size(self) -> tuple[int, int]:
+        """How many bytes the index's files take, and how many a search holds in memory; zeros before the first."""
+        return self._indexing.takes()
+
+    def reindex(self, progress: Progress | None = None) -> int:
+        """Let the index catch up with the ledger; answers as of where it speaks."""
+        return int(self._indexing.catch_up(check_call("progress", progress)).position)
+
+    def migrate_index(
+        self,
+        embedder: str,
+        *,
+        queries: Sequence[str] | None = None,
+        switch: bool = False,
+        progress: Progress | None = None,
+    ) -> Migrated:
+        """Build the index with another embedder beside the one in use, and compare what both find for the queries given,
+        or for those that were recorded with digests, each under the rights of the actor that asked. With `switch` it then
+        takes the other's place, for every process at once; without, it is removed again."""
+        from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
+
+        embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
+        asked = recorded_queries(ledger, ledger.head) if queries is None else given_queries(list(queries))
+        old, beside = self._indexing.catch_up(), built_beside(self._indexing, embedder, progress)
+        try:
+            found = compared(ledger, old, beside.catch_up(), asked)
+            migrated = Migrated(embedder, old.fingerprint, beside.fingerprint, found, switch)
+            if switch:
+                self._indexing.give_way_to(beside)
+                Memory(self._session).configure(embedder=embedder)
+        finally:
+            beside.throw_away()
+        return migrated
+
+    # copies
+
+    def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
+        from .transfer import export_file
+
+        path, beside = check_path("to", to), self._session.services.beside
+        upto = self._ledger.position(at)
+        return export_file(self._ledger, path, upto, check_call("progress", progress), beside)
+
+    def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
+        """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes are kept;
+        otherwise events are recorded anew with their origin named."""
+        from .transfer import import_file
+
+        return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
+
+    def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
+        """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
+        from .book import Book
+        from .transfer import copy_book
+
+        if not isinstance(to, Book):
+            raise BadInput(f"to {shown(to)} is not a book: open it first, with commonplace.open(…)")
+        return copy_book(self._ledger, to.ledger, check_call("progress", progress))
+
+    def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
+        """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
+        from .book import open
+        from .transfer import copy_book
+
+        target, beside = check_path("to", to), self._session.services.beside
+        check_call("progress", progress)
+        if os.path.lexists(target):
+            raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
+        head = self._ledger.store.backup(target)
+        if head is not None:
+            if is_ours(self._ledger, beside):
+                trust_book(self._ledger, target)
+            return head.position
+        try:
+            create_private(target, access_of(beside))
+            with open(target, name=self._ledger.meta.name) as book:
+                copy_book(self._ledger, book.ledger, progress)
+                return book.head
+        except BaseException as error:
+            engine, _ = locate(target)  # a part of a copy is none
+            engine.drop(target.stem)
+            if isinstance(error, OSError) and not isinstance(error, CommonplaceError):
+                raise StorageFailed(f"cannot write {target} ({error}); choose another place") from error
+            raise

@@ -1,0 +1,92 @@
+"""Who may do and see what: `book.access`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .access.commands import Grant, Look, Relabel
+from .access.rights import Rights, check_actor, rights_of, subject_of
+from .events import Event, check_name, check_text
+from .recording import event, events, redacted
+from .verbs import method
+
+if TYPE_CHECKING:
+    from .access.audit import Entry
+    from .actor import Actor
+    from .ledger import At
+    from .session import Session
+
+
+class Access:
+    """Rights, labels and the record of who was given what."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def rights(self, actor: str | None = None, at: At = None) -> Rights:
+        """What an actor may do and see, as of `at`; without a name, the one that asks."""
+        session = self._session
+        if actor is None or check_actor(actor) == session.actor:
+            return session.rights(at)
+        if not session.is_owner:
+            session.deny("rights", actor, "only the owner reads the rights of others")
+        with session.snapshot(at) as snapshot:
+            return rights_of(snapshot, actor)
+
+    def grant(
+        self,
+        subject: str,
+        *,
+        role: str | None = None,
+        tiers: Mapping[str, str] | None = None,
+        may_emit: Sequence[str] | None = None,
+        sees: Sequence[str] | None = None,
+        acts: Sequence[str] | None = None,
+        ceiling: str | None = None,
+        anew: bool = False,
+    ) -> None:
+        """Say what an actor, a role ("role:qa") or everybody ("*") may do, which needs the right to. What is not named
+        stays as it was; with `anew` it is forgotten.
+
+        `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and `sees` kinds
+        of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
+        `ceiling` is the highest sensitivity of others' events that it may see.
+        """
+        fields = {
+            "role": role, "tiers": tiers, "may_emit": may_emit, "sees": sees, "acts": acts, "ceiling": ceiling,
+        }  # fmt: skip
+        rule = {name: value for name, value in fields.items() if value is not None}
+        request = Grant(self._session.actor, subject_of(subject), rule, anew)
+        self._session.submit("access.grant", request, "grant")
+
+    def relabel(
+        self, id: str, *, reason: str, sensitivity: str | None = None, trust: str | None = None
+    ) -> Event:
+        """Change how sensitive or trusted an event counts, from now on, for everybody who reads it or derives from it.
+        An actor relabels what it can see; only a person may make it less strict."""
+        fields = {"sensitivity": sensitivity, "trust": trust}
+        labels = {name: value for name, value in fields.items() if value is not None}
+        self._session.check_may_act("relabel")
+        if not self._session.is_owner:
+            event(self._session, id)
+        request = Relabel(self._session.actor, check_name("id", id), labels, check_text("reason", reason))
+        recorded: Event = self._session.submit("access.relabel", request, "relabel")
+        return recorded
+
+    def look_as(self, actor: str) -> Actor:
+        """The book as another actor sees it, to look and not to touch. It is a right of its own, and it is recorded."""
+        from .actor import Actor
+
+        session = self._session
+        session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")
+        return Actor(session.seen_by(session.actor, actor))
+
+    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
+        """Who changed, was given and was denied what, as far as this actor may see it: a chain of entries without
+        secrets or content."""
+        from .access.audit import entries
+
+        return entries(redacted(self._session, events(self._session, run_id=run_id, at=at)))
+
+    redacted = method(redacted)

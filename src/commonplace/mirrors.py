@@ -1,0 +1,81 @@
+"""The markdown that people edit: `book.mirror`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import BadInput, CommonplaceError
+from .events import check_path
+from .mirror import Difference, Report, shows
+from .outside import warn_of_refusals
+
+if TYPE_CHECKING:
+    from .mirroring import BookMirror
+    from .session import Session
+
+log = logging.getLogger("commonplace")
+
+FileDifferences = list[Difference]
+
+
+class Mirrors:
+    """The folders that show a book's memory as markdown. The book's own one is the folder that the book lies in, or the
+    one that it was opened with."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._own: BookMirror | None = None
+
+    def folder(
+        self, path: str | Path | None = None, person: str | None = None, *, trust: bool = False
+    ) -> BookMirror:
+        """The mirror in a folder: the one that the book lies in, unless another is named. `person` is who edits there.
+        With `trust` a folder is synced, now and later, that this user did not make."""
+        beside = self._session.services.beside
+        where = check_path("a folder", path) if path is not None else beside and beside.parent
+        if where is None:
+            raise BadInput(
+                "this book is not in a folder of this host: say in which one its markdown shall lie"
+            )
+        return self._session.services.outside.mirror(where, person, trust=trust)
+
+    def sync(self) -> Report:
+        """Take in hand edits, and write what changed."""
+        return self._default().sync()
+
+    def status(self) -> FileDifferences:
+        """The files that differ from the book, and how. Changes nothing."""
+        return self._default().status()
+
+    def watch(self, stop: threading.Event, on_report: Callable[[Report], None]) -> None:
+        """Sync whenever a file or the book changes, until `stop` is set."""
+        self._default().watch(stop, on_report)
+
+    def _default(self) -> BookMirror:
+        return self.folder() if self._own is None else self._own
+
+    def use(self, folder: str | Path | bool | None, *, trust: bool) -> None:
+        """Keep the book's own mirror in step from now on: in this folder, with True in the one that the book lies in;
+        with None only if there is one already."""
+        beside = self._session.services.beside
+        if folder is None and beside is not None and shows(beside.parent) == self._session.ledger.meta.book:
+            try:
+                self._own = self.folder(trust=trust)
+                self.sync_own()
+            except (CommonplaceError, OSError) as error:  # nobody asked for it: the book itself is well
+                self._own = None
+                log.warning("the markdown beside this book could not be taken in: %s", error)
+        elif folder is not None and folder is not False:
+            mirror = self.folder(None if folder is True else folder, trust=trust)
+            mirror.check_trust()  # before it counts as the book's: closing would try to sync it again
+            self._own = mirror
+            self.sync_own()
+
+    def sync_own(self) -> None:
+        """Sync the book's own mirror, if it has one, and warn of files that were left alone."""
+        if self._own is not None:
+            warn_of_refusals(self._own.sync())

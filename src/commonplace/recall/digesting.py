@@ -1,0 +1,95 @@
+"""Asking for a digest: what is wanted is settled here, and made in `digests`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..errors import BadInput
+from ..events import check_name, check_text, check_whole
+from ..memory.portions import rules_with
+from ..memory.reading import settings_of
+from .digests import Digest, Gathering, Maker, Wanted
+from .observing import recalling
+from .packing import CountTokens
+from .prompting import asks_to_ignore
+
+if TYPE_CHECKING:
+    from ..ledger import At
+    from ..session import Session
+
+
+def digest(
+    session: Session,
+    query: str = "",
+    *,
+    max_items: int | None = None,
+    max_chars: int | None = None,
+    max_tokens: int | None = None,
+    rules: Mapping[str, Any] | None = None,
+    stable: str = "",
+    ignore_memory: bool = False,
+    count_tokens: CountTokens | None = None,
+    at: At = None,
+) -> Digest:
+    """What is remembered about a task, packed into a budget (12 items and 2,400 characters, unless the book or
+    the call says otherwise), with a receipt that tells how it came about.
+
+    `rules` are fields of `memory.v1` that hold for this call. Digests that are asked for under the same `stable`
+    name go on with each other: what was there stays byte for byte, and what is new is added. `ignore_memory`, or
+    words such as "ignore memory" in the query, leave memory out. `count_tokens` counts the tokens of a text; one
+    for every four characters, unless somebody says so.
+    """
+    wanted = wanted_digest(
+        session, query, rules, max_items, max_chars, max_tokens, count_tokens, ignore_memory, at
+    )
+    if stable and at is not None:
+        raise BadInput("a stable digest goes on with the last one, so it is of now: leave at out")
+    return made_digest(session, replace(wanted, stable=check_name("stable", stable) if stable else ""))
+
+
+def wanted_digest(
+    session: Session,
+    query: str,
+    rules: Mapping[str, Any] | None,
+    max_items: int | None,
+    max_chars: int | None,
+    max_tokens: int | None,
+    count: CountTokens | None,
+    ignore: bool,
+    at: At,
+) -> Wanted:
+    query, own = check_text("query", query), session.rules
+    with session.snapshot(at) as then:
+        settled = rules_with(settings_of(then).v1, own.v1 if own.enabled else {"enabled": False})
+        position = None if at is None else then.position
+    given = {"max_items": max_items, "max_chars": max_chars, "max_tokens": max_tokens}
+    total = {name: check_whole(name, one) for name, one in given.items() if one is not None}
+    settled = rules_with(settled, {} if rules is None else rules)
+    settled = rules_with(settled, {"budgets": {"total": total}} if total else {})
+    ignored = "asked to" if ignore else asks_to_ignore(query) or session.ignores_memory()
+    now_us = session.ledger.moment(at)
+    return Wanted(query, settled, now_us, position, ignored, count=count or session.services.count_tokens)
+
+
+def made_digest(session: Session, wanted: Wanted, gathering: Gathering | None = None) -> Digest:
+    session.services.premises.look()
+    with recalling(session.actor, "digest") as told:
+        digest = Maker(session).make(wanted, gathering, delivered=not session.refusal)
+        told |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
+    return digest
+
+
+def rely_on(session: Session, ids: Collection[str]) -> None:
+    """Keep in mind that this actor was told these items elsewhere than in a digest, so that it hears of it when
+    they change."""
+    if session.is_owner or session.refusal:
+        return
+    with session.items() as judge:
+        items = [one for one in map(judge.item, ids) if one is not None]
+    if items:
+        wanted = wanted_digest(session, "", {"enabled": True}, 0, 0, None, None, False, None)
+        beside = tuple((one.id, one.position) for one in items)
+        made_digest(session, replace(wanted, ignored="", beside=beside))

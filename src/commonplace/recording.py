@@ -1,0 +1,214 @@
+"""Recording events and reading them again: what everything else is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .access.rights import OWNER
+from .errors import BadInput, NotFound, TooLarge, shown
+from .events import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    Draft,
+    Event,
+    blobs_of,
+    check_name,
+    check_seconds,
+    draft,
+    draft_from,
+)
+from .recall.receipts import TRACED
+
+if TYPE_CHECKING:
+    from .ledger import At
+    from .session import Filters, Session
+
+T = TypeVar("T")
+
+
+def record(
+    session: Session,
+    kind: str,
+    *,
+    actor: str | None = None,
+    payload: Mapping[str, Any] | None = None,
+    run_id: str | None = None,
+    session_id: str | None = None,
+    turn: int = 0,
+    occurred_at: datetime | None = None,
+    id: str | None = None,
+    parents: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    schema_version: int = 1,
+) -> Event:
+    """Record one event and answer with it as it stands in the ledger.
+
+    With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content answers with the
+    event of the first time, other content is a Conflict. Only the owner records in the name of another `actor`.
+    """
+    session.check_may_act("record")
+    fields = {
+        "actor": actor, "payload": payload, "run_id": run_id, "parents": parents, "labels": labels,
+    }  # fmt: skip
+    event = draft(
+        kind,
+        session_id=session_id,
+        turn=turn,
+        occurred_at=occurred_at,
+        id=id,
+        schema_version=schema_version,
+        **_own(session, fields),
+    )
+    stored: list[Event] = session.ledger.submit("record", [event], event.size)
+    return stored[0]
+
+
+def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
+    """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
+    session.check_may_act("record_all")
+    batch = list(each("events", events))
+    ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
+    own = [fields if isinstance(fields, Draft) else _own(session, fields, ids) for fields in batch]
+    drafts = [draft_from(fields, actor=session.actor) for fields in own]
+    size = sum(event.size for event in drafts)
+    if len(drafts) > MAX_BATCH or size > MAX_BATCH_BYTES:
+        raise TooLarge(
+            f"a batch of {len(drafts):,} events and {size:,} bytes is over the limit of {MAX_BATCH:,} events or "
+            f"{MAX_BATCH_BYTES:,} bytes: record it in parts"
+        )
+    stored: list[Event] = session.ledger.submit("record", drafts, size)
+    return stored
+
+
+def _own(session: Session, fields: Mapping[str, Any], batch: Collection[object] = ()) -> dict[str, Any]:
+    """The fields of an event by this actor: it derives from what the actor may see, or from others of the batch."""
+    if not isinstance(fields, Mapping):
+        raise BadInput(
+            f"an event of a batch is a mapping of fields, not {type(fields).__name__}: give a dict"
+        )
+    actor, run = fields.get("actor"), fields.get("run_id")
+    own = {
+        **fields,
+        "actor": session.actor if actor is None else actor,
+        "run_id": session.run if run is None else run,
+    }
+    if session.is_owner:
+        return own
+    if own["actor"] != session.actor:
+        session.deny("record as", str(actor), "only the owner records in the name of others")
+    labels, parents, payload = fields.get("labels"), fields.get("parents"), fields.get("payload")
+    if isinstance(labels, Mapping) and labels.get("trust") == "high" and not session.rights().may("relabel"):
+        session.deny(
+            "label", "trust high", "high trust is for a person to give: leave it out, or let one relabel it"
+        )
+    for parent in parents if isinstance(parents, list | tuple) else ():
+        if isinstance(parent, str) and parent not in batch and not _sees(session, parent):
+            raise NotFound(f"there is no event {shown(parent)} to derive from: leave it out of parents")
+    sources = _holding(session, blobs_of(payload)) if isinstance(payload, dict) else []
+    if sources and (parents is None or isinstance(parents, list | tuple)):
+        own["parents"] = list(dict.fromkeys((*(parents or ()), *sources)))
+    return own
+
+
+def _sees(session: Session, id: str) -> bool:
+    event = session.ledger.event(id)
+    return event is not None and any(session.visible([event]))
+
+
+def _holding(session: Session, digests: Iterable[str]) -> list[str]:
+    """An event that this actor may see for each blob that is referred to and not given: what refers to a blob is derived
+    from what holds it, so it is erased with it. Raises NotFound."""
+    sources = []
+    for digest in digests:
+        with session.snapshot() as now:
+            positions = [int(key[1]) for key, _ in now.scan("blobs", digest)]
+        holding = (next(session.ledger.events(at - 1, at), None) for at in positions)
+        seen = (event for event in holding if event is not None and any(session.visible([event])))
+        source = next((event for event in seen if not event.erased and event.kind != TRACED), None)
+        if source is None:
+            raise NotFound(f"there is no blob {shown(digest)} to refer to: give its bytes, as Blob(data)")
+        sources.append(source.id)
+    return sources
+
+
+def events(
+    session: Session,
+    after: int = 0,
+    run_id: str | None = None,
+    kinds: Collection[str] | None = None,
+    actor: str | None = None,
+    at: At = None,
+) -> Iterator[Event]:
+    """The events after a position that this actor may see, in order, up to `at` (now, when the call is made); in a turn,
+    those of its run."""
+    chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
+    found = session.ledger.events(_position(after), upto, *chosen)
+    return session.visible(found, None if at is None else upto)
+
+
+def event(session: Session, id: str, at: At = None) -> Event:
+    """One event by its id. One that this actor may not see is NotFound like one that is not there."""
+    upto = None if at is None else session.ledger.position(at)
+    found = session.ledger.event(check_name("id", id))
+    if found is not None and (upto is None or found.position <= upto):
+        for visible in session.visible([found], upto):
+            return visible
+    if not session.is_owner:
+        session.record_denial("event", id)
+    raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
+
+
+def watch(
+    session: Session,
+    after: int | None = None,
+    run_id: str | None = None,
+    kinds: Collection[str] | None = None,
+    actor: str | None = None,
+    timeout: float | None = None,
+) -> Iterator[Event]:
+    """Events that this actor may see as they are committed, by whatever process, under the rights in force as each
+    comes; first those after `after` (None: only new ones) that are already there. Blocks in between. Ends when the book
+    is closed, or when `timeout` seconds have brought nothing."""
+    chosen = _filters(session, run_id, kinds, actor)
+    reached = session.ledger.head if after is None else _position(after)
+    news = session.follow(reached, check_seconds("timeout", timeout), chosen)
+    return (visible for event in news for visible in session.visible([event]))
+
+
+def _filters(
+    session: Session, run_id: str | None, kinds: Collection[str] | None, actor: str | None
+) -> Filters:
+    """The run, kinds and actor that a read was asked to keep to, checked."""
+    run_id = session.run if run_id is None else check_name("run_id", run_id)
+    actor = None if actor is None else check_name("actor", actor)
+    if kinds is not None:
+        named = [kinds] if isinstance(kinds, str) else each("kinds", kinds)
+        kinds = frozenset(check_name("a kind", kind) for kind in named)
+    return run_id, kinds, actor
+
+
+def each(field: str, values: Iterable[T]) -> Iterable[T]:
+    """The values of an argument. Raises BadInput if it is not a list."""
+    if not isinstance(values, Iterable):
+        raise BadInput(f"{field} {shown(values)} is not a list: give one, such as [...]")
+    return values
+
+
+def _position(after: object) -> int:
+    if type(after) is not int or not 0 <= after < 2**63:
+        raise BadInput(f"after={shown(after)} is not a position: give a whole number from 0")
+    return after
+
+
+def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
+    """The same events as a log or a page may show them: without the secrets of their runs."""
+    hide = session.acting_as(OWNER).sight.redacted
+    return (hide(_an_event(event)) for event in each("events", events))
+
+
+def _an_event(event: object) -> Event:
+    if not isinstance(event, Event):
+        raise BadInput(f"{shown(event)} is not an event: give what book.events() gives")
+    return event

@@ -1,0 +1,295 @@
+"""Who asks: one open book, one actor, perhaps within a run. Every verb is a function of a session.
+
+A session answers what every verb has to know: what the actor may read and write, whether memory is switched on for it,
+and how the book looks through its eyes. `Services` is what one open book has besides its ledger; both are made once,
+when a book is opened, and passed down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Never
+
+from .access.commands import Denial
+from .access.rights import OWNER, TIERS, Rights, rights_of
+from .errors import BookClosed, Denied, NotEnabled
+from .events import Event
+from .memory.reading import Judge, judging
+from .memory.requests import Kept, Remember
+from .memory.viewer import Viewer
+from .recall.checking import checked
+from .state.cells import about, done_by, steps
+from .state.policy import AgentMemory
+from .state.requests import STARTED
+from .state.sight import Sight
+
+if TYPE_CHECKING:
+    from .commit import Snapshot
+    from .ledger import At, Ledger
+    from .memory.showing import Showing
+    from .outside import OutsideFiles
+    from .recall.indexing import Indexing
+    from .recall.premises import PremiseWatch
+
+MEMORY_IS_OFF = "memory is left out of this turn, as asked"
+
+Filters = tuple[str | None, Collection[str] | None, str | None]
+"""The run, the kinds and the actor that a read keeps to; None: any."""
+
+WRITES = {
+    "memory.log": "working", "memory.note": "working", "memory.gate": "working", "memory.shelve": "working",
+    "memory.remember": "long_term", "memory.resolve": "long_term", "memory.patch": "long_term",
+    "memory.mark": "long_term", "memory.forget": "long_term", "memory.retell": "long_term",
+    "memory.core": "long_term",
+}  # fmt: skip
+"""The tier that a command writes to; other commands are about memory as a whole."""
+
+
+class Services:
+    """What one open book has besides its ledger, shared by all of its sessions."""
+
+    def __init__(
+        self,
+        indexing: Indexing,
+        premises: PremiseWatch,
+        showing: Showing,
+        *,
+        beside: Path | None = None,
+        repository: Path | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> None:
+        self.indexing = indexing
+        """Finds what the ledger says."""
+        self.premises = premises
+        """Tells actors when something changed that they relied on."""
+        self.showing = showing
+        """What was shown to whom, and is not noted yet."""
+        self.outside: OutsideFiles
+        """The markdown and the state files that were made from this book: erasing reaches them."""
+        self.beside = beside
+        """The file or folder that the book is, on this host: files that are made from it follow its mode."""
+        self.repository = repository
+        """The files that items are checked against."""
+        self.count_tokens = count_tokens
+        """Counts the tokens of a text; None: they are estimated."""
+
+
+class Session:
+    """One actor of one open book. `run` is the run whose turn it takes, if it does; `refusal` says why it may only read,
+    if it may, and `looker` is the actor that looks through its eyes."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        services: Services,
+        actor: str = OWNER,
+        run: str | None = None,
+        *,
+        refusal: str = "",
+        looker: str | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.services = services
+        self.actor = actor
+        self.run = run
+        self.refusal = refusal
+        self.looker = looker
+
+    def acting_as(self, actor: str, run: str | None = None) -> Session:
+        """The same book for another actor, or for this one within a run."""
+        return Session(self.ledger, self.services, actor, run, refusal=self.refusal, looker=self.looker)
+
+    def seen_by(self, looker: str, actor: str) -> Session:
+        """The book through another actor's eyes, to read and not to write."""
+        refusal = f"{looker!r} is looking through the eyes of {actor!r} and may not act as it"
+        return Session(self.ledger, self.services, actor, refusal=refusal, looker=looker)
+
+    def speaking_for(self, agent: str) -> Session:
+        """The owner speaks for any agent; everybody else for itself."""
+        return self.acting_as(agent) if self.is_owner else self
+
+    @property
+    def is_owner(self) -> bool:
+        return self.actor == OWNER
+
+    # writing
+
+    def submit(self, command: str, request: Any, act: str) -> Any:
+        """Run a command for this actor. Raises Denied if it may only look, or may not write to the command's tier."""
+        self.check_may_act(act)
+        if command.startswith("memory."):
+            self._check_writes(command, request)
+            self.services.showing.note(self.ledger)
+        return self.ledger.submit(command, request)
+
+    def check_may_act(self, act: str) -> None:
+        """Raises Denied, and records it, if this session only reads."""
+        if self.looker is not None:
+            self.deny(
+                "act as",
+                act,
+                f"{self.looker!r} looks through the eyes of {self.actor!r} and may not act as it",
+            )
+
+    def deny(self, act: str, what: str, why: str) -> Never:
+        """Record that something was refused, and raise Denied."""
+        self.record_denial(act, what)
+        raise Denied(why)
+
+    def record_denial(self, act: str, what: str) -> None:
+        self.ledger.submit("access.deny", Denial(self.looker or self.actor, act, what, self.run))
+
+    def _check_writes(self, command: str, request: Any) -> None:
+        """What is written in a turn goes into tiers that the agent may write to, as far as its run's rules say."""
+        if self.run is None:
+            return
+        tier = WRITES.get(command, "")
+        self.check_enabled("memory.write", tier)
+        if isinstance(request, Remember) and request.content["kind"] == "episode":
+            self.check_enabled("memory.write", "episodic")
+        permission = self.rights().tier(tier) if tier else "read_write"
+        if permission != "read_write":
+            self.deny(
+                "memory.write",
+                tier,
+                f"{self.actor!r} may not write to the {tier} tier of memory: it has {permission!r} there",
+            )
+
+    # what it may read
+
+    def snapshot(self, at: At = None) -> AbstractContextManager[Snapshot]:
+        return self.ledger.snapshot(at)
+
+    def rights(self, at: At = None) -> Rights:
+        """What this actor may do and see, as of `at`."""
+        with self.snapshot(at) as snapshot:
+            return rights_of(snapshot, self.actor, self.run)
+
+    @cached_property
+    def rules(self) -> AgentMemory:
+        """What the files of its run's workflow say of this agent's memory; outside a run, all of it is on."""
+        if self.run is None:
+            return AgentMemory()
+        with self.snapshot() as now:
+            doer = done_by(now, self.run, self.actor)
+            return about(now, self.run).policy.doing(self.actor, doer).memory
+
+    @property
+    def tiers(self) -> Collection[str]:
+        """The tiers that are switched on for this actor."""
+        return [tier for tier in TIERS if tier not in self.rules.off]
+
+    def check_enabled(self, act: str, tier: str = "") -> None:
+        """Raises NotEnabled, and records it, if memory or this tier of it is switched off for this agent."""
+        if not self.rules.enabled:
+            self.record_denial(act, "memory is switched off")
+            raise NotEnabled(
+                f"memory is switched off for {self.actor!r}: its agent file or the workflow's says enabled: false"
+            )
+        if tier in self.rules.off:
+            self.record_denial(act, tier)
+            raise NotEnabled(
+                f"the {tier} tier is switched off: the workflow's file says memory.tiers.{tier}.enabled: false"
+            )
+
+    def check_memory_is_on(self) -> None:
+        """Raises NotEnabled if memory is left out of this turn, or switched off for this agent."""
+        if self.ignores_memory():
+            raise NotEnabled(MEMORY_IS_OFF)
+        self.check_enabled("memory.read")
+
+    def check_reads(self, tier: str) -> None:
+        """Raises Denied or NotEnabled, and records it, if this actor may not read a tier of memory."""
+        self.check_memory_is_on()
+        self.check_enabled("memory.read", tier)
+        if self.rights().tier(tier) == "none":
+            self.deny("memory.read", tier, f"{self.actor!r} may not read the {tier} tier of memory")
+
+    def reads(self, tier: str, at: At = None) -> bool:
+        """Whether this actor may read a tier, now and as of `at`."""
+        rights = [self.rights()] if at is None else [self.rights(), self.rights(at)]
+        return tier in self.tiers and all(each.tier(tier) != "none" for each in rights)
+
+    def ignores_memory(self) -> str:
+        """Why memory is left out of the turn that is being taken, if it is: from the request to the turn's end."""
+        if self.run is None:
+            return ""
+        with self.snapshot() as now:
+            requested = now.get("recall.ignoring", self.run, self.actor)
+            step = None if requested is None else steps(now, self.run, None).get(self.actor)
+        running = step is not None and step["status"] == STARTED and step["position"] < requested
+        return "asked to, earlier in this turn" if running else ""
+
+    # how it sees the book
+
+    @contextmanager
+    def viewer(self, at: At = None) -> Iterator[Viewer]:
+        """This actor as a reader of the book as of `at`."""
+        with self.snapshot() as now:
+            rights = rights_of(now, self.actor, self.run)
+            if at is None:
+                yield Viewer(((now, rights),))
+            else:
+                with self.snapshot(at) as then:
+                    yield Viewer(((then, rights_of(then, self.actor, self.run)), (now, rights)))
+
+    def items(self, at: At = None) -> AbstractContextManager[Judge]:
+        """The items of the book as of `at`, as far as this actor may see them."""
+        return judging(self.ledger, self.actor, at, self.run)
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(self.actor, self.ledger.snapshot, self.run)
+
+    def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
+        """Those of these events that this actor may see, without secrets; the owner sees all, as they are."""
+        return iter(events) if self.is_owner else self.sight.events(events, upto, self.ledger.event)
+
+    def follow(
+        self, after: int | None, timeout: float | None, chosen: Filters = (None, None, None)
+    ) -> Iterator[Event]:
+        """Events of the whole ledger as they are committed, whether this actor may see them or not; None: only new
+        ones. Ends when the book is closed, or when `timeout` seconds have brought nothing."""
+        ledger, premises = self.ledger, self.services.premises
+        reached, quiet_since = ledger.head if after is None else after, monotonic()
+        with suppress(BookClosed):
+            premises.look()
+            while not ledger.closed:
+                left = 3600.0 if timeout is None else quiet_since + timeout - monotonic()
+                head = ledger.store.wait(reached, max(left, 0))
+                if ledger.closed or (head <= reached and left <= 0):
+                    return
+                premises.look()
+                for event in ledger.events(reached, head, *chosen):
+                    yield event
+                    quiet_since = monotonic()
+                reached = max(reached, head)
+                if timeout is not None and monotonic() - quiet_since > timeout:
+                    return
+
+    def logged(self, run: str, after: int, upto: int) -> Iterator[Event]:
+        """The events of a run after a position and up to another, as this actor may see them, without secrets."""
+        events = self.ledger.events(after, upto, run_id=run)
+        if self.is_owner:
+            return map(self.sight.redacted, events)
+        return self.visible(events, upto)
+
+    # what it was shown and what it kept
+
+    def was_shown(self, ids: Sequence[str]) -> None:
+        """Keep in mind what an agent was shown, so that it does not come back as new evidence. The next write notes
+        it."""
+        if ids and not self.is_owner and not self.refusal:
+            self.services.showing.add(self.actor, self.run, ids)
+
+    def was_kept(self, kept: Kept) -> None:
+        """What an item says of files and commands is checked at once, so that it is known when it changes."""
+        if kept.outcome == "stored" and kept.item_id is not None and self.services.repository is not None:
+            with self.items() as items:
+                item = items.item(kept.item_id)
+            if item is not None:
+                checked(self, [item])
