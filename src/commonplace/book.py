@@ -80,7 +80,7 @@ from .work.opening import Prompting, Working
 
 if TYPE_CHECKING:
     from .access.audit import Entry
-    from .aio import AsyncBook
+    from .aio import AsyncHandle
     from .mirror import Report
     from .mirroring import BookMirror
     from .recall.migrating import Migrated
@@ -208,8 +208,13 @@ class Book(Working):
     def __init__(self, engine: Engine, ledger: Ledger) -> None:
         self._engine = engine
         self._ledger = ledger
+        self.name = ledger.meta.name
+        self.id = ledger.meta.book
+        """A name for this book that no other book has."""
+        self.facts = ledger.store.facts
+        """What the engine under this book promises."""
         self._closed = False
-        self._aio: AsyncBook | None = None
+        self._aio: AsyncHandle | None = None
         self._mirror: BookMirror | None = None
         self._mirrors: dict[Path, BookMirror] = {}
         ledger.erased = self._erased
@@ -883,26 +888,12 @@ class Book(Working):
         )
 
     @property
-    def name(self) -> str:
-        return self._ledger.meta.name
-
-    @property
-    def id(self) -> str:
-        """A name for this book that no other book has."""
-        return self._ledger.meta.book
-
-    @property
-    def facts(self) -> Facts:
-        """What the engine under this book promises."""
-        return self._ledger.store.facts
-
-    @property
-    def aio(self) -> AsyncBook:
+    def aio(self) -> AsyncHandle:
         """The same verbs for asyncio."""
         if self._aio is None:
-            from .aio import AsyncBook
+            from .aio import AsyncHandle, Bridge
 
-            self._aio = AsyncBook(self)
+            self._aio = AsyncHandle(Bridge(self), self)
         return self._aio
 
     def close(self) -> None:
@@ -928,7 +919,7 @@ class Book(Working):
         self._ledger.store.close()
         self._engine.close()
         if self._aio is not None:
-            self._aio.shut_down()
+            self._aio._bridge.close()
 
     def __enter__(self) -> Self:
         return self
