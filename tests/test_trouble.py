@@ -136,7 +136,7 @@ def test_an_async_watcher_is_told_when_the_engine_fails_and_can_start_again() ->
         async def story(server: Server) -> None:
             async def first() -> int:
                 async for event in book.aio.watch(after=0):
-                    return event.position
+                    return int(event.position)
                 return 0
 
             async def fail() -> None:

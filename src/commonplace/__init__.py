@@ -57,10 +57,11 @@ if TYPE_CHECKING:
     )
     from .events import Blob, Event
     from .ledger import Rebuilt, Verification
+    from .run import Run, Turn
+    from .runs import RunInfo
     from .state.cells import State
     from .state.diff import Difference
     from .state.requests import Merged, Written
-    from .state.run import Run, Turn
     from .views import Capability, Kind, View
     from .work.tasks import Task
     from .work.verbs import Claim, Work
@@ -128,7 +129,8 @@ __all__ = [
 _HOMES = {
     "access.rights": "Rights",
     "actor": "Actor",
-    "book": "Book RunInfo Status open",
+    "admin": "Status",
+    "book": "Book open",
     "engines.contract": "Facts FilePurged PurgeReport",
     "erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
@@ -137,10 +139,11 @@ _HOMES = {
     "UnsafePath",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",
+    "run": "Run Turn",
+    "runs": "RunInfo",
     "state.cells": "State",
     "state.diff": "Difference",
     "state.requests": "Merged Written",
-    "state.run": "Run Turn",
     "views": "Capability Kind View",
     "work.tasks": "Task",
     "work.verbs": "Claim Work",

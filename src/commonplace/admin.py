@@ -65,12 +65,10 @@ class Admin:
         self._session, self._mirrors = session, mirrors
         self._ledger, self._indexing = session.ledger, session.services.indexing
 
-    # how it stands
-
-    @property
-    def facts(self) -> Facts:
+        self.facts = session.ledger.store.facts
         """What the engine under this book promises."""
-        return self._ledger.store.facts
+
+    # how it stands
 
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""

@@ -1,296 +1,337 @@
-"""The verbs of a book for asyncio: the same synchronous core, on threads of its own.
+"""A book for asyncio: the same objects, whose methods run on threads and are awaited.
 
-There is one implementation. Each verb here runs the one of the same name on an executor that belongs to the
-book (the loop's default pool is small, and a few long calls would starve everyone else's). All async
-watchers of a book share one waiting thread.
+There is one implementation. `AsyncHandle` wraps a book, an actor, a run or any other handle; nothing here names its
+methods. They run on an executor that belongs to the book: the loop's default pool is small, and a few long calls
+would starve all others. All async watchers of a book share one waiting thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial, wraps
+from contextvars import copy_context
+from dataclasses import is_dataclass
+from functools import cached_property, partial, wraps
+from inspect import getattr_static, isawaitable, isclass, signature
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .access.rights import OWNER
-from .actor import Actor
-from .book import At, Book
+import msgspec
+
 from .errors import BookClosed, CommonplaceError
-from .events import Draft, Event, draft_from, new_id
-from .mirroring import BookMirror
-from .state.run import Run, Turn
-from .work.leading import Lead
-from .work.verbs import Claim, Work
-from .work.worker import work_off_async
+from .events import Event, check_seconds, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from .book import Book
 
-    from .access.audit import Entry
-    from .work.worker import Worked
-
-P = ParamSpec("P")
-R = TypeVar("R")
+T = TypeVar("T")
 
 THREADS = 16
 PAGE = 200
+VALUES = (msgspec.Struct, BaseException, str, dict, list, tuple)
+"""What the package answers as data. Everything else of it is a handle, with methods that read or write the book."""
 
 
-def lifted(
-    verb: Callable[Concatenate[Book, P], R],
-) -> Callable[Concatenate[AsyncBook, P], Awaitable[R]]:
-    """A verb of Book as a coroutine with the same signature."""
+class AsyncHandle:
+    """A book, an actor, a run, a work, a claim … for asyncio, with the same methods, awaitable.
 
-    @wraps(verb)
-    async def call(self: AsyncBook, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return _awaitable(self, await self._run(partial(verb, self._book, *args, **kwargs)))
+    What it holds (an id, a name, another handle) is there at once. A property that reads the book is called:
+    `await run.status()`. `async with` takes the place of `with`. Functions given to a method (a handler, `progress`)
+    may be coroutine functions; they run on the loop, and are given handles for asyncio.
+    """
 
-    return call  # type: ignore[return-value]
-
-
-def _awaitable(aio: AsyncBook, answer: Any) -> Any:
-    """Actors, runs, works and the like answer with awaitable verbs, too; anything else stays what it is."""
-    if isinstance(answer, list) and answer and isinstance(answer[0], Claim):
-        return [Lifted(aio, one) for one in answer]
-    return Lifted(aio, answer) if isinstance(answer, VERBS) else answer
-
-
-VERBS = Actor | Run | Turn | BookMirror | Work | Claim | Lead
-
-
-class Lifted:
-    """An actor, a run, a turn, a work or a claim for asyncio: the same verbs, awaitable, and `async with` for `with`.
-    What is plain data (an id, a name) is there at once; properties that read the book are awaited as verbs: call
-    `await me.state()`."""
-
-    def __init__(self, aio: AsyncBook, of: VERBS) -> None:
-        self._aio = aio
-        self._of = of
+    def __init__(self, bridge: Bridge, handle: Any) -> None:
+        self._bridge = bridge
+        self._handle = handle
 
     def __getattr__(self, name: str) -> Any:
-        known = getattr(type(self._of), name, None)
-        if name.startswith("_") or (known is None and name not in vars(self._of)):
-            raise AttributeError(f"{type(self._of).__name__} has no {name!r}")
-        if known is None:
-            return getattr(self._of, name)
-        if name in ("events", "watch"):
-            return self._watched if name == "watch" else partial(self._paged, known)
-        if name == "worker":
-            return partial(self._worker)
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        if isinstance(getattr_static(type(self._handle), name, None), property):
+            return lambda: Call(self._bridge, self._bridge.run(lambda: getattr(self._handle, name)))
+        method = getattr(self._handle, name)
+        if not callable(method):
+            return self._bridge.wrapped(method)
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            def verb() -> Any:
-                found = getattr(self._of, name)
-                answer = (
-                    found(*args, **kwargs) if callable(found) and not isinstance(known, property) else found
-                )
-                return list(answer) if isinstance(answer, Iterator) else answer
-
-            return _awaitable(self._aio, await self._aio._run(verb))
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Call:
+            return Call(self._bridge, self._bridge.answer(name, method, args, kwargs))
 
         return call
 
-    async def _paged(
-        self, verb: Callable[..., Iterator[Event]], *args: Any, **kwargs: Any
-    ) -> AsyncIterator[Event]:
-        async for event in self._aio._pages(partial(verb, self._of, *args, **kwargs)):
-            yield event
-
-    async def _watched(self, after: int | None = None, **chosen: Any) -> AsyncIterator[Event]:
-        """What the book's own watchers hear of, as far as the actor may see it."""
-        assert isinstance(self._of, Actor | Work)
-        async for event in self._aio.watch(after, **chosen):
-            for one in await self._aio._run(partial(self._of._shown, event)):
-                yield one
-
-    async def _worker(self, agent: str, handler: Callable[[Any], Any], **how: Any) -> Worked:
-        """As `Work.worker`; the handler may be a coroutine function, and is given a claim with awaitable verbs."""
-        assert isinstance(self._of, Work)
-        return await work_off_async(
-            self._aio, partial(Lifted, self._aio), self._of, self._of._agent(agent), handler, **how
-        )
+    def __dir__(self) -> Iterable[str]:
+        return [name for name in dir(self._handle) if not name.startswith("_")]
 
     async def __aenter__(self) -> Self:
-        await self._aio._run(self._of.__enter__)  # type: ignore[union-attr]
+        await self._bridge.run(self._handle.__enter__)
         return self
 
-    async def __aexit__(self, *left: Any) -> None:
-        await self._aio._run(partial(self._of.__exit__, *left))  # type: ignore[union-attr]
+    async def __aexit__(self, *raised: Any) -> Any:
+        return await self._bridge.run(partial(self._handle.__exit__, *raised))
+
+    def __repr__(self) -> str:
+        return f"<asyncio {self._handle!r}>"
 
 
-class AsyncBook:
-    """`book.aio`: every verb of the book, awaitable; `events` and `watch` are async iterators.
+class Call(Coroutine[Any, Any, Any]):
+    """A call of a method. Await it for the answer.
 
-    A write that is cancelled while it is on its way may still land: the CancelledError carries a note with
-    the ids to look up.
+    Where the answer is a list or an iterator, `async for` reads it a page at a time. Where it is a handle or another
+    context manager, `async with` enters it, and its methods can be called without awaiting it first:
+    `await book.aio.as_actor("ada").record(…)`.
     """
+
+    def __init__(self, bridge: Bridge, answer: Coroutine[Any, Any, Any]) -> None:
+        self._bridge = bridge
+        self._answer = answer
+        self._task: asyncio.Task[Any] | None = None
+
+    async def _awaited(self) -> Any:
+        answer = await self._answer
+        if isinstance(answer, AsyncIterator):
+            return [item async for item in answer]
+        if isinstance(answer, Iterator):
+            return await self._bridge.run(lambda: list(answer))
+        return self._bridge.wrapped(answer)
+
+    async def _once(self) -> Any:
+        """The answer, for many calls of its methods."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._coroutine)
+        return await asyncio.shield(self._task)
+
+    @cached_property
+    def _coroutine(self) -> Coroutine[Any, Any, Any]:
+        return self._awaited()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (self._coroutine if self._task is None else self._once()).__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        return self._coroutine.throw(*raised)
+
+    def close(self) -> None:
+        self._coroutine.close()
+        self._answer.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(
+            ("_", "cr_", "gi_")
+        ):  # asyncio asks for these of its own coroutines and generators
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+        def call(*args: Any, **kwargs: Any) -> Call:
+            async def answer() -> Any:
+                return await getattr(await self._once(), name)(*args, **kwargs)._answer
+
+            return Call(self._bridge, answer())
+
+        return call
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        answer = await self._answer
+        async for item in answer if isinstance(answer, AsyncIterator) else self._bridge.pages(answer):
+            yield self._bridge.wrapped(item)
+
+    async def __aenter__(self) -> Any:
+        self._entered = await self._answer
+        return self._bridge.wrapped(await self._bridge.run(self._entered.__enter__))
+
+    async def __aexit__(self, *raised: Any) -> Any:
+        return await self._bridge.run(partial(self._entered.__exit__, *raised))
+
+
+class Bridge:
+    """Between the event loop and the threads that do what a book is asked for."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commonplace-aio")
-        self._news = _News(book)
+        self._closed = False
+        self.news = _News(book)
 
-    async def record(self, kind: str, **fields: Any) -> Event:
-        """As `Book.record`; the id is made here, so that a cancelled call can be looked up."""
-        if fields.get("id") is None:
-            fields["id"] = new_id()
-        return await self._write([fields["id"]], partial(self._book.record, kind, **fields))
+    def wrapped(self, answer: Any) -> Any:
+        """Handles of this package as handles for asyncio; anything else stays what it is."""
+        if isinstance(answer, list):
+            return [self.wrapped(item) for item in answer] if answer and _is_handle(answer[0]) else answer
+        return AsyncHandle(self, answer) if _is_handle(answer) else answer
 
-    async def record_all(self, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
-        drafts = [draft_from(fields, actor=OWNER) for fields in events]
-        return await self._write([one.id for one in drafts], partial(self._book.record_all, drafts))
+    async def run(self, call: Callable[[], T]) -> T:
+        try:
+            future = self._threads.submit(call)
+        except RuntimeError:
+            if not self._closed:
+                raise
+            return await asyncio.to_thread(call)  # which says itself that the book is closed
+        return await asyncio.wrap_future(future)
 
-    submit = lifted(Book.submit)
-    erase = lifted(Book.erase)
-    purge = lifted(Book.purge)
-    event = lifted(Book.event)
-    runs = lifted(Book.runs)
-    blob = lifted(Book.blob)
-    position = lifted(Book.position)
-    status = lifted(Book.status)
-    verify = lifted(Book.verify)
-    rebuild = lifted(Book.rebuild)
-    export = lifted(Book.export)
-    import_ = lifted(Book.import_)
-    copy = lifted(Book.copy)
-    backup = lifted(Book.backup)
-    grant = lifted(Book.grant)
-    relabel = lifted(Book.relabel)
-    execute = lifted(Book.execute)
-    diff = lifted(Book.diff)
-    merge = lifted(Book.merge)
-    remember = lifted(Book.remember)
-    resolve = lifted(Book.resolve)
-    revise: Callable[..., Awaitable[Any]] = lifted(Book.revise)
-    share = lifted(Book.share)
-    unshare = lifted(Book.unshare)
-    verify_item = lifted(Book.verify_item)
-    archive = lifted(Book.archive)
-    restore = lifted(Book.restore)
-    link = lifted(Book.link)
-    item = lifted(Book.item)
-    items = lifted(Book.items)
-    long_term = lifted(Book.long_term)
-    disputes = lifted(Book.disputes)
-    forget = lifted(Book.forget)
-    tombstones = lifted(Book.tombstones)
-    curate = lifted(Book.curate)
-    adopt = lifted(Book.adopt)
-    export_items = lifted(Book.export_items)
-    gc = lifted(Book.gc)
-    unarchive = lifted(Book.unarchive)
-    memory_settings = lifted(Book.memory_settings)
-    configure_memory: Callable[..., Awaitable[Any]] = lifted(Book.configure_memory)
-    core: Callable[..., Awaitable[Any]] = lifted(Book.core)
-    cores = lifted(Book.cores)
-    proposals = lifted(Book.proposals)
-    suggestions = lifted(Book.suggestions)
-    traverse = lifted(Book.traverse)
-    log = lifted(Book.log)
-    days = lifted(Book.days)
-    day = lifted(Book.day)
-    notes = lifted(Book.notes)
-    write_notes = lifted(Book.write_notes)
-    session_note = lifted(Book.session_note)
-    session = lifted(Book.session)
-    clear_session = lifted(Book.clear_session)
-    task_note = lifted(Book.task_note)
-    task_papers = lifted(Book.task_papers)
-    gate: Callable[..., Awaitable[Any]] = lifted(Book.gate)
-    gates = lifted(Book.gates)
-    papers = lifted(Book.papers)
-    paper = lifted(Book.paper)
-    repository_fact: Callable[..., Awaitable[Any]] = lifted(Book.repository_fact)
-    search = lifted(Book.search)
-    reindex = lifted(Book.reindex)
-    index_size = lifted(Book.index_size)
-    migrate_index = lifted(Book.migrate_index)
-    digest = lifted(Book.digest)
-    prompt = lifted(Book.prompt)
-    premises = lifted(Book.premises)
-    receipt = lifted(Book.receipt)
-    receipts = lifted(Book.receipts)
-    bisect = lifted(Book.bisect)
-    window = lifted(Book.window)
-    salient = lifted(Book.salient)
-    look_for = lifted(Book.look_for)
-    mirror: Callable[..., Awaitable[Any]] = lifted(Book.mirror)
-    as_actor: Callable[..., Awaitable[Any]] = lifted(Book.as_actor)
-    run: Callable[..., Awaitable[Any]] = lifted(Book.run)
-    fork: Callable[..., Awaitable[Any]] = lifted(Book.fork)
-    work: Callable[..., Awaitable[Any]] = lifted(Book.work)
-    work_of: Callable[..., Awaitable[Any]] = lifted(Book.work_of)
-    works = lifted(Book.works)
-    archive_works = lifted(Book.archive_works)
+    async def answer(
+        self, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What a method answers. If the caller is cancelled meanwhile, the call may take effect, and the
+        CancelledError says so."""
+        args, kwargs = _plain(args), {key: _plain(value) for key, value in kwargs.items()}
+        if name == "watch" and "after" in signature(method).parameters:
+            return self._watched(method, *args, **kwargs)
+        if any(_is_function(value) for value in (*args, *kwargs.values())):
+            return await _CallBack(self).run(method, args, kwargs)
+        args, ids = _identified(name, args, kwargs)
+        try:
+            return await self.run(partial(method, *args, **kwargs))
+        except asyncio.CancelledError as cancelled:
+            look = f"look up {', '.join(ids[:3])} with book.event(id)" if ids else "look before you repeat it"
+            cancelled.add_note(f"{name} may have taken effect: {look}")
+            raise
 
-    async def redacted(self, events: Iterable[Event]) -> list[Event]:
-        return await self._run(lambda: list(self._book.access.redacted(events)))
+    async def pages(self, items: Iterable[Any]) -> AsyncIterator[Any]:
+        iterator = iter(items)
+        while page := await self.run(lambda: list(islice(iterator, PAGE))):
+            for item in page:
+                yield item
 
-    async def audit(self, run_id: str | None = None, at: At = None) -> list[Entry]:
-        return await self._run(lambda: list(self._book.access.audit(run_id, at)))
-
-    async def head(self) -> int:
-        return await self._run(lambda: self._book.head)
-
-    async def events(
-        self,
-        after: int = 0,
-        run_id: str | None = None,
-        kinds: Collection[str] | None = None,
-        actor: str | None = None,
-        at: At = None,
+    async def _watched(
+        self, watch: Callable[..., Iterator[Event]], *args: Any, **kwargs: Any
     ) -> AsyncIterator[Event]:
-        """As `Book.events`, a page at a time."""
-        async for event in self._pages(partial(self._book.events, after, run_id, kinds, actor, at)):
-            yield event
-
-    async def _pages(self, read: Callable[[], Iterator[Event]]) -> AsyncIterator[Event]:
-        found = await self._run(read)
-        while page := await self._run(lambda: list(islice(found, PAGE))):
-            for event in page:
-                yield event
-
-    async def watch(
-        self,
-        after: int | None = None,
-        run_id: str | None = None,
-        kinds: Collection[str] | None = None,
-        actor: str | None = None,
-    ) -> AsyncIterator[Event]:
-        """As `Book.watch`. Any number of watchers share one thread."""
-        reached = await self.head() if after is None else after
-        with suppress(BookClosed):
-            while (head := await self._news.beyond(reached)) is not None:
-                async for event in self.events(reached, run_id, kinds, actor, head):
+        """Asks for what is there whenever the book has grown, so that no thread waits for one watcher alone."""
+        asked = signature(watch).bind(*args, **kwargs)
+        after, timeout = (
+            asked.arguments.get("after"),
+            check_seconds("timeout", asked.arguments.get("timeout")),
+        )
+        clock = asyncio.get_running_loop().time
+        head: int | None = await self.run(lambda: self._book.head)
+        reached: Any = head if after is None else after
+        quiet_since = clock()
+        with suppress(BookClosed, TimeoutError):
+            while head is not None:
+                asked.arguments |= {"after": reached, "timeout": 0}
+                async for event in self.pages(await self.run(lambda: watch(*asked.args, **asked.kwargs))):
                     yield event
-                reached = head
+                    reached, quiet_since = event.position, clock()
+                reached = max(reached, head)
+                async with asyncio.timeout_at(None if timeout is None else quiet_since + timeout):
+                    head = await self.news.beyond(reached)
 
-    async def close(self) -> None:
-        """Close the book itself."""
-        await asyncio.to_thread(self._book.close)
-
-    def shut_down(self) -> None:
-        self._news.stop()
+    def close(self) -> None:
+        self._closed = True
+        self.news.stop()
         self._threads.shutdown(wait=False)
 
-    async def _run(self, call: Callable[[], R]) -> R:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        except RuntimeError as error:
-            if "shutdown" in str(error):
-                raise BookClosed("this book is closed; open it again") from None
-            raise
 
-    async def _write(self, ids: list[str], call: Callable[[], R]) -> R:
+class _CallBack:
+    """Runs a method that calls functions of the caller. Those run on the loop; the method has a thread of its own, so
+    that it can wait for them although every thread of the pool is taken. If the caller is cancelled, the function under
+    way is cancelled, the method is told to stop, and the caller waits until it has."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._cancelled = False
+        self._under_way: set[asyncio.Task[Any] | None] = set()
+
+    async def run(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        parameters = signature(method)
+        given = parameters.bind_partial(
+            *(self._callable(value) for value in args),
+            **{key: self._callable(value) for key, value in kwargs.items()},
+        )
+        heard: asyncio.Task[None] | None = None
+        if "stop" in parameters.parameters:
+            stop = given.arguments.get("stop")
+            if isinstance(stop, asyncio.Event):
+                heard = asyncio.ensure_future(self._stop_with(stop))
+            elif stop is not None:
+                self._stop = stop
+            given.arguments["stop"] = self._stop
+        # The thread's context is the caller's, so the functions have it, too.
+        thread = ThreadPoolExecutor(1, thread_name_prefix="commonplace-aio-call")
+        done = thread.submit(copy_context().run, partial(method, *given.args, **given.kwargs))
+        thread.shutdown(wait=False)
+        answer = asyncio.wrap_future(done)
         try:
-            return await self._run(call)
-        except asyncio.CancelledError as cancelled:
-            cancelled.add_note(f"the write may have landed: look up {', '.join(ids[:3])} with book.event(id)")
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            self._cancelled = True
+            self._stop.set()
+            for task in filter(None, self._under_way):
+                task.cancel()
+            await asyncio.wait([answer])
             raise
+        finally:
+            if heard is not None:
+                heard.cancel()
+
+    async def _stop_with(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._stop.set()
+
+    def _callable(self, value: Any) -> Any:
+        if not _is_function(value):
+            return value
+
+        @wraps(value)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            answer = asyncio.run_coroutine_threadsafe(self._on_loop(value, args, kwargs), self._loop)
+            try:
+                return answer.result()
+            except CancelledError:
+                raise asyncio.CancelledError from None  # as an interrupt, not as a failure of the function
+
+        return call
+
+    async def _on_loop(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if self._cancelled:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        self._under_way.add(task)
+        try:
+            answer = function(*map(self._bridge.wrapped, args), **kwargs)
+            return _plain(await answer if isawaitable(answer) else answer)
+        finally:
+            self._under_way.discard(task)
+
+
+def _is_handle(answer: object) -> bool:
+    of_this_package = type(answer).__module__.partition(".")[0] == __package__
+    return of_this_package and not isinstance(answer, (AsyncHandle, *VALUES)) and not is_dataclass(answer)
+
+
+def _is_function(value: object) -> bool:
+    return callable(value) and not isclass(value)
+
+
+def _plain(value: Any) -> Any:
+    """A handle of asyncio as the handle that it wraps, also in a list."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+    return value._handle if isinstance(value, AsyncHandle) else value
+
+
+def _identified(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], list[str]]:
+    """The arguments with an id for each event that is to be recorded, and the ids."""
+    if name == "record":
+        kwargs["id"] = new_id() if kwargs.get("id") is None else kwargs["id"]
+        return args, [str(kwargs["id"])]
+    if name == "record_all" and len(args) == 1 and isinstance(args[0], Iterable):
+        events = [
+            {**fields, "id": new_id() if fields.get("id") is None else fields["id"]}
+            if isinstance(fields, Mapping)
+            else fields
+            for fields in args[0]
+        ]
+        return (events,), [str(fields["id"]) for fields in events if isinstance(fields, Mapping)]
+    return args, []
 
 
 class _News:

@@ -49,7 +49,7 @@ from .work.capability import WORK
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .aio import AsyncBook
+    from .aio import AsyncHandle
     from .ledger import At, Progress
     from .recall.receipts import Receipt
     from .run import Run
@@ -153,7 +153,10 @@ class Book(Participant):
     def __init__(self, engine: Engine, session: Session) -> None:
         super().__init__(session)
         self._engine = engine
-        self._aio: AsyncBook | None = None
+        self.name = session.ledger.meta.name
+        self.id = session.ledger.meta.book
+        """A name for this book that no other book has."""
+        self._aio: AsyncHandle | None = None
         self._say_what_it_cannot_promise()
 
     def as_actor(self, name: str, role: str | None = None) -> Actor:
@@ -177,15 +180,6 @@ class Book(Participant):
     def ledger(self) -> Ledger:
         """The layer below: snapshots of views, positions, and the commands of your own capabilities."""
         return self._session.ledger
-
-    @property
-    def name(self) -> str:
-        return self.ledger.meta.name
-
-    @property
-    def id(self) -> str:
-        """A name for this book that no other book has."""
-        return self.ledger.meta.book
 
     @property
     def head(self) -> int:
@@ -233,12 +227,12 @@ class Book(Participant):
     # opening and closing
 
     @property
-    def aio(self) -> AsyncBook:
+    def aio(self) -> AsyncHandle:
         """The same verbs for asyncio."""
         if self._aio is None:
-            from .aio import AsyncBook
+            from .aio import AsyncHandle, Bridge
 
-            self._aio = AsyncBook(self)
+            self._aio = AsyncHandle(Bridge(self), self)
         return self._aio
 
     def close(self) -> None:
@@ -264,7 +258,7 @@ class Book(Participant):
         self.ledger.store.close()
         self._engine.close()
         if self._aio is not None:
-            self._aio.shut_down()
+            self._aio._bridge.close()
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from ..actor import Actor
 from ..erase import Erasure
 from ..errors import BadInput, BookNotFound, CommonplaceError
 from ..events import Event

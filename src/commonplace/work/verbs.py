@@ -91,6 +91,8 @@ from .things import (
 from .words import words_of
 
 if TYPE_CHECKING:
+    import threading
+
     from ..ledger import At, Ledger, Progress
     from ..session import Session
     from .board import Board
@@ -584,11 +586,13 @@ class Work:
         if len(known) < len(held):
             self._do("reclaim")
 
-    def worker(self, agent: str, handler: Handler, **how: Any) -> Worked:
+    def worker(
+        self, agent: str, handler: Handler, *, stop: threading.Event | None = None, **how: Any
+    ) -> Worked:
         """Claim tasks one after the other and let `handler(claim)` do them: see `worker.work_off`."""
         from .worker import work_off
 
-        return work_off(self, self._agent(agent), handler, **how)
+        return work_off(self, self._agent(agent), handler, stop=stop, **how)
 
     # what was decided and found
 
@@ -950,13 +954,20 @@ class Work:
 
         return candidates_of(self, judged, at)
 
-    def orchestrate(self, agent: str, handler: Callable[[Lead, Step], Any], **how: Any) -> int:
+    def orchestrate(
+        self,
+        agent: str,
+        handler: Callable[[Lead, Step], Any],
+        *,
+        stop: threading.Event | None = None,
+        **how: Any,
+    ) -> int:
         """Lead the work, and let `handler(lead, step)` deal with what happens: see `leading.orchestrate`."""
         from .leading import orchestrate
 
         if not callable(handler):
             raise BadInput(f"handler {shown(handler)} is not a function: give one of a lead and a step")
-        return orchestrate(self, self._agent(agent), handler, **how)
+        return orchestrate(self, self._agent(agent), handler, stop=stop, **how)
 
     def promote(
         self,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -21,8 +19,6 @@ from .tasks import FINAL, Task, checked_flag
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
-    import asyncio
-
     from .verbs import Work
 
 log = logging.getLogger("commonplace")
@@ -383,82 +379,3 @@ def beating(held: Held) -> Iterator[None]:
     """Heartbeats for one thing, until the block ends."""
     with Beats(held.agent, held.lease) as beats, beats.of(held):
         yield
-
-
-AsyncHandler = Callable[[Any], Awaitable[Any] | Any]
-
-
-async def work_off_async(
-    aio: Any,
-    lift: Callable[[Claim], Any],
-    work: Work,
-    agent: str,
-    handler: AsyncHandler,
-    *,
-    lease: float = LEASE,
-    until: str = "done",
-    most: int | None = None,
-    poll: float | None = None,
-    wait_for_tasks: bool = False,
-    stop: asyncio.Event | None = None,
-) -> Worked:
-    """The same with a handler that is awaited: it is given the claim with awaitable verbs."""
-    import asyncio
-
-    told, length = Worked(agent), seconds("lease", lease)
-    _check(handler, until, most, wait_for_tasks)
-    pause = length / 2 if poll is None else seconds("poll", poll)
-    stopped = stop or asyncio.Event()
-    claim: Claim | None = None
-    try:
-        with Beats(agent, length) as beats:
-            while not stopped.is_set() and (most is None or told.tasks < most):
-                head = 0
-                if claim is None:
-                    head = await aio._run(lambda: work._session.ledger.head)
-                    claim = await _to_its_end(aio, lambda: claimed(work, agent, length))
-                if claim is not None:
-                    beats.begin(claim)
-                    try:
-                        outcome = await _awaited(handler, lift(claim))
-                        more = not stopped.is_set() and told.tasks + 1 != most
-                        settling = partial(settle, claim, told, outcome, more)
-                        claim = await _to_its_end(aio, settling)
-                    finally:
-                        await aio._run(beats.end)
-                elif await aio._run(lambda: _ends(work, until, wait_for_tasks, told)):
-                    break
-                else:
-                    news = asyncio.ensure_future(aio._news.beyond(head))
-                    await asyncio.wait([news], timeout=pause)
-                    news.cancel()
-    except Exception:
-        raise  # as in `work_off`
-    except BaseException:
-        await aio._run(lambda: give_back(claim))
-        raise
-    await aio._run(lambda: give_back(claim))
-    return told
-
-
-async def _to_its_end(aio: Any, call: Callable[[], Claim | None]) -> Claim | None:
-    """What a call in a thread has claimed. If its caller is cancelled meanwhile, the call comes to its end all the
-    same, and what it has claimed is given back."""
-    import asyncio
-
-    calling = asyncio.ensure_future(aio._run(call))
-    try:
-        found: Claim | None = await asyncio.shield(calling)
-    except asyncio.CancelledError:
-        found = await calling
-        await aio._run(lambda: give_back(found))
-        raise
-    return found
-
-
-async def _awaited(handler: AsyncHandler, claim: Any) -> Outcome:
-    try:
-        answer = handler(claim)
-        return (await answer if inspect.isawaitable(answer) else answer), None
-    except Exception as error:  # noqa: BLE001  it is told as the task's failure
-        return None, error
