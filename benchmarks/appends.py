@@ -115,7 +115,7 @@ def counted(book: Book) -> Iterator[list[int]]:
         apply(write)
         sizes.append(len(write.records))
 
-    with each_apply(book._ledger.store, counting):
+    with each_apply(book.ledger.store, counting):
         yield sizes
 
 

@@ -516,7 +516,7 @@ def weeks_ago(book: Book, weeks: float, steps: int) -> Iterator[None]:
         left[0] -= 1
         tx.now -= int(back.total_seconds() * 1e6)
 
-    with each_transaction(book._ledger.store, earlier):
+    with each_transaction(book.ledger.store, earlier):
         yield
 
 

@@ -45,9 +45,9 @@ def asked(path: Path, embedder: str) -> Iterator[tuple[tuple[str, ...], list[Que
     for one in json.loads(path.read_text()):
         known = {turn.id for turn in turns(one["conversation"])}
         with commonplace.open("memory:") as book:
-            book.configure_memory(embedder=embedder)
+            book.memory.configure(embedder=embedder)
             told(book, one["conversation"])
-            index, found, names = book._ledger.indexing.catch_up(), list[Question](), tuple[str, ...]()
+            index, found, names = book._session.services.indexing.catch_up(), list[Question](), tuple[str, ...]()
             for question in one["qa"]:
                 evidence = known.intersection(question["evidence"])
                 if not evidence or str(question["category"]) not in ANSWERED:

@@ -45,7 +45,7 @@ def growth(scale: float) -> Iterator[Figure]:
         taken: list[int] = []
         fill(1_000)
         small = median(microseconds(remember, 0, 300))
-        book.reindex()
+        book.admin.reindex()
         fill(most)
         large = median(microseconds(remember, 0, 300))
         told = f"remember, 1k → {most // 1000}k items"
@@ -97,7 +97,7 @@ def beside_mem0(scale: float) -> Iterator[Figure]:
 
         def ours_found(_: int) -> None:
             ada.remember(sentence(rng), override=AT_RANDOM)
-            book.reindex()
+            book.admin.reindex()
 
         def add(_: int) -> None:
             mem0.add(sentence(rng), user_id="ada", infer=False)
@@ -105,7 +105,7 @@ def beside_mem0(scale: float) -> Iterator[Figure]:
         for n in range(max(50, int(1_000 * scale))):
             ours(n)
             add(n)
-        book.reindex()
+        book.admin.reindex()
         times = {
             name: median(one)
             for name, one in by_turns({"theirs": add, "ours": ours, "found": ours_found}, count=count).items()

@@ -86,9 +86,9 @@ def asking(
 ) -> dict[str, Callable[[str], list[str]]]:
     """How to ask about a conversation: by our modes, and the peers."""
     book = open_until.enter_context(commonplace.open("memory:"))
-    book.configure_memory(embedder=embedder)
+    book.memory.configure(embedder=embedder)
     told(book, conversation)
-    book.reindex()
+    book.admin.reindex()
     ours = {mode: partial(found, book, mode=mode) for mode in MODES}
     said = {turn.id: spoken(turn.text, turn.speaker, turn.when) for turn in turns(conversation)}
     return ours | {name: PEERS[name](said, open_until, embedder_of(embedder)) for name in peers}
@@ -96,7 +96,7 @@ def asking(
 
 def found(book: Book, question: str, mode: str) -> list[str]:
     if mode == "words":  # keyword mode serves other tiers: the same index, without the rest
-        index = book._ledger.indexing.catch_up()
+        index = book._session.services.indexing.catch_up()
         hits = index.search(question, allowed=lambda _: True, limit=20).hits
         return [hit.id for hit in hits]
     return [one.id for one in book.search(question, mode=mode, max_results=20).results]

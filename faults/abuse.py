@@ -65,7 +65,7 @@ def fault_16(count: int, seed: int, tmp: Path) -> Result:
         home, victim_home = place(kind, tmp), place(kind, tmp)
         with home.open() as book, victim_home.open() as victim:
             victim.record("agent.spoke", id="treasure", actor="victim", run_id="vault", payload={"x": "gold"})
-            book.configure_memory(exclusions="off")
+            book.memory.configure(exclusions="off")
             book.as_actor("victim").remember(HIDDEN, tags=["hidden"])
             for n in range(3):
                 book.record("agent.spoke", id=f"own-{n}", actor="victim", run_id="vault", payload={"n": n})
@@ -92,7 +92,7 @@ def _inject(book: Book, text: str, case: int, result: Result, told: str) -> None
         ("event", lambda: book.event(own).id, own),
         ("run", lambda: [event.id for event in book.events(run_id=own)], [own]),
         ("actor", lambda: [event.id for event in book.events(actor=own)], [own]),
-        ("runs", lambda: [run.id for run in book.runs() if run.id == own], [own]),
+        ("runs", lambda: [run.id for run in book.runs.list() if run.id == own], [own]),
         ("foreign id", lambda: book.event(text + "?").id, NotFound),
         ("foreign run", lambda: list(book.events(run_id=text + "?")), []),
         ("foreign kind", lambda: list(book.events(kinds=[text])), []),
@@ -141,15 +141,15 @@ def _memory_questions(
 
     return (
         ("remember", keep, True),
-        ("key", lambda: [one.key for one in book.items(key=own, status=None)], [own]),
-        ("tag", lambda: [one.key for one in book.items(tag=tag, status=None)], [own]),
+        ("key", lambda: [one.key for one in book.memory.list(key=own, status=None)], [own]),
+        ("tag", lambda: [one.key for one in book.memory.list(tag=tag, status=None)], [own]),
         (
             "provenance",
-            lambda: [one.key for one in book.items(provenance={"channel": own}, status=None)],
+            lambda: [one.key for one in book.memory.list(provenance={"channel": own}, status=None)],
             [own],
         ),
-        ("foreign tag", lambda: book.items(tag=text + "?"), []),
-        ("foreign item", lambda: book.item(text + "?"), NotFound),
+        ("foreign tag", lambda: book.memory.list(tag=text + "?"), []),
+        ("foreign item", lambda: book.memory.get(text + "?"), NotFound),
         ("foreign core", lambda: book.remember("something else", core=text + "?"), NotFound),
         ("forget", lambda: book.forget(key=text + "?", confirm="FORGET").items, ()),
         ("search", lambda: search(text), True),
@@ -222,7 +222,7 @@ def fault_17(count: int, seed: int, tmp: Path) -> Result:
                     [event.id for event in book.events(before, actor=name)],
                     [book.event(name).id],
                     [event.id for event in book.watch(after=before, run_id=name, timeout=0.0)],
-                    [run.id for run in book.runs() if run.id == name] if case % 50 == 1 else [name],
+                    [run.id for run in book.runs.list() if run.id == name] if case % 50 == 1 else [name],
                 ]
                 if any(ids != [name] for ids in found):
                     result.problem(told, f"asked for {name!a}, got {found!a}")
@@ -243,9 +243,9 @@ def _refused(book: Book, name: str, result: Result, told: str) -> None:
         ("a run", lambda: book.record("agent.spoke", run_id=name)),
         ("an id", lambda: book.record("agent.spoke", id=name)),
         ("who acts", lambda: book.as_actor(name)),
-        ("a rule", lambda: book.grant(name, role="developer")),
+        ("a rule", lambda: book.access.grant(name, role="developer")),
         ("a key", lambda: book.remember(key=name, value=1)),
-        ("a core", lambda: book.core(name, type="pattern")),
+        ("a core", lambda: book.memory.set_core(name, type="pattern")),
         ("a work", lambda: book.work(name="it", id=name)),
         ("a filter", lambda: list(book.events(actor=name))),
     )
@@ -281,17 +281,17 @@ def _two_agents(book: Book, first: str, second: str, result: Result, told: str) 
     for name in (first, second):
         me, own = book.as_actor(name), [kept[name]]
         found = {
-            "items": [one.id for one in me.items()],
-            "key": own if one_key else [one.id for one in book.items(key=name)],
-            "agent": [one.id for one in book.items(agent=name)],
+            "items": [one.id for one in me.memory.list()],
+            "key": own if one_key else [one.id for one in book.memory.list(key=name)],
+            "agent": [one.id for one in book.memory.list(agent=name)],
             "search": [one.id for one in me.search(name[:1000]).results if one.id in kept.values()] or own,
-            "tag": [one.id for one in me.items(tag=name.strip())],
+            "tag": [one.id for one in me.memory.list(tag=name.strip())],
         }
         for asked, ids in found.items():
             if ids != own:
                 result.problem(told, f"{asked} of {name!a}: {ids} instead of {own}")
     book.as_actor(first).forget(key=first, confirm="FORGET")
-    if [one.id for one in book.items(key=second, agent=second)] != [kept[second]]:
+    if [one.id for one in book.memory.list(key=second, agent=second)] != [kept[second]]:
         result.problem(told, "forgetting one took the other")
 
 
@@ -304,14 +304,14 @@ def _two_books(kind: str, tmp: Path, first: str, second: str, result: Result, to
             seen: list[object] = [
                 *empty.events(),
                 *empty.events(run_id="r"),
-                *empty.runs(),
+                *empty.runs.list(),
                 *empty.watch(0, timeout=0.0),
             ]
             for ask, about in ((empty.event, event.id), (empty.blob, digest), (empty.erase, event.id)):
                 with suppress(NotFound):
                     seen.append(ask(about))
             with commonplace.open("memory:") as copy:
-                empty.copy(copy)
+                empty.admin.copy(copy)
                 seen += copy.events()
             if seen or empty.head or book.head != 1 or (empty.name, book.name) != (second, first):
                 result.problem(told, f"one book shows in the other: {seen!a}")
@@ -405,17 +405,17 @@ def _use_path_in_memory(book: Book, path: str, folder: Path) -> None:
     agent = book.as_actor(path[:200] or "x")
     agent.remember("a thing of one's own", tags=["paths"])
     for act in (
-        lambda: book.core(path[:200], name=path),
+        lambda: book.memory.set_core(path[:200], name=path),
         lambda: book.remember("an entry of it", core=path[:200]),
-        lambda: agent.task_note(path, "decisions", "We went on."),
-        lambda: agent.task_note("a task", path, "We went on."),
-        lambda: agent.session_note(path, "half way"),
-        lambda: agent.gate(path, "PLAN", "GO"),
-        lambda: book.configure_memory(places={"memory/": path if path.endswith("/") else f"{path}/"}),
+        lambda: agent.documents.add_to_task(path, "decisions", "We went on."),
+        lambda: agent.documents.add_to_task("a task", path, "We went on."),
+        lambda: agent.documents.add_to_session(path, "half way"),
+        lambda: agent.documents.record_gate(path, "PLAN", "GO"),
+        lambda: book.memory.configure(places={"memory/": path if path.endswith("/") else f"{path}/"}),
     ):
         with suppress(CommonplaceError):
             act()
-    book.mirror(folder).sync()
+    book.mirror.folder(folder).sync()
 
 
 def _symlinks(folder: Path, result: Result) -> None:
@@ -551,7 +551,7 @@ def fault_19(count: int, seed: int, tmp: Path) -> Result:
         for n in range(4):
             book.record("agent.spoke", id=f"e-{n}", run_id="r", payload={"n": n, "file": Blob(b"x" * n)})
         book.erase("e-1")
-        book.export(source)
+        book.admin.export(source)
         truth = [(event.id, event.payload) for event in book.events()]
     good, sign = source.read_bytes().splitlines(), tmp / "executed"
     for case in range(seed, seed + count):
@@ -569,7 +569,7 @@ def fault_19(count: int, seed: int, tmp: Path) -> Result:
                 book.record("agent.spoke", id=f"own-{uuid.uuid4()}", payload={"mine": True})
             before = list(book.events())
             try:
-                book.import_(hostile)
+                book.admin.import_(hostile)
                 result.outcomes["taken"] += 1
                 after = list(book.events())
                 if after[: len(before)] != before:

@@ -83,8 +83,8 @@ def fault_08(count: int, _seed: int, tmp: Path) -> Result:
             checked = book.verify()
             if not checked.ok or checked.head != PROCESSES * each:
                 wrong.append(f"verify: {checked}")
-            if len(book.runs()) != PROCESSES:
-                wrong.append(f"runs: {book.runs()}")
+            if len(book.runs.list()) != PROCESSES:
+                wrong.append(f"runs: {book.runs.list()}")
             times = sorted(second for one in seconds for second in one)
             if times:
                 p99 = times[len(times) * 99 // 100]

@@ -93,7 +93,7 @@ class Reading:
         events = list(book.events())
         self.questions: dict[str, Callable[[Book], object]] = {
             "events": lambda book: list(book.events()),
-            "runs": lambda book: book.runs(),
+            "runs": lambda book: book.runs.list(),
             "head": lambda book: book.head,
             "name": lambda book: (book.name, book.id),
         }
@@ -221,21 +221,21 @@ ACTORS = ("ada", "ben", "eve")
 def guarded_book(book: Book) -> dict[str, object]:
     """A book in which everybody had more rights once, and labels and settings were weaker; what holds now."""
     for actor in ACTORS:
-        book.grant(actor, ceiling="sensitive", sees=["*"], acts=["see_as"], tiers={"long_term": "read_write"})
+        book.access.grant(actor, ceiling="sensitive", sees=["*"], acts=["see_as"], tiers={"long_term": "read_write"})
     for n, actor in enumerate(ACTORS):
         book.record("world.noted", actor=actor, id=f"noted-{n}", payload={"text": f"by {actor}"})
-        book.relabel(f"noted-{n}", sensitivity="sensitive", reason="it names a customer")
-    book.configure_memory(secrets="reject")
+        book.access.relabel(f"noted-{n}", sensitivity="sensitive", reason="it names a customer")
+    book.memory.configure(secrets="reject")
     for actor in ACTORS:
-        book.grant(actor, ceiling="public", sees=["agent.*"], acts=[], tiers={"long_term": "none"})
+        book.access.grant(actor, ceiling="public", sees=["agent.*"], acts=[], tiers={"long_term": "none"})
     return guarded(book)
 
 
 def guarded(book: Book) -> dict[str, object]:
     """Each answer, or the name of the error in its place."""
-    questions: dict[str, Callable[[], object]] = {"settings": lambda: book.memory_settings().secrets}
+    questions: dict[str, Callable[[], object]] = {"settings": lambda: book.memory.settings().secrets}
     for actor in ACTORS:
-        questions[f"rights of {actor}"] = lambda actor=actor: book.as_actor(actor).rights()  # type: ignore[misc]
+        questions[f"rights of {actor}"] = lambda actor=actor: book.as_actor(actor).access.rights()  # type: ignore[misc]
         questions[f"events of {actor}"] = lambda actor=actor: [  # type: ignore[misc]
             event.id for event in book.as_actor(actor).events()
         ]
@@ -366,9 +366,9 @@ def fault_06(count: int, _seed: int, tmp: Path) -> Result:
             writers = Writers(home, 8, 100_000)
             backups = []
             for case in range(count):
-                book._ledger.store.wait(book.head + 40, 30.0)
+                book.ledger.store.wait(book.head + 40, 30.0)
                 backups.append(tmp / f"backup-{kind}-{case}.db")
-                book.backup(backups[-1])
+                book.admin.backup(backups[-1])
             writers.stop()
             whole = list(book.events())
         for case, path in enumerate(backups):
@@ -402,7 +402,7 @@ EXTRA = Capability("faults", views=(SAID, TRAILING))
 
 def rows_of(book: Book) -> dict[str, list[Row]]:
     """Every version of every row, without the generation that a rebuild changes."""
-    ledger = book._ledger
+    ledger = book.ledger
     ledger.follow("kinds")
     with ledger.reads() as reads:
         meta = ledger.meta_of(reads.head)
@@ -425,9 +425,9 @@ def fault_07(count: int, seed: int, tmp: Path) -> Result:
                     story.tell(book)
                 story.tell(book, "erase")
                 use_everything(book)
-                book._ledger.follow("state.projection")
+                book.ledger.follow("state.projection")
                 before = rows_of(book)
-                book._ledger.store.drop_spaces("")
+                book.ledger.store.drop_spaces("")
                 book.rebuild()
                 after, wrong = rows_of(book), Truth(log).judge(book)
                 wrong += [f"the rows of {name} differ" for name in before if before[name] != after[name]]

@@ -39,7 +39,7 @@ def say(book: Book, text: str) -> str:
 
 
 def index_of(book: Book) -> Path:
-    index = book._ledger.indexing.place
+    index = book._session.services.indexing.place
     assert isinstance(index, Path)
     return index
 
@@ -94,7 +94,7 @@ class Case:
         kept = self.tmp / f"kept-{self.rng.randrange(10**9)}"
         with self.home.open() as book:
             if self.home.kind == "sqlite":
-                book.backup(kept)
+                book.admin.backup(kept)
             else:
                 shutil.copytree(path, kept)
             for n in range(self.rng.randint(1, 20)):
@@ -193,7 +193,7 @@ def fault_30(count: int, seed: int, tmp: Path) -> Result:
 def tried(case: Case, shape: Callable[[Case], None], canary: str) -> tuple[str, list[str]]:
     shape(case)
     with warnings_heard() as heard, case.home.open() as book, commonplace.open("memory:") as copy:
-        book.copy(copy)
+        book.admin.copy(copy)
         wrong = [] if answers(book) == answers(copy) else ["the answers differ from those of a new index"]
         noticed = any("memory.index" in text for text in heard)
         if case.warns and not noticed:

@@ -271,7 +271,7 @@ def _close(book: Book) -> None:
     except (
         apsw.Error
     ):  # SQLite ignores a failed checkpoint at close; through a VFS in Python it shows all the same
-        book._ledger.store.close()
+        book.ledger.store.close()
 
 
 def _judged(book: Book, log: list[Entry]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import commonplace
 from commonplace import Actor, Book
-from commonplace.state.run import Turn
+from commonplace.run import Turn
 
 from . import Result, fault
 
@@ -89,7 +89,7 @@ def read(book: Book, rng: random.Random, round: int, thing: str) -> tuple[Actor 
     if rng.random() < 0.3:
         alone = book.as_actor(actor)
         if rng.random() < 0.5:
-            alone.items()
+            alone.memory.list()
             return alone, True
         alone.search(f"{thing} service", max_results=20)
         return alone, False
@@ -98,12 +98,12 @@ def read(book: Book, rng: random.Random, round: int, thing: str) -> tuple[Actor 
     if shown == 0:
         me.search(f"{thing} service", max_results=20)
     elif shown == 1:
-        me.items()
+        me.memory.list()
     elif shown == 2:
         me.digest(f"{thing} service", max_items=20, max_chars=20_000)
         me.search(f"{thing} service", max_results=20)
     else:
-        me.long_term()
+        me.memory.long_term()
     return me, shown in (1, 3)
 
 
@@ -115,7 +115,7 @@ def fault_33(count: int, seed: int, tmp: Path) -> Result:
     result = Result()
     rng = random.Random(seed)
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions="off")
+        book.memory.configure(exclusions="off")
         things = THINGS.split()
         texts = [sentences(rng, number, thing) for number, thing in enumerate(things)]
         for parts in texts:
@@ -131,7 +131,7 @@ def fault_33(count: int, seed: int, tmp: Path) -> Result:
                 if not kept.reason.startswith("an echo"):
                     told = f"round {round} (seed {seed + round}): {kept.outcome} {kept.reason}: {text!a}"
                     result.problem(told, "a reworded echo is not known again")
-        items = book.items(status=None)
+        items = book.memory.list(status=None)
         support = sum(len(item.corroborated) for item in items)
         result.figures |= {"items": len(items), "corroborations": support}
         if len(items) != ITEMS or support:

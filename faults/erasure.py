@@ -37,11 +37,11 @@ def leaks(book: Book, marker: str, ids: list[str], blobs: list[str], tmp: Path) 
             found.append(f"blob() gives {digest}")
         except NotFound:
             pass
-    book.export(tmp / "export.jsonl")
+    book.admin.export(tmp / "export.jsonl")
     if marker.encode() in (tmp / "export.jsonl").read_bytes():
         found.append("the export holds it")
     with commonplace.open("memory:") as copy:
-        book.copy(copy)
+        book.admin.copy(copy)
         if any(marker in str(event.payload) for event in copy.events()) or not copy.verify().ok:
             found.append("the copy holds it")
     checked = book.verify()

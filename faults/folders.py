@@ -134,7 +134,7 @@ def by_setting(case: Case, path: str) -> None:
     usual = case.rng.choice(("MEMORY.md", "memory/"))
     with mock.patch("commonplace.memory.capability.check_places"), suppress(CommonplaceError):  # noqa: SIM117
         with commonplace.open(case.book, mirror=False) as book:
-            book.configure_memory(places={usual: path.rstrip("/") + "/" * usual.endswith("/")})
+            book.memory.configure(places={usual: path.rstrip("/") + "/" * usual.endswith("/")})
 
 
 def by_list(case: Case, path: str) -> None:
@@ -438,32 +438,32 @@ def read(case: Case) -> None:
     """Everything that only reads."""
     with commonplace.open(case.book, create=False) as book:
         list(book.events())
-        book.items()
-        book.status()
+        book.memory.list()
+        book.admin.status()
         book.search("memory")
-        book.mirror().status()
-        book.look_for("forged text")
+        book.mirror.folder().status()
+        book.admin.find_text("forged text")
     examine(case.clone / "flow")
 
 
 def sync_untrusted(case: Case) -> None:
     with commonplace.open(case.book, create=False) as book:
-        book.mirror().sync()
+        book.mirror.folder().sync()
 
 
 def use(case: Case) -> Iterator[Callable[[], object]]:
     """Everything that writes, by a user who trusts the folder."""
     at = case.clone
-    yield lambda: opened(case, lambda book: book.mirror(trust=True).sync())
+    yield lambda: opened(case, lambda book: book.mirror.folder(trust=True).sync())
     yield lambda: opened(case, lambda book: book.remember("A new thing", title="new"))
-    yield lambda: opened(case, lambda book: book.erase([book.items()[0].id]))
-    yield lambda: opened(case, lambda book: book.adopt(at / "notes", shared=True))
-    yield lambda: opened(case, lambda book: book.execute(at / "flow"))
-    yield lambda: opened(case, lambda book: book.export(at / "notes" / "plain.md"))
-    yield lambda: opened(case, lambda book: book.export_items(at / "notes" / "linked.md"))
-    yield lambda: opened(case, lambda book: book.backup(at / "notes" / "linked.md"))
+    yield lambda: opened(case, lambda book: book.erase([book.memory.list()[0].id]))
+    yield lambda: opened(case, lambda book: book.memory.import_(at / "notes", shared=True))
+    yield lambda: opened(case, lambda book: book.runs.execute(at / "flow"))
+    yield lambda: opened(case, lambda book: book.admin.export(at / "notes" / "plain.md"))
+    yield lambda: opened(case, lambda book: book.memory.export(at / "notes" / "linked.md"))
+    yield lambda: opened(case, lambda book: book.admin.backup(at / "notes" / "linked.md"))
     yield lambda: opened(
-        case, lambda book: book.work(book.works()[0].id).artifact(at / "notes" / "linked.md")
+        case, lambda book: book.work(book.works.list()[0].id).artifact(at / "notes" / "linked.md")
     )
     yield lambda: opened(case, lambda book: book.rebuild())
     yield lambda: opened(case, lambda book: book.purge())
@@ -533,9 +533,9 @@ def make_template(folder: Path) -> None:
     (folder / ".git" / "hooks").mkdir(parents=True)
     (folder / ".git" / "config").write_text("[core]\n")
     with commonplace.open(folder / ".commonplace" / "book.db", mirror=True) as book:
-        book.configure_memory(exclusions="off")
+        book.memory.configure(exclusions="off")
         book.remember("Tea is served at four.", title="tea")
-        book.as_actor("ada").log("The build was red.")
+        book.as_actor("ada").documents.log("The build was red.")
         book.work(name="w", goal="ship it")
     for left in (folder / ".commonplace").glob("book.db[-.]*"):
         shutil.rmtree(left) if left.is_dir() else left.unlink()

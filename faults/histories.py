@@ -57,9 +57,9 @@ def everything(book: Book) -> Any:
     checked = book.verify()
     return (
         [plain(event) for event in events],
-        book.runs(),
-        [book.runs(at=position) for position in range(0, len(events), 5)],
-        {run.id: [event.position for event in book.events(run_id=run.id)] for run in book.runs()},
+        book.runs.list(),
+        [book.runs.list(at=position) for position in range(0, len(events), 5)],
+        {run.id: [event.position for event in book.events(run_id=run.id)] for run in book.runs.list()},
         (checked.ok, checked.problem, checked.events, checked.erased),
     )
 
@@ -77,7 +77,7 @@ def sabotage(book: Book, when: str) -> Iterator[None]:
         apply(write)
         raise OutcomeUnknown([record.id for record in write.records], "made up")
 
-    with each_apply(book._ledger.store, fail):
+    with each_apply(book.ledger.store, fail):
         yield
 
 

@@ -40,11 +40,11 @@ def fault_13(count: int, seed: int, tmp: Path) -> Result:
         rng, home = random.Random(seed), place(kind, tmp)
         texts = [f"fact {n} of the matter is {rng.randbytes(6).hex()}" for n in range(count)]
         with home.open() as book:
-            book.configure_memory(exclusions="off")
+            book.memory.configure(exclusions="off")
             workers = [Worker(remember, home, me, texts) for me in range(PROCESSES)]
             said = [worker.rest()[-1:] for worker in workers]
             wrong = [f"a writer said {one}" for one in said if not one or set(one[0]) - {"stored", "merged"}]
-            items = book.items()
+            items = book.memory.list()
             if sorted(str(item.body) for item in items) != sorted(texts):
                 wrong.append(f"{count} things became {len(items)} items")
             told = {len({*(one.actor for one in item.corroborated), item.agent}) for item in items}
@@ -67,11 +67,11 @@ def revise(say: Connection, home: Place, me: int, seed: int, count: int) -> None
     with home.open(mirror=False) as book:
         for n in range(count):
             token = f"mine-{rng.randbytes(6).hex()}"
-            items = book.items()
+            items = book.memory.list()
             if items and n % 3:
                 item = rng.choice(items)
                 try:
-                    book.revise(item.id, text=f"{item.title} is {token}")
+                    book.memory.revise(item.id, text=f"{item.title} is {token}")
                 except LookupError:
                     continue  # the person has deleted it
             else:
@@ -112,10 +112,10 @@ def fault_27(count: int, seed: int, tmp: Path) -> Result:
     home = place("sqlite", tmp)
     assert home.files is not None
     with home.open(mirror=False) as book:
-        book.configure_memory(exclusions="off", max_size_kb=10_000)
+        book.memory.configure(exclusions="off", max_size_kb=10_000)
         for n in range(10):
             book.remember(f"subject {n} is mine-{n:012x}", title=f"subject {n}")
-        mirror = book.mirror(home.files, person="kim")
+        mirror = book.mirror.folder(home.files, person="kim")
         mirror.sync()
         workers = [Worker(revise, home, me, seed + me, count // 2) for me in (1, 2)]
         person, refused = Person(home.files / "MEMORY.md", seed), set[str]()
@@ -179,18 +179,18 @@ def fault_22(count: int, seed: int, tmp: Path) -> Result:
         marker, control = f"heron{rng.randbytes(6).hex()}", f"stork{rng.randbytes(6).hex()}"
         folder = Path(mkdtemp(prefix=f"mirror-{kind}-", dir=tmp))
         with home.open(mirror=folder) as book:
-            book.configure_memory(exclusions="off")
+            book.memory.configure(exclusions="off")
             ids = [_hide(book, n, f"{marker} {rng.randbytes(8).hex()}") for n in range(count)]
             kept = [book.remember(f"{control} number {n} is harmless {rng.random()}") for n in range(10)]
             book.search(marker)
-            assert book._mirror is not None
-            book._mirror.sync()
+
+            book.mirror.sync()
             if home.files and not (holding(home.files, marker) and holding(folder, marker)):
                 result.problem(told, "the search does not find what is there")
             wrong = []
             for start in range(0, count, 50):
                 book.forget(ids[start : start + 50], erase=True, confirm="FORGET")
-            wrong += [f"items show {item.id}" for item in book.items(status=None) if marker in str(item)]
+            wrong += [f"items show {item.id}" for item in book.memory.list(status=None) if marker in str(item)]
             wrong += [f"events show {event.id}" for event in book.events() if marker in str(event.payload)]
             for mode in ("keyword", "hybrid", "semantic"):
                 found = book.search(marker, mode=mode, max_results=50).results
@@ -201,8 +201,8 @@ def fault_22(count: int, seed: int, tmp: Path) -> Result:
             wrong += [f"purge left: {text}" for text in report.remaining]
             if home.files:
                 wrong += [f"after the purge {path} holds it" for path in holding(home.files, marker)]
-                wrong += [f"another process finds it in {one.path}" for one in book.look_for([marker])]
-            if len(book.items()) < len(kept) or not book.verify().ok:
+                wrong += [f"another process finds it in {one.path}" for one in book.admin.find_text([marker])]
+            if len(book.memory.list()) < len(kept) or not book.verify().ok:
                 wrong.append("harmless items are gone, too, or the chain does not hold")
             result.problem(told, *wrong)
         result.outcomes[f"{kind} erased"] = count
@@ -221,7 +221,7 @@ def _hide(book: Book, n: int, secret: str) -> str:
             kept = ada.remember(key=f"word.{n}", value={"secret": secret, "n": n}, shared=True)
         case 2:
             kept = ada.remember(f"a first text numbered {n}", shared=True)
-            ada.revise(str(kept.item_id), text=f"a second text numbered {n} with {secret}")
+            ada.memory.revise(str(kept.item_id), text=f"a second text numbered {n} with {secret}")
         case 3:
             then = datetime(2026, 1, 1, tzinfo=UTC)
             kept = ada.remember(f"episode {n}: somebody said {secret}", kind="episode", occurred_at=then)

@@ -81,8 +81,8 @@ def use(book: Book, out: Path) -> None:
     book.remember(SECRET, sensitivity="sensitive")
     book.search("launch code")
     book.record("agent.spoke", payload={"file": commonplace.Blob(SECRET.encode() * 100)})
-    book.export(out / "export.jsonl")
-    book.backup(out / "backup.db")
+    book.admin.export(out / "export.jsonl")
+    book.admin.backup(out / "backup.db")
 
 
 @fault(32, "neighbours", 300, 8)

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from commonplace import Actor, CommonplaceError
+from commonplace.access.rights import OWNER
+from commonplace.participant import Participant
 from commonplace.tools import Tools
 
 Read = Callable[[], Any]
@@ -23,36 +25,36 @@ TITLES = ("Open the port", "Auth")
 def reads(me: Actor, at: Any, scratch: Path, ids: list[str]) -> Iterator[tuple[str, Read]]:
     """Each public read of an actor that takes `at`, by name. `ids` are asked for one by one."""
     yield "events", lambda: list(me.events(at=at))
-    yield "runs", lambda: me.runs(at)
-    yield "rights", lambda: me.rights(at)
+    yield "runs", lambda: me.runs.list(at)
+    yield "rights", lambda: me.access.rights(at)
     for query in QUERIES:
         for mode in ("hybrid", "keyword", "semantic"):
             yield f"search {mode} {query}", partial(me.search, query, mode=mode, at=at, explain=True)
         yield f"digest {query}", partial(digest_text, me, query, at)
     yield "search by day", lambda: me.search(mode="date_range", date_range={"start": "2000-01-01"}, at=at)
     yield "search by agent", lambda: me.search(mode="agent_filter", agent_filter=["ada", "bob"], at=at)
-    yield "items", lambda: me.items(status=None, at=at)
-    yield "long_term", lambda: me.long_term(at)
-    yield "disputes", lambda: me.disputes(at)
-    yield "tombstones", lambda: me.tombstones(at)
-    yield "cores", lambda: me.cores(at)
-    yield "core", lambda: me.core("handbook", at)
-    yield "days", lambda: [me.day(day, at) for day in me.days(at)]
-    yield "papers", lambda: [(path, me.paper(path, at)) for path in me.papers(at)]
-    yield "notes", lambda: me.notes(at)
+    yield "items", lambda: me.memory.list(status=None, at=at)
+    yield "long_term", lambda: me.memory.long_term(at)
+    yield "disputes", lambda: me.memory.disputes(at)
+    yield "tombstones", lambda: me.memory.tombstones(at)
+    yield "cores", lambda: me.memory.cores(at)
+    yield "core", lambda: me.memory.core("handbook", at)
+    yield "days", lambda: [me.documents.day(day, at) for day in me.documents.days(at)]
+    yield "papers", lambda: [(path, me.documents.get(path, at)) for path in me.documents.list(at)]
+    yield "notes", lambda: me.documents.notes(at)
     for title in TITLES:
-        yield f"session {title}", partial(me.session, title, at)
-        yield f"task documents {title}", partial(me.task_papers, title, at)
-        yield f"gates {title}", partial(me.gates, title, at=at)
+        yield f"session {title}", partial(me.documents.session, title, at)
+        yield f"task documents {title}", partial(me.documents.task, title, at)
+        yield f"gates {title}", partial(me.documents.gates, title, at=at)
     yield "export", lambda: exported(lambda to: me.export(to, at=at), scratch)
-    yield "export items", lambda: exported(lambda to: me.export_items(to, at), scratch)
-    yield "window", lambda: me.window("r1", k=50, at=at)
-    yield "salient", lambda: me.salient("which port", "r1", top_k=50, at=at)
-    yield "works", lambda: me.works(at=at)
+    yield "export items", lambda: exported(lambda to: me.memory.export(to, at), scratch)
+    yield "window", lambda: me.receipts.window("r1", k=50, at=at)
+    yield "salient", lambda: me.receipts.salient("which port", "r1", top_k=50, at=at)
+    yield "works", lambda: me.works.list(at=at)
     for n, id in enumerate(ids):
         yield f"event {n}", partial(me.event, id, at)
-        yield f"item {n}", partial(me.item, id, at)
-        yield f"traverse {n}", partial(me.traverse, id, 2, at=at)
+        yield f"item {n}", partial(me.memory.get, id, at)
+        yield f"traverse {n}", partial(me.memory.traverse, id, 2, at=at)
     yield from work_reads(me, at)
 
 
@@ -78,19 +80,19 @@ def work_reads(me: Actor, at: Any) -> Iterator[tuple[str, Read]]:
 def reads_now(me: Actor, scratch: Path) -> Iterator[tuple[str, Read]]:
     """The public reads of an actor that are always of now."""
     yield "watch", lambda: list(me.watch(after=0, timeout=0))
-    yield "premises", lambda: [event.payload for event in me.premises()]
-    yield "receipts", lambda: [receipt_text(one) for one in me.receipts()]
-    yield "bisect", lambda: me.bisect("r1")
-    yield "proposals", lambda: me.proposals()
-    yield "suggestions", lambda: me.suggestions()
+    yield "premises", lambda: [event.payload for event in me.receipts.changed_facts()]
+    yield "receipts", lambda: [receipt_text(one) for one in me.receipts.list()]
+    yield "bisect", lambda: me.receipts.bisect("r1")
+    yield "proposals", lambda: me.memory.held("proposal")
+    yield "suggestions", lambda: me.memory.suggestions()
     yield "stable digest", lambda: me.digest("which port is open", stable="task").text
     yield "prompt", lambda: told(me.prompt("find out which port is open", work=known_work(me)))
     yield "state", lambda: me.run(run_id="r1", create=False).state()
-    yield "diff", lambda: me.diff("r1", "r2")
+    yield "diff", lambda: me.runs.diff("r1", "r2")
     yield "work export", lambda: exported(lambda to: me.work("w1").export(to), scratch)
-    yield "work of t1", lambda: me.work_of("t1").id
+    yield "work of t1", lambda: me.works.containing("t1").id
     yield "work watch", lambda: list(me.work("w1").watch(after=0, timeout=0))
-    tools = Tools(me._book)
+    tools = Tools(Participant(me._session.acting_as(OWNER)))
     calls: list[tuple[str, dict[str, Any]]] = [
         ("memory.search", {"query": "which port is open"}),
         ("memory.read", {"target": "long_term"}),
@@ -107,7 +109,7 @@ def told(prompt: Any) -> str:
 
 def known_work(me: Actor) -> str | None:
     """The work for a prompt, unless this reader may not know of it."""
-    return "w1" if any(one.id == "w1" for one in me.works()) else None
+    return "w1" if any(one.id == "w1" for one in me.works.list()) else None
 
 
 def digest_text(me: Actor, query: str, at: Any) -> str:

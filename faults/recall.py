@@ -31,7 +31,7 @@ def sentence(rng: random.Random, least: int = 3, most: int = 40) -> str:
 
 def shelf(book: Book, rng: random.Random, size: int) -> None:
     """A book full of items of all kinds, long and short, with strange characters in them."""
-    book.configure_memory(exclusions="off")
+    book.memory.configure(exclusions="off")
     ada = book.as_actor("ada")
     for n in range(size):
         kind = rng.choice(KINDS)
@@ -115,7 +115,7 @@ def fault_28(count: int, seed: int, tmp: Path) -> Result:
         home, other = place("sqlite", tmp), place(DURABLE[n % len(DURABLE)], tmp)
         with home.open() as book, other.open() as copy:
             shelf(book, rng, 80)
-            book.copy(copy)
+            book.admin.copy(copy)
             head = book.head
             wanted = [request(rng, head) for _ in range(count // shelves)]
             worker = Worker(again, home, wanted)
@@ -200,7 +200,7 @@ class World:
         self.book, self.rng = book, rng
         self.past: list[tuple[int, Model]] = [(0, Model())]
         self.receipts: list[str] = []
-        book.configure_memory(exclusions="off")
+        book.memory.configure(exclusions="off")
         with book.run(run_id="r1"):
             pass
         for _ in range(45):
@@ -227,7 +227,7 @@ class World:
             changed = self._say()
         elif act == "share" and items:
             one = rng.choice(items)
-            (self.book.unshare if one.shared else self.book.share)(one.id)
+            (self.book.memory.unshare if one.shared else self.book.memory.share)(one.id)
             changed = {one.mark: replace(one, shared=not one.shared)}
         elif act == "forget" and items:
             one = rng.choice(items)
@@ -237,14 +237,14 @@ class World:
         elif act == "relabel" and whose:
             one = rng.choice(whose)
             level = rng.choice(LEVELS)
-            self.book.relabel(one.id, sensitivity=level, reason="because")
+            self.book.access.relabel(one.id, sensitivity=level, reason="because")
             changed = {one.mark: replace(one, level=level)}
         elif act == "rights":
             actor = rng.choice(self.ACTORS)
             ceiling = rng.choice(LEVELS)
             barred = frozenset(tier for tier in ("long_term", "episodic") if rng.random() < 0.15)
             tiers = {tier: "none" if tier in barred else "read_write" for tier in ("long_term", "episodic")}
-            self.book.grant(actor, ceiling=ceiling, tiers=tiers)
+            self.book.access.grant(actor, ceiling=ceiling, tiers=tiers)
             return self.book.head, replace(
                 model, ceiling={**model.ceiling, actor: ceiling}, barred={**model.barred, actor: barred}
             )
@@ -362,17 +362,17 @@ class World:
         if what == "receipt":
             if not self.receipts:
                 return ""
-            receipt = me.receipt(rng.choice(self.receipts))
+            receipt = me.receipts.get(rng.choice(self.receipts))
             try:
                 text = receipt.replay()
             except CommonplaceError as error:
                 text = str(error)
             return f"{receipt.trace}{text}{receipt.included}{receipt.omitted}"
         if what == "window":
-            return str(me.window("r1", k=50))
+            return str(me.receipts.window("r1", k=50))
         if what == "salient":
-            return str(me.salient(query, "r1", top_k=50, semantic=rng.random() < 0.5))
-        return str([one.payload for one in me.premises()])
+            return str(me.receipts.salient(query, "r1", top_k=50, semantic=rng.random() < 0.5))
+        return str([one.payload for one in me.receipts.changed_facts()])
 
 
 @fault(36, "leaks", 10_000, 120)

@@ -54,8 +54,8 @@ def note(scene: Scene) -> None:
 
 def revised(scene: Scene) -> None:
     note(scene)
-    scene.ada.revise(scene.last, text=f"the port {scene.word} is open since friday", why=scene.word)
-    scene.lib.verify_item(scene.last)
+    scene.ada.memory.revise(scene.last, text=f"the port {scene.word} is open since friday", why=scene.word)
+    scene.lib.memory.verify(scene.last)
 
 
 def relied_on(scene: Scene) -> None:
@@ -69,8 +69,8 @@ def nudged_of(scene: Scene) -> None:
 
 
 def change(scene: Scene) -> None:
-    scene.ada.revise(scene.last, text=f"the port {scene.word} was closed on friday")
-    scene.bob.premises()
+    scene.ada.memory.revise(scene.last, text=f"the port {scene.word} was closed on friday")
+    scene.bob.receipts.changed_facts()
 
 
 def change_and_nudge(scene: Scene) -> None:
@@ -87,17 +87,17 @@ def fact(scene: Scene) -> None:
 def later_shared(scene: Scene) -> None:
     kept = scene.ada.remember(f"the port {scene.word} is open", shared=False)
     scene.ids.append(str(kept.item_id))
-    scene.ada.share(scene.last)
+    scene.ada.memory.share(scene.last)
 
 
 def entry(scene: Scene) -> None:
-    scene.lib.core("handbook", description="about ports")
+    scene.lib.memory.set_core("handbook", description="about ports")
     kept = scene.lib.remember(f"the port {scene.word} is open", core="handbook")
     scene.ids.append(str(kept.item_id))
 
 
 def described(scene: Scene) -> None:
-    scene.lib.core("handbook", description=f"about the port {scene.word}")
+    scene.lib.memory.set_core("handbook", description=f"about the port {scene.word}")
 
 
 def spoken(scene: Scene) -> None:
@@ -107,22 +107,22 @@ def spoken(scene: Scene) -> None:
 
 def thought(scene: Scene) -> None:
     """Seen by a role's right, which can be taken away."""
-    scene.book.grant("role:qa", sees=["agent.thought"])
-    scene.book.grant("bob", role="qa")
+    scene.book.access.grant("role:qa", sees=["agent.thought"])
+    scene.book.access.grant("bob", role="qa")
     said = scene.ada.record("agent.thought", payload={"text": f"the port {scene.word} is open"}, run_id="r1")
     scene.ids.append(said.id)
 
 
 def logged(scene: Scene) -> None:
-    scene.ids.append(scene.ada.log(f"the port {scene.word} is open").id)
+    scene.ids.append(scene.ada.documents.log(f"the port {scene.word} is open").id)
 
 
 def document(scene: Scene) -> None:
-    scene.ids.append(scene.ada.task_note("Auth", "decisions", f"the port {scene.word} is open").id)
+    scene.ids.append(scene.ada.documents.add_to_task("Auth", "decisions", f"the port {scene.word} is open").id)
 
 
 def session(scene: Scene) -> None:
-    scene.ids.append(scene.ada.session_note("Auth", f"the port {scene.word} is open").id)
+    scene.ids.append(scene.ada.documents.add_to_session("Auth", f"the port {scene.word} is open").id)
 
 
 def discovery(scene: Scene) -> None:
@@ -151,14 +151,14 @@ def task(scene: Scene) -> None:
 # how it is taken away
 
 WAYS: dict[str, Callable[[Scene], object]] = {
-    "unshare": lambda scene: scene.ada.unshare(scene.last),
-    "private core": lambda scene: scene.lib.core("handbook", visibility="private"),
-    "relabel": lambda scene: scene.book.relabel(scene.last, sensitivity="sensitive", reason="a secret"),
-    "ceiling": lambda scene: scene.book.grant("bob", ceiling="public"),
-    "long_term none": lambda scene: scene.book.grant("bob", tiers={"long_term": "none"}),
-    "working none": lambda scene: scene.book.grant("bob", tiers={"working": "none"}),
-    "role": lambda scene: scene.book.grant("bob", role="developer"),
-    "clear": lambda scene: scene.ada.clear_session("Auth"),
+    "unshare": lambda scene: scene.ada.memory.unshare(scene.last),
+    "private core": lambda scene: scene.lib.memory.set_core("handbook", visibility="private"),
+    "relabel": lambda scene: scene.book.access.relabel(scene.last, sensitivity="sensitive", reason="a secret"),
+    "ceiling": lambda scene: scene.book.access.grant("bob", ceiling="public"),
+    "long_term none": lambda scene: scene.book.access.grant("bob", tiers={"long_term": "none"}),
+    "working none": lambda scene: scene.book.access.grant("bob", tiers={"working": "none"}),
+    "role": lambda scene: scene.book.access.grant("bob", role="developer"),
+    "clear": lambda scene: scene.ada.documents.clear_session("Auth"),
     "forget": lambda scene: scene.book.forget(scene.last, confirm="FORGET"),
     "erase item": lambda scene: scene.book.forget(scene.last, erase=True, confirm="FORGET"),
     "erase": lambda scene: scene.book.erase(scene.last, reason="named a customer"),
@@ -197,7 +197,7 @@ def prepared(book: Book, word: str, thing: Callable[[Scene], None]) -> tuple[Sce
     """A book in which bob was shown something of ada's, in a prompt, a digest, a search and a task's context. Answers
     with the moments at which it was there."""
     scene = Scene(book, word)
-    book.configure_memory(exclusions="off")
+    book.memory.configure(exclusions="off")
     with book.run(run_id="r1", initial={"topic": "ports"}):
         pass
     with book.run(run_id="r2", initial={"topic": "ports"}):

@@ -119,7 +119,7 @@ def run_all(book: Book, mode: Any) -> Outcome:
     )
     run = book.run(workflow, "r", {"topic": "tea"})
     agents = {node.id: _agent for node in NODES}
-    return Runner(book, workflow, run, agents, pause=lambda _seconds: None).execute()
+    return Runner(book._session, workflow, run, agents, pause=lambda _seconds: None).execute()
 
 
 def run_and_die(say: Connection, home: Place, calls: str, mode: str, kill_at: int | None) -> None:
@@ -142,7 +142,7 @@ def run_and_die(say: Connection, home: Place, calls: str, mode: str, kill_at: in
 
             tx.apply = apply_and_die  # type: ignore[method-assign]
 
-        with each_transaction(book._ledger.store, begun):
+        with each_transaction(book.ledger.store, begun):
             say.send("open")
             run_all(book, mode)
             say.send("done")
@@ -160,7 +160,7 @@ def final(book: Book) -> dict[str, Any]:
 def go_on(home: Place, calls: Path, mode: str, undisturbed: dict[str, Any]) -> list[str]:
     """Resume after the kill; what is wrong with how it ends."""
     with home.open() as book:
-        known = book.run(run_id="r").steps() if book._has_state("r") else {}
+        known = book.run(run_id="r").steps() if any(info.id == "r" and info.status for info in book.runs.list()) else {}
         done = {name for name, step in known.items() if step["status"] == "finished"}
         calls.write_text("")
         if not known or book.run(run_id="r").status == "running":

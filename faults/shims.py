@@ -25,7 +25,7 @@ from typing import Any
 import apsw
 
 from commonplace import Book
-from commonplace.book import BUILT_IN
+from commonplace.book import BUILT_IN, owner_session
 from commonplace.checksums import page_checksums
 from commonplace.engines.files import FilesEngine
 from commonplace.engines.local import Disk
@@ -342,7 +342,7 @@ def taped(kind: str, folder: Path, tape: Tape) -> Iterator[Any]:
 def assemble(engine: SqliteEngine | FilesEngine) -> Book:
     store = engine.open("book", create=True)
     try:
-        return Book(engine, Ledger(store, Registry(BUILT_IN), "book"))
+        return Book(engine, owner_session(engine, Ledger(store, Registry(BUILT_IN), "book")))
     except BaseException:
         store.close()
         raise

@@ -111,14 +111,14 @@ class Story:
 
 def use_everything(book: Book) -> None:
     """Touch every view that is not the ledger's own: rights, labels, and the state of runs of two models."""
-    book.grant("ada", role="qa", may_emit=["*"])
+    book.access.grant("ada", role="qa", may_emit=["*"])
     event = book.record("fault.noted", actor="ada", id="labelled", labels={"sensitivity": "private"})
-    book.relabel(event.id, sensitivity="sensitive", reason="to be careful")
+    book.access.relabel(event.id, sensitivity="sensitive", reason="to be careful")
     for model in ("shared_dict", "cqrs"):
         agents = {"ada": AgentPolicy(may_emit=("*",)), "ben": AgentPolicy()}
         policy = Policy(model=model, sensitive_fields=("key",), agents=agents)
         opening = Open(f"state-{model}", "owner", policy, given={"topic": "x", "key": "abcdef"})
-        book.submit("state.open", opening)
+        book.ledger.submit("state.open", opening)
         run = book.run(run_id=opening.run)
         with run.agent("ada") as me:
             me.write({"n": 1})
@@ -132,23 +132,23 @@ def use_everything(book: Book) -> None:
 
 def remember_everything(book: Book) -> None:
     """Touch every view of durable memory."""
-    book.configure_memory(retention_days=7)
-    book.core("tools", name="Tools")
+    book.memory.configure(retention_days=7)
+    book.memory.set_core("tools", name="Tools")
     ada = book.as_actor("ada")
     kept = ada.remember("The lift stops at the fourth floor.", tags=["house"], shared=True)
     ada.remember("The lift stops at the fourth floor.", run_id="again")
     ada.remember(key="floors", value=4)
     ada.remember(key="floors", value=5)
-    ada.revise(str(kept.item_id), text="The lift stops at the fifth floor.")
-    book.submit("memory.patch", Patch("ada", str(kept.item_id), {"title": "lift"}, key="an edit"))
+    ada.memory.revise(str(kept.item_id), text="The lift stops at the fifth floor.")
+    book.ledger.submit("memory.patch", Patch("ada", str(kept.item_id), {"title": "lift"}, key="an edit"))
     gone = ada.remember("This will be forgotten soon, by everybody who reads it.")
     ada.forget(str(gone.item_id), confirm="FORGET", erase=True)
-    book.submit("memory.shown", Shown("ada", "r", (str(kept.item_id),)))
-    ada.log("a long day")
-    ada.link(str(kept.item_id), "related", str(ada.remember("The stairs are steep.").item_id))
-    book.submit("memory.shelve", Shelve("owner", "day", ("2020-01-01",)))
-    ada.session_note("the lift", "it stops")
-    ada.gate("the lift", "PLAN", "GO")
+    book.ledger.submit("memory.shown", Shown("ada", "r", (str(kept.item_id),)))
+    ada.documents.log("a long day")
+    ada.memory.link(str(kept.item_id), "related", str(ada.remember("The stairs are steep.").item_id))
+    book.ledger.submit("memory.shelve", Shelve("owner", "day", ("2020-01-01",)))
+    ada.documents.add_to_session("the lift", "it stops")
+    ada.documents.record_gate("the lift", "PLAN", "GO")
     recall_everything(book)
 
 
@@ -156,7 +156,7 @@ def recall_everything(book: Book) -> None:
     """Touch every view of recall."""
     ben = book.as_actor("ben")
     kept = book.remember("The lift is painted green, on all floors.", shared=True)
-    book.submit("recall.checked", Record("owner", None, (Checked(str(kept.item_id), "abc"),)))
+    book.ledger.submit("recall.checked", Record("owner", None, (Checked(str(kept.item_id), "abc"),)))
     ben.digest("the green lift", stable="a task")
     book.forget(str(kept.item_id), confirm="FORGET")
     ben.prompt("go on")
@@ -245,7 +245,7 @@ class Truth:
             for id in events
             if id not in told and events[id].kind.partition(".")[0] not in OURS
         ]
-        runs = {run.id: run.first for run in book.runs()}
+        runs = {run.id: run.first for run in book.runs.list()}
         first: dict[str, int] = {}
         for event in events.values():
             if event.run_id is not None:

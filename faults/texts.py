@@ -388,8 +388,8 @@ def delays(book: Book, text: str) -> dict[str, float]:
         "search": lambda: ada.search("needle"),
         "a phrase": lambda: ada.search(f'"quick needle" {text[:40]}'),
         "digest": lambda: ada.digest("needle"),
-        "window": lambda: ada.window("r"),
-        "salient": lambda: ada.salient("needle", "r"),
+        "window": lambda: ada.receipts.window("r"),
+        "salient": lambda: ada.receipts.salient("needle", "r"),
         "prompt": lambda: ada.prompt("find the needle"),
         "events": lambda: list(ada.events()),
     }

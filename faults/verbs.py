@@ -150,5 +150,5 @@ def fuzz_verbs(result: Result, count: int, seed: int, tmp: Path) -> None:
             except Exception as error:  # noqa: BLE001  an error of no known type is a finding
                 if not (isinstance(error, TypeError) and any(one in str(error).lower() for one in ARGUMENTS)):
                     result.problem(f"{told} (seed {seed}): {error}", f"{told} raises {type(error).__name__}")
-        if not book.verify().ok or book.items(status=None) is None:
+        if not book.verify().ok or book.memory.list(status=None) is None:
             result.problem(f"seed {seed}", "the book does not verify after wrong calls")

@@ -398,7 +398,7 @@ def nothing_left(book: Book, work: Work) -> bool:
     """Whether all tasks are done, and whoever leads has dealt with everything that was completed."""
     if not all_but_the_gate(work):
         return False
-    with book.snapshot() as now:
+    with book.ledger.snapshot() as now:
         return not any(True for _ in now.scan("work.steps", WORK))
 
 

@@ -83,7 +83,7 @@ def plain(world: World, rng: random.Random) -> object:
         case 3:
             return world.bob.remember(sentence(rng), id=f"mine-{n}")
         case 4:
-            return world.ada.log(sentence(rng), id=f"log-{n}")
+            return world.ada.documents.log(sentence(rng), id=f"log-{n}")
         case 5:
             return world.ada.work("w1").add_task(f"{sentence(rng)} {n}", id=f"task-{n}")
         case 6:
@@ -122,14 +122,14 @@ def hidden(world: World, rng: random.Random) -> None:
             work = ada.work(f"h-work-{n}", name=rng.choice(HIDDEN), goal=text, members=["ada"])
             work.add_task(text, id=f"h-task-{n}")
         case 8:
-            world.lib.core("h-core", visibility="private", description=text)
+            world.lib.memory.set_core("h-core", visibility="private", description=text)
             world.lib.remember(text, core="h-core", id=f"h-entry-{n}")
         case 9:
-            event = ada.log(text, id=f"h-log-{n}")
-            world.book.relabel(event.id, sensitivity="sensitive", reason="a customer's")
+            event = ada.documents.log(text, id=f"h-log-{n}")
+            world.book.access.relabel(event.id, sensitivity="sensitive", reason="a customer's")
         case 10:
-            noted = ada.task_note(rng.choice(HIDDEN), "decisions", text)
-            world.book.relabel(noted.id, sensitivity="sensitive", reason="a customer's")
+            noted = ada.documents.add_to_task(rng.choice(HIDDEN), "decisions", text)
+            world.book.access.relabel(noted.id, sensitivity="sensitive", reason="a customer's")
         case 11:
             kept = ada.remember(text, id=f"h-forgotten-{n}")
             ada.forget(kept.item_id, confirm="FORGET")
@@ -138,13 +138,13 @@ def hidden(world: World, rng: random.Random) -> None:
             world.book.as_actor("eve").search(text)
             world.book.as_actor("eve").digest(text)
         case _:
-            world.book.grant("eve", sees=["agent.*"])
+            world.book.access.grant("eve", sees=["agent.*"])
 
 
 def built(world: World, seed: int) -> None:
     """The same story in both worlds; in one of them hidden things happen in between."""
     book = world.book
-    book.configure_memory(exclusions="off")
+    book.memory.configure(exclusions="off")
     book.run(run_id="r1", initial={"topic": "ports"}).close()
     book.run(run_id="r2", initial={"topic": "ports"}).close()
     world.ada.work("w1", name="ports", goal="open the port").add_task("Open the harbour port", id="t1")
@@ -168,29 +168,29 @@ def probes(world: World, ids: list[str], rng: random.Random) -> Iterator[tuple[s
     yield "fact of a hidden key", partial(bob.remember, key=f"{word}.limit", value=1, id=f"guess-{word}")
     yield "forget by a hidden tag", partial(bob.forget, tag=word, dry_run=True)
     yield "forget by a hidden key", partial(bob.forget, key=f"{word}.limit", dry_run=True)
-    yield "items by a hidden tag", partial(bob.items, tag=word, status=None)
-    yield "hidden core", partial(bob.core, "h-core")
+    yield "items by a hidden tag", partial(bob.memory.list, tag=word, status=None)
+    yield "hidden core", partial(bob.memory.core, "h-core")
     yield "propose for a hidden core", partial(bob.remember, "the port is open", core="h-core")
     yield "search in a hidden core", partial(bob.search, "port", cores=["h-core"])
     yield "work on a hidden core", partial(bob.work, "probe", name="probe", cores=["h-core"])
-    yield "hidden paper", partial(bob.paper, f"plans/artifacts/{word}/decisions.md")
-    yield "hidden task folder", partial(bob.task_papers, word)
+    yield "hidden paper", partial(bob.documents.get, f"plans/artifacts/{word}/decisions.md")
+    yield "hidden task folder", partial(bob.documents.task, word)
     for n, id in enumerate(ids):
         yield f"event {n}", partial(bob.event, id)
-        yield f"item {n}", partial(bob.item, id)
-        yield f"receipt {n}", partial(bob.receipt, id)
-        yield f"revise {n}", partial(bob.revise, id, text="x")
-        yield f"share {n}", partial(bob.share, id)
-        yield f"link {n}", partial(bob.link, id, "related", id)
+        yield f"item {n}", partial(bob.memory.get, id)
+        yield f"receipt {n}", partial(bob.receipts.get, id)
+        yield f"revise {n}", partial(bob.memory.revise, id, text="x")
+        yield f"share {n}", partial(bob.memory.share, id)
+        yield f"link {n}", partial(bob.memory.link, id, "related", id)
         yield f"supersede {n}", partial(bob.remember, "the crane is red", supersedes=id)
         yield f"forget {n}", partial(bob.forget, id, confirm="FORGET")
-        yield f"resolve {n}", partial(bob.resolve, id, "skip")
+        yield f"resolve {n}", partial(bob.memory.resolve, id, "skip")
         yield f"derive {n}", partial(bob.record, "agent.spoke", payload={"text": "x"}, parents=[id])
         yield f"derive an item {n}", partial(bob.remember, "the crane is blue", parents=[id])
-        yield f"relabel {n}", partial(bob.relabel, id, sensitivity="sensitive", reason="x")
+        yield f"relabel {n}", partial(bob.access.relabel, id, sensitivity="sensitive", reason="x")
         yield f"work {n}", partial(bob.work, id)
-        yield f"work of {n}", partial(bob.work_of, id)
-        yield f"bisect without {n}", partial(bob.bisect, "r1", without=id)
+        yield f"work of {n}", partial(bob.works.containing, id)
+        yield f"bisect without {n}", partial(bob.receipts.bisect, "r1", without=id)
         yield f"acknowledge {n}", partial(_acknowledge, bob, id)
 
 

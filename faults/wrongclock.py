@@ -62,7 +62,7 @@ def _judge(result: Result, told: str, book: Book, wrong: list[bool], off: timede
         result.problem(told, "the book does not verify")
     if seen(book, datetime.now(UTC) - 5 * YEAR) and off > -DAY:
         result.problem(told, "something is shown as of a time at which there was nothing")
-    status = book.status()
+    status = book.admin.status()
     result.outcomes[
         "told as ahead" if status.clock else "told as slow" if status.slow_clock else "nothing"
     ] += 1

@@ -38,9 +38,9 @@ def book() -> Iterator[Book]:
 
 def everything_shown(book: Book) -> str:
     """Whatever a log, an audit or an actor could be shown of a book."""
-    shown = json.dumps([event.as_dict() for event in book.redacted(book.events())])
+    shown = json.dumps([event.as_dict() for event in book.access.redacted(book.events())])
     shown += json.dumps([event.as_dict() for event in book.as_actor("nosy").events()])
-    return shown + json.dumps([msgspec.to_builtins(entry) for entry in book.audit()])
+    return shown + json.dumps([msgspec.to_builtins(entry) for entry in book.access.audit()])
 
 
 # rights
@@ -50,7 +50,7 @@ def everything_shown(book: Book) -> str:
 def test_looking_is_not_acting_on_any_way(book: Book) -> None:
     ada = book.as_actor("ada", role="analyst")
     run = open_run(book)
-    looking = ada.view_of("bob")
+    looking = ada.access.look_as("bob")
     seen = looking.run(run_id="r")
     for act in (
         lambda: seen.agent("bob").write({"x": "forged"}),
@@ -59,8 +59,8 @@ def test_looking_is_not_acting_on_any_way(book: Book) -> None:
         lambda: seen.fork(),
         lambda: looking.run(run_id="new", initial={"x": 1}),
         lambda: looking.run(),
-        lambda: looking.view_of("carl"),
-        lambda: looking.grant("bob", role="qa"),
+        lambda: looking.access.look_as("carl"),
+        lambda: looking.access.grant("bob", role="qa"),
     ):
         with pytest.raises(commonplace.CommonplaceError):
             act()
@@ -68,7 +68,7 @@ def test_looking_is_not_acting_on_any_way(book: Book) -> None:
     assert list(book.events(actor="bob")) == []
     for name in ("owner", "runtime"):
         with pytest.raises(commonplace.BadInput, match="nobody acts as"):
-            ada.view_of(name)
+            ada.access.look_as(name)
         with pytest.raises(commonplace.BadInput, match="nobody acts as"):
             book.as_actor(name)
         with pytest.raises(commonplace.BadInput, match="nobody acts as"):
@@ -85,7 +85,7 @@ def test_a_run_is_nobodys_business_but_its_agents(book: Book) -> None:
     with pytest.raises(commonplace.NotFound):
         nosy.run(run_id="r")
     with pytest.raises(commonplace.NotFound):
-        nosy.diff("r", "r@1")
+        nosy.runs.diff("r", "r@1")
     with pytest.raises(commonplace.NotFound):
         nosy.run(run_id="never was", create=False)
     assert [event.payload["act"] for event in book.events(kinds=["access.denied"])] == ["run"] * 3
@@ -106,7 +106,7 @@ def test_nobody_sets_the_rules_of_anothers_run_by_being_there_first(book: Book, 
         tmp_path, node("a"), node("b", "a"), policy=Policy(strategy="isolated", never_share=("pw",))
     )
     with pytest.raises(commonplace.Conflict, match="other rules"):
-        book.execute(strict, agents=answers(a={"pw": "x"}, b={}), run_id="r")
+        book.runs.execute(strict, agents=answers(a={"pw": "x"}, b={}), run_id="r")
     inner = flow(tmp_path, node("a"), name="inner")
     outer = flow(
         tmp_path, node("s", agent="", subworkflow="inner", share_output=("v",)), subworkflows={"inner": inner}
@@ -121,11 +121,11 @@ def test_an_agent_in_a_workflow_acts_only_as_itself(book: Book, tmp_path: Path) 
     tried: list[str] = []
 
     def sly(task: Task) -> dict[str, Any]:
-        tried.append(json.dumps(task.run.state()))
+        tried.append(json.dumps(task.own_run.state()))
         for act in (
-            lambda: task.run.agent("a"),
-            lambda: task.run.step("a", "failed"),
-            lambda: task.run.close(),
+            lambda: task.own_run.agent("a"),
+            lambda: task.own_run.step("a", "failed"),
+            lambda: task.own_run.close(),
         ):
             with pytest.raises(commonplace.Denied):
                 act()
@@ -141,19 +141,19 @@ def test_an_agent_in_a_workflow_acts_only_as_itself(book: Book, tmp_path: Path) 
 
 @pytest.mark.spec("L8", "L7")
 def test_rules_and_labels_cannot_be_bent(book: Book) -> None:
-    book.grant("*", sees=["clue.*"])
-    book.grant("ada", sees=[])
+    book.access.grant("*", sees=["clue.*"])
+    book.access.grant("ada", sees=[])
     book.record("clue.found", actor="ben", payload={"text": "x"})
     assert list(book.as_actor("ada").events()) == []
-    book.grant("pat", role="person", acts=[])
-    assert not book.as_actor("pat").rights().may("relabel")
+    book.access.grant("pat", role="person", acts=[])
+    assert not book.as_actor("pat").access.rights().may("relabel")
     dev = book.as_actor("dev", role="developer")
     bens, own = book.record("agent.spoke", actor="ben"), dev.record("agent.spoke")
     for id, labels in ((bens.id, {"sensitivity": "sensitive"}), (own.id, {"trust": "high"})):
         with pytest.raises(commonplace.Denied):
-            dev.relabel(id, reason="because", **labels)
-    dev.relabel(own.id, sensitivity="private", reason="my own, and stricter")
-    book.grant("mute", may_emit=["agent.spoke"])
+            dev.access.relabel(id, reason="because", **labels)
+    dev.access.relabel(own.id, sensitivity="private", reason="my own, and stricter")
+    book.access.grant("mute", may_emit=["agent.spoke"])
     with pytest.raises(commonplace.Denied, match="may not open runs"):
         book.as_actor("mute").run()
 
@@ -165,9 +165,9 @@ def test_what_becomes_sensitive_makes_everything_sensitive_that_came_of_it(book:
     grandchild = book.record("agent.reflected", parents=[child.id])
     nosy = book.as_actor("nosy")
     assert len(list(nosy.events())) == 3
-    book.relabel(source.id, sensitivity="sensitive", reason="it names a customer")
+    book.access.relabel(source.id, sensitivity="sensitive", reason="it names a customer")
     assert list(nosy.events()) == []
-    book.relabel(grandchild.id, sensitivity="public", reason="it does not")
+    book.access.relabel(grandchild.id, sensitivity="public", reason="it does not")
     assert [(event.id, event.parents) for event in nosy.events()] == [(grandchild.id, ())]
 
 
@@ -177,7 +177,7 @@ def test_an_actor_learns_no_hidden_ids_runs_or_blobs(book: Book, tmp_path: Path)
     ada.record("agent.spoke", payload={"text": "y"}, parents=[hidden.id])
     (event,) = ben.events()
     assert event.parents == ()
-    assert [run.id for run in ben.runs()] == []
+    assert [run.id for run in ben.runs.list()] == []
     with pytest.raises(commonplace.Conflict) as clash:
         ben.record("agent.spoke", id=hidden.id)
     assert str(hidden.position) not in str(clash.value).replace(hidden.id, "")
@@ -224,7 +224,7 @@ def test_a_secret_that_comes_later_hides_what_a_child_said_before(book: Book) ->
     run = open_run(book, sensitive_fields=("key",))
     child = run.child("r/c")
     child.agent("ada").write({"note": "later-secret"})
-    seen = book.redacted(book.events(run_id="r/c"))
+    seen = book.access.redacted(book.events(run_id="r/c"))
     first = next(seen)
     assert first.kind == "state.opened"
     run.agent("ada").write({"key": "later-secret"})
@@ -235,7 +235,7 @@ def test_a_secret_that_comes_later_hides_what_a_child_said_before(book: Book) ->
 def test_names_of_secret_fields_do_not_garble_what_the_runtime_says(book: Book) -> None:
     run = open_run(book, sensitive_fields=("payload", "agent", "status", "key"), given={"key": "abc"})
     run.agent("ada").write({"payload": "xyz", "n": 1})
-    entry = next(entry for entry in book.audit() if entry.event_type == "state.change")
+    entry = next(entry for entry in book.access.audit() if entry.event_type == "state.change")
     assert (entry.agent_id, entry.details["fields_changed"]) == ("ada", ["n", "payload"])
     shown = everything_shown(book)
     assert "xyz" not in shown
@@ -401,7 +401,7 @@ def test_what_a_listener_or_a_person_raises_is_not_lost(book: Book, tmp_path: Pa
         raise ZeroDivisionError("mine")
 
     with pytest.raises(ZeroDivisionError, match="mine"):
-        book.execute(flow(tmp_path, node("a")), agents=answers(a={}), tell=tell)
+        book.runs.execute(flow(tmp_path, node("a")), agents=answers(a={}), tell=tell)
 
     def ask(_prompt: str, _channel: str) -> str:
         raise commonplace.BadInput("no terminal")
@@ -424,7 +424,7 @@ def test_a_failure_that_stops_is_tried_again_by_whoever_goes_on(book: Book, tmp_
     assert quick(book, workflow, {"a": agent, **answers(z={})}, run_id="r").status == "failed"
     broken[0] = False
     fork = book.fork("r", new_id="f")
-    done = Runner(book, workflow, fork, {"a": agent, **answers(z={})}, pause=lambda _: None).execute()
+    done = Runner(book._session, workflow, fork, {"a": agent, **answers(z={})}, pause=lambda _: None).execute()
     assert done.steps == {"a": "finished", "z": "finished"}
     died = book.run(workflow, "d")  # as if the process had died between the mark and the end of the run
     died.step("a", "failed")
@@ -514,7 +514,7 @@ def test_a_secret_of_the_environment_never_enters_the_ledger(
 def test_an_agent_cannot_answer_for_a_person(book: Book, tmp_path: Path) -> None:
     def agent(task: Task) -> dict[str, Any]:
         told = {"text": "yes, do it", "node": "a", "iteration": task.iteration}
-        book.as_actor("a").record("user.injected", run_id=task.run.id, payload=told)
+        book.as_actor("a").record("user.injected", run_id=task.own_run.id, payload=told)
         return {"q": "may I?", "heard": task.answer or ""}
 
     loop = node("a", loop=Loop("interactive", prompt_field="q"))
@@ -531,7 +531,7 @@ def test_ctrl_c_waits_for_nobody_and_leaves_the_run_open(book: Book, tmp_path: P
 
     workflow = flow(tmp_path, node("a"), node("b"), execution=Execution(mode="parallel"))
     run = book.run(workflow, "r")
-    runner = Runner(book, workflow, run, {"a": slow, "b": slow})
+    runner = Runner(book._session, workflow, run, {"a": slow, "b": slow})
     ended: list[BaseException] = []
 
     def execute() -> None:
@@ -582,7 +582,7 @@ def test_an_interrupted_runner_does_not_wait_for_its_backoff(book: Book, tmp_pat
 
     slow = Retry(max_attempts=3, backoff="linear", base=60)
     workflow = flow(tmp_path, node("a", retry=slow))
-    runner = Runner(book, workflow, book.run(workflow, "r"), {"a": agent})
+    runner = Runner(book._session, workflow, book.run(workflow, "r"), {"a": agent})
     ended: list[BaseException] = []
 
     def execute() -> None:
@@ -610,7 +610,7 @@ def test_a_runner_that_lost_its_lease_stops(book: Book, tmp_path: Path) -> None:
         runner[0].lead.lost = True
         return {}
 
-    runner.append(Runner(book, workflow, run, {"a": agent, **answers(b={})}))
+    runner.append(Runner(book._session, workflow, run, {"a": agent, **answers(b={})}))
     with pytest.raises(commonplace.Busy, match="taken over"):
         runner[0].execute()
     assert (run.status, "b" in run.steps()) == ("running", False)
@@ -620,11 +620,11 @@ def test_a_file_that_cannot_be_written_is_said_and_one_not_wanted_is_not_written
     book: Book, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    run = commonplace.Run(book._ledger, "r", folder=tmp_path, persistence=Persistence(path="file/state"))
+    run = commonplace.Run(book._session, "r", folder=tmp_path, persistence=Persistence(path="file/state"))
     open_run(book)
     with pytest.raises(commonplace.StorageFailed, match="the ledger has it"):
         run.save()
-    off = commonplace.Run(book._ledger, "r", folder=tmp_path, persistence=Persistence(enabled=False))
+    off = commonplace.Run(book._session, "r", folder=tmp_path, persistence=Persistence(enabled=False))
     off.close()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -640,26 +640,26 @@ def test_wrong_types_get_a_typed_error_everywhere(book: Book, tmp_path: Path, wr
     never: Any = "x" if wrong == 5 else wrong
     event = ada.record("agent.spoke")
     calls: list[Callable[[], Any]] = [
-        lambda: book.grant(wrong),
-        lambda: book.grant("ada", tiers=wrong),
-        lambda: book.grant("ada", may_emit=wrong),
-        lambda: book.grant("ada", acts=[wrong]),
-        lambda: book.grant("ada", ceiling=wrong),
-        lambda: ada.grant(wrong),
-        lambda: book.relabel(wrong, reason="x", trust="low"),
-        lambda: book.relabel(event.id, reason="x", trust=wrong),
-        lambda: list(book.redacted([wrong])),
+        lambda: book.access.grant(wrong),
+        lambda: book.access.grant("ada", tiers=wrong),
+        lambda: book.access.grant("ada", may_emit=wrong),
+        lambda: book.access.grant("ada", acts=[wrong]),
+        lambda: book.access.grant("ada", ceiling=wrong),
+        lambda: ada.access.grant(wrong),
+        lambda: book.access.relabel(wrong, reason="x", trust="low"),
+        lambda: book.access.relabel(event.id, reason="x", trust=wrong),
+        lambda: list(book.access.redacted([wrong])),
         lambda: book.as_actor(wrong),
-        lambda: ada.view_of(wrong),
+        lambda: ada.access.look_as(wrong),
         lambda: ada.event(wrong),
         lambda: ada.record_all([wrong]),
         lambda: book.run(wrong, "x1"),
         lambda: book.run(run_id=wrong),
-        lambda: book.execute(wrong),
+        lambda: book.runs.execute(wrong),
         lambda: book.diff(wrong, "r"),
         lambda: book.fork(wrong),
         lambda: book.fork("r", at=wrong),
-        lambda: book.merge(wrong),
+        lambda: book.runs.merge(wrong),
         lambda: run.agent(wrong),
         lambda: run.step(wrong, "finished"),
         lambda: run.step("ada", wrong),
@@ -707,7 +707,7 @@ def test_two_sources_for_one_field_of_a_subworkflow_are_refused(book: Book, tmp_
 
 
 def test_a_workflow_gives_no_rights_that_the_owner_has_not_given(book: Book, tmp_path: Path) -> None:
-    book.grant("mallory", may_emit=["agent.spoke", "run.started"], tiers={"long_term": "none"})
+    book.access.grant("mallory", may_emit=["agent.spoke", "run.started"], tiers={"long_term": "none"})
     rules = AgentPolicy(access={"long_term": "read_write"}, may_emit=("*",))
     plan = flow(tmp_path, node("mallory"), policy=Policy(agents={"mallory": rules}))
     for run in (book.as_actor("mallory").run(plan), book.run(plan)):
@@ -715,7 +715,7 @@ def test_a_workflow_gives_no_rights_that_the_owner_has_not_given(book: Book, tmp
             run.agent("mallory").remember("A secret door.")
         with pytest.raises(commonplace.Denied):
             book.as_actor("mallory").record("agent.thought", run_id=run.id, payload={"text": "hm"})
-    assert book.as_actor("mallory").rights().tier("long_term") == "none"
+    assert book.as_actor("mallory").access.rights().tier("long_term") == "none"
 
 
 @pytest.mark.spec("2.7")
@@ -725,11 +725,11 @@ def test_redaction_is_no_oracle_for_whoever_may_guess(book: Book) -> None:
     mallory = book.as_actor("mallory")
     mallory.record("agent.spoke", run_id="r", payload={"guesses": [str(one) for one in range(4700, 4720)]})
     ada = book.as_actor("ada")
-    for events in (mallory.events(actor="mallory"), book.redacted(book.events(actor="mallory"))):
+    for events in (mallory.events(actor="mallory"), book.access.redacted(book.events(actor="mallory"))):
         assert [
             event for event in events if "4711" in event.payload.get("guesses", ())
         ]  # right or wrong, it stays
-    for events in (book.redacted(book.events(actor="ada")), ada.events(actor="ada")):
+    for events in (book.access.redacted(book.events(actor="ada")), ada.events(actor="ada")):
         assert "4711" not in json.dumps([event.payload for event in events])  # hashes may hold any digits
     with pytest.raises(commonplace.Denied):
         book.as_actor("ada").run(run_id="r").redacted("4711")
@@ -745,7 +745,7 @@ def test_erasing_one_of_many_that_built_a_field_reaches_every_copy(book: Book, t
     state = run.state()
     child = run.child("r/c", inherit={"list": state["ada"]["list"]}, sources=state.sources("ada"))
     run.agent("ada").fail("no")
-    book.merge(fork.id)
+    book.runs.merge(fork.id)
     book.erase(next(book.events(after=secret.position - 1)).id)
     shown = json.dumps([event.as_dict() for event in book.events()])
     shown += json.dumps([one.state() for one in (run, fork, child)])
@@ -801,8 +801,8 @@ def test_secrets_stay_known_in_forks_of_children_and_in_what_is_merged(book: Boo
     )
     plan = book.run(outer, "q")
     branch = plan.fork(run_id="b")
-    Runner(book, outer, branch, answers(x={"token": "tok-77"})).execute()
-    book.merge("b")
+    Runner(book._session, outer, branch, answers(x={"token": "tok-77"})).execute()
+    book.runs.merge("b")
     assert known(plan.state())["s"] == {"token": "tok-77"}
     shown = everything_shown(book)
     assert "sk-parent-99" not in shown
@@ -895,7 +895,7 @@ def test_two_workflows_may_have_modules_of_the_same_name(book: Book, tmp_path: P
             agents={"a": Agent("a", runtime={"callable": "agents:work"})},
             name=name,
         )
-        said.append(known(book.run(run_id=book.execute(workflow).run_id).state())["a"]["by"])
+        said.append(known(book.run(run_id=book.runs.execute(workflow).run_id).state())["a"]["by"])
     assert said == ["one", "two"]
 
 
@@ -916,12 +916,12 @@ def test_a_misspelt_agent_or_one_that_cannot_be_run_is_told_before_anything_begi
 ) -> None:
     workflow = flow(tmp_path, node("writer"))
     with pytest.raises(commonplace.BadInput, match="wirter is no agent of 'flow': its agents are writer"):
-        book.execute(workflow, agents=answers(wirter={}))
+        book.runs.execute(workflow, agents=answers(wirter={}))
     with pytest.raises(commonplace.BadInput, match="nobody says how to run"):
-        book.execute(workflow)
+        book.runs.execute(workflow)
     with pytest.raises(commonplace.BadInput, match="is a mapping"):
-        book.execute(workflow, agents=[bool])  # type: ignore[arg-type]
-    assert book.runs() == []
+        book.runs.execute(workflow, agents=[bool])  # type: ignore[arg-type]
+    assert book.runs.list() == []
 
 
 def test_names_that_read_like_rules_are_no_names(book: Book) -> None:
@@ -935,7 +935,7 @@ def test_a_run_whose_start_was_erased_can_be_gone_on_with(book: Book) -> None:
     book.run(run_id="r", initial={"t": "x"})
     book.erase(next(book.events(kinds=["state.opened"])).id)
     assert known(book.run(run_id="r", initial={"t": "x"}).state()) == {}
-    looking = book.as_actor("lead", role="orchestrator").view_of("bob")
+    looking = book.as_actor("lead", role="orchestrator").access.look_as("bob")
     with pytest.raises(commonplace.NotFound):
         looking.event("zzz")
     assert next(book.events(kinds=["access.denied"])).payload["actor"] == "lead"

@@ -60,8 +60,8 @@ def test_watching_is_limited_like_reading(book: Book) -> None:
 
 @pytest.mark.spec("1.5", "L5")
 def test_who_may_emit_what_is_a_rule_and_a_denial_is_an_error_and_an_event(book: Book) -> None:
-    book.grant("*", may_emit=["agent.*"])
-    book.grant("role:qa", may_emit=["judge.verdict", "agent.spoke"])
+    book.access.grant("*", may_emit=["agent.*"])
+    book.access.grant("role:qa", may_emit=["judge.verdict", "agent.spoke"])
     ada, ben = book.as_actor("ada"), book.as_actor("ben", role="qa")
     ada.record("agent.spoke")
     ben.record("judge.verdict")
@@ -75,7 +75,7 @@ def test_who_may_emit_what_is_a_rule_and_a_denial_is_an_error_and_an_event(book:
     assert kinds(book.events(actor="ada")) == ["agent.spoke"]
     assert kinds(book.events(actor="ben")) == ["judge.verdict"]  # of the batch, nothing
     book.record("anything.goes")  # the owner
-    book.grant("ada", may_emit=["judge.*"])
+    book.access.grant("ada", may_emit=["judge.*"])
     ada.record("judge.verdict")
 
 
@@ -86,14 +86,14 @@ def test_nobody_forges_rights(book: Book) -> None:
         with pytest.raises(commonplace.OwnedKind):
             ada.record(kind, payload={})
     with pytest.raises(commonplace.Denied, match="change the rights"):
-        ada.grant("ada", acts=["grant"])
+        ada.access.grant("ada", acts=["grant"])
     with pytest.raises(commonplace.Denied, match="in the name of others"):
         ada.record("agent.spoke", actor="ben")
     assert [act for _, act, _ in denials(book)] == ["grant", "record as"]
-    assert ada.rights().acts == frozenset()
-    book.grant("ada", acts=["grant"])
-    ada.grant("ben", acts=["see_as"])
-    assert book.as_actor("ben").rights().may("see_as")
+    assert ada.access.rights().acts == frozenset()
+    book.access.grant("ada", acts=["grant"])
+    ada.access.grant("ben", acts=["see_as"])
+    assert book.as_actor("ben").access.rights().may("see_as")
 
 
 @pytest.mark.spec("L7")
@@ -102,15 +102,15 @@ def test_reading_as_of_then_needs_the_right_then_and_now(book: Book) -> None:
     book.record("clue.found", actor="ben", payload={"text": "a hat"})
     early = book.head
     assert kinds(ada.events()) == []
-    book.grant("ada", sees=["clue.*"])
+    book.access.grant("ada", sees=["clue.*"])
     granted = book.head
     assert kinds(ada.events()) == ["clue.found"]
     assert kinds(ada.events(at=early)) == []  # then she could not
     assert kinds(ada.events(at=granted)) == ["clue.found"]
-    book.grant("ada", sees=[])
+    book.access.grant("ada", sees=[])
     assert kinds(ada.events(at=granted)) == []  # now she may not
-    assert ada.rights(at=granted).sees == ("clue.*",)
-    assert ada.rights().sees == ()
+    assert ada.access.rights(at=granted).sees == ("clue.*",)
+    assert ada.access.rights().sees == ()
 
 
 @pytest.mark.spec("L7")
@@ -118,8 +118,8 @@ def test_asking_for_another_ones_view_is_a_right_and_is_recorded(book: Book) -> 
     ada, lead = book.as_actor("ada", role="developer"), book.as_actor("lead", role="orchestrator")
     ada.record("agent.thought", payload={"text": "hm"})
     with pytest.raises(commonplace.Denied, match="what another actor sees"):
-        ada.view_of("lead")
-    through = lead.view_of("ada")
+        ada.access.look_as("lead")
+    through = lead.access.look_as("ada")
     assert kinds(through.events()) == ["agent.thought"]
     with pytest.raises(commonplace.Denied, match="may not act"):
         through.record("agent.spoke")
@@ -130,18 +130,18 @@ def test_asking_for_another_ones_view_is_a_right_and_is_recorded(book: Book) -> 
 
 @pytest.mark.spec("3.9")
 def test_tiers_default_to_read_write_and_the_history_of_runs_to_read(book: Book) -> None:
-    book.grant("*", tiers={"long_term": "read"})
-    book.grant("role:librarian", tiers={"long_term": "read_write"})
+    book.access.grant("*", tiers={"long_term": "read"})
+    book.access.grant("role:librarian", tiers={"long_term": "read_write"})
     ada, lib = book.as_actor("ada"), book.as_actor("lib", role="librarian")
-    assert {tier: ada.rights().tier(tier) for tier in TIERS} == {
+    assert {tier: ada.access.rights().tier(tier) for tier in TIERS} == {
         "long_term": "read",
         "working": "read_write",
         "episodic": "read",
         "semantic": "read_write",
     }
-    assert lib.rights().tier("long_term") == "read_write"
-    book.grant("lib", tiers={"episodic": "none"})
-    assert (lib.rights().tier("episodic"), lib.rights().tier("long_term")) == ("none", "read_write")
+    assert lib.access.rights().tier("long_term") == "read_write"
+    book.access.grant("lib", tiers={"episodic": "none"})
+    assert (lib.access.rights().tier("episodic"), lib.access.rights().tier("long_term")) == ("none", "read_write")
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_tiers_default_to_read_write_and_the_history_of_runs_to_read(book: Book)
 def test_a_bad_rule_says_what_is_allowed_and_changes_nothing(rule: dict[str, Any]) -> None:
     with commonplace.open("memory:") as book:
         with pytest.raises(commonplace.BadInput):
-            book.grant("ada", **rule)
+            book.access.grant("ada", **rule)
         with pytest.raises(commonplace.BadInput, match="roles are orchestrator"):
-            book.grant("role:king", tiers={"working": "none"})
+            book.access.grant("role:king", tiers={"working": "none"})
         assert book.head == 0
 
 
@@ -175,20 +175,20 @@ def test_the_same_role_again_is_no_event(book: Book) -> None:
         "acts": ["nudge"],
         "ceiling": "public",
     }
-    book.grant("ben", **rule)
+    book.access.grant("ben", **rule)
     before = book.head
     for anew in (False, True):
-        book.grant("ben", **rule, anew=anew)
+        book.access.grant("ben", **rule, anew=anew)
     assert book.head == before
 
 
 @pytest.mark.spec("1.5", "3.9")
 def test_a_rule_that_says_something_new_holds_whatever_else_it_repeats(book: Book) -> None:
-    book.grant("ada", role="qa", sees=["tool.*"], ceiling="private")
+    book.access.grant("ada", role="qa", sees=["tool.*"], ceiling="private")
     book.record("tool.ran", actor="ben", labels={"sensitivity": "sensitive"}, id="hidden")
-    book.grant("ada", role="qa", sees=["tool.*"], ceiling="sensitive")
+    book.access.grant("ada", role="qa", sees=["tool.*"], ceiling="sensitive")
     assert book.as_actor("ada").event("hidden").kind == "tool.ran"
-    book.grant("ada", role="qa", sees=["tool.*"], ceiling="public")
+    book.access.grant("ada", role="qa", sees=["tool.*"], ceiling="public")
     assert list(book.as_actor("ada").events()) == []
 
 
@@ -215,17 +215,17 @@ def test_what_is_derived_is_as_sensitive_as_its_sources_and_only_a_person_lowers
     ben = book.as_actor("ben")
     assert kinds(ben.events()) == ["agent.spoke"]  # the other one; not what is sensitive
     dev, person = book.as_actor("dev", role="developer"), book.as_actor("pat", role="person")
-    book.grant("dev", ceiling="sensitive")
-    book.grant("pat", ceiling="sensitive")
+    book.access.grant("dev", ceiling="sensitive")
+    book.access.grant("pat", ceiling="sensitive")
     with pytest.raises(commonplace.Denied, match="lower a label"):
-        dev.relabel(source.id, sensitivity="public", reason="why not")
-    person.relabel(source.id, sensitivity="public", reason="published last week")
+        dev.access.relabel(source.id, sensitivity="public", reason="why not")
+    person.access.relabel(source.id, sensitivity="public", reason="published last week")
     derived = book.record("agent.reflected", parents=[source.id])
     assert derived.labels == {"sensitivity": "public", "trust": "high"}
     assert [event.id for event in ben.events(kinds=["agent.spoke"])] == [source.id, other.id]
     assert [event.id for event in ben.events(kinds=["agent.spoke"], at=summary.position)] == [other.id]
     with pytest.raises(commonplace.NotFound):
-        ben.relabel(summary.id, sensitivity="sensitive", reason="he cannot see it")
+        ben.access.relabel(summary.id, sensitivity="sensitive", reason="he cannot see it")
 
 
 @pytest.mark.spec("L8", "L10")
@@ -233,7 +233,7 @@ def test_a_label_outlives_the_event_that_set_it(book: Book) -> None:
     ada, ben = book.as_actor("ada"), book.as_actor("ben")
     said = ada.record("agent.spoke", payload={"text": "the vault moves on Monday"})
     assert [event.id for event in ben.events()] == [said.id]
-    relabelled = book.relabel(said.id, sensitivity="sensitive", reason="the vault is a secret")
+    relabelled = book.access.relabel(said.id, sensitivity="sensitive", reason="the vault is a secret")
     book.erase(relabelled.id)
     assert list(ben.events()) == []
     book.rebuild()
@@ -284,7 +284,7 @@ def test_an_actors_export_holds_what_it_may_see_and_can_be_taken_in(book: Book, 
     assert "PRIVATE-THOUGHT" not in text
     assert thought.id not in text
     with commonplace.open(tmp_path / "new.db") as fresh:
-        assert fresh.import_(tmp_path / "ben.jsonl").events == 2
+        assert fresh.admin.import_(tmp_path / "ben.jsonl").events == 2
         assert kinds(fresh.events()) == ["agent.spoke", "tool.ran"]
         assert fresh.verify().ok
     assert ada.export(tmp_path / "ada.jsonl") == 2
@@ -292,10 +292,10 @@ def test_an_actors_export_holds_what_it_may_see_and_can_be_taken_in(book: Book, 
 
 @pytest.mark.spec("2.7")
 def test_the_audit_is_a_chain_without_content(book: Book) -> None:
-    book.grant("ada", role="qa")
+    book.access.grant("ada", role="qa")
     with book.run(run_id="r") as run, run.agent("ada") as me:
         me.write({"finding": "CONTENT"})
-    chain = list(book.audit())
+    chain = list(book.access.audit())
     assert [entry.event_type for entry in chain] == [
         "access.granted",
         "run.start",

@@ -17,7 +17,7 @@ from commonplace import Book
 from commonplace.actor import Actor
 from commonplace.aio import THREADS, AsyncHandle
 from commonplace.mirroring import BookMirror
-from commonplace.state.run import Run, Turn
+from commonplace.run import Run, Turn
 from commonplace.work.leading import Lead
 from commonplace.work.verbs import Claim, Work
 
@@ -37,7 +37,7 @@ def handles(book: Book, folder: Path) -> dict[type, object]:
     claim = work.claim("dev-1")
     return {
         Book: book, Actor: book.as_actor("ada"), Run: run, Turn: run.agent("ada"), Work: work, Claim: claim,
-        Lead: work.lead("chief"), BookMirror: book.mirror(folder),
+        Lead: work.lead("chief"), BookMirror: book.mirror.folder(folder),
     }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_every_verb_answers_the_same(book: Book) -> None:
             await book.aio.record("bad kind")
         with pytest.raises(commonplace.NotFound):
             await book.aio.event("nobody")
-        assert (book.aio.name, book.aio.id, book.aio.facts) == (book.name, book.id, book.facts)
+        assert (book.aio.name, book.aio.id, book.aio.facts) == (book.name, book.id, book.admin.facts)
         async with book.aio.snapshot() as snapshot:
             assert snapshot.position == await book.aio.head()
 
@@ -141,7 +141,7 @@ def test_a_cancelled_write_says_that_it_may_have_landed() -> None:
     with commonplace.open("memory:") as book:
 
         async def story() -> None:
-            with book._ledger.store.begin():  # nobody can write now
+            with book.ledger.store.begin():  # nobody can write now
                 write = asyncio.create_task(book.aio.record("agent.spoke", id="mine"))
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)

@@ -59,7 +59,7 @@ def test_a_book_in_a_repository_checks_what_is_cited(book: Book, repository: Pat
     assert stale(book) == "", "the same line stands elsewhere in the file"
     (repository / "src" / "server.py").write_text(CODE.replace("5433", "5434"))
     assert stale(book) == "lines 3-3 of src/server.py have changed"
-    book.verify_item(kept.item_id or "")
+    book.memory.verify(kept.item_id or "")
     assert stale(book) == "", "somebody has looked, and it holds"
     (repository / "src" / "server.py").unlink()
     assert stale(book) == "src/server.py is gone"
@@ -130,7 +130,7 @@ def test_stale_items_are_left_out_if_the_book_says_so_and_search_marks_them(
     kept = book.remember("The server listens on the port in PORT", citations=["src/gone.py:3"])
     (result,) = book.search("server port").results
     assert result.stale == "src/gone.py is gone"
-    book.configure_memory(stale="leave_out")
+    book.memory.configure(stale="leave_out")
     digest = book.digest("server port")
     assert (kept.item_id, "stale: src/gone.py is gone") in digest.omitted
     assert not digest.item_ids

@@ -59,7 +59,7 @@ def test_what_was_shown_is_an_echo_however_it_is_dressed(book: Book, shown: Acto
     for text in DRESSED:
         kept = shown.remember(text, shared=True, override="x")
         assert (kept.outcome, kept.reason[:7]) == ("rejected", "an echo"), text
-    (item,) = book.items(status=None)
+    (item,) = book.memory.list(status=None)
     assert item.corroborated == ()
 
 
@@ -68,7 +68,7 @@ def test_what_was_shown_is_an_echo_however_it_is_dressed(book: Book, shown: Acto
 def test_a_correction_is_never_an_echo(book: Book, shown: Actor, text: str) -> None:
     kept = shown.remember(text, shared=True, override="x")
     assert kept.outcome in ("stored", "flagged")
-    assert kept.item_id != book.items()[0].id
+    assert kept.item_id != book.memory.list()[0].id
 
 
 @pytest.mark.spec("L9")
@@ -105,12 +105,12 @@ def test_only_a_new_origin_that_was_not_shown_it_corroborates(book: Book) -> Non
     assert (
         ben.remember(f"I recall that {SAID}").outcome == "merged"
     )  # it says itself that it repeats something
-    assert book.item(str(kept.item_id)).corroborated == ()
+    assert book.memory.get(str(kept.item_id)).corroborated == ()
     assert (
         cem.remember("it uses port 8080; every night at three, the cache of Orion is flushed").outcome
         == "merged"
     )
-    assert [one.actor for one in book.item(str(kept.item_id)).corroborated] == ["cem"]
+    assert [one.actor for one in book.memory.get(str(kept.item_id)).corroborated] == ["cem"]
 
 
 @pytest.mark.spec("L9")
@@ -119,14 +119,14 @@ def test_reading_writes_nothing_and_the_next_write_notes_what_was_shown(tmp_path
         kept = book.as_actor("ada").remember(SAID, shared=True)
         ben = book.as_actor("ben")
         before = book.head
-        assert [item.id for item in ben.items()] == [result.id for result in ben.search("cache").results]
+        assert [item.id for item in ben.memory.list()] == [result.id for result in ben.search("cache").results]
         assert book.head == before
         assert ben.remember(SAID).reason.startswith("an echo")
         assert [event.payload for event in book.events(before)] == [{"shown": [kept.item_id]}]
-        ben.items()
+        ben.memory.list()
         assert ben.remember(SAID).reason.startswith("an echo")
         assert book.head == before + 1
-        book.as_actor("cem").items()
+        book.as_actor("cem").memory.list()
     with commonplace.open(
         tmp_path / "team.db"
     ) as book:  # what another process was shown was noted when it ended
@@ -141,7 +141,7 @@ def test_what_was_erased_since_it_was_shown_is_noted_nowhere(tmp_path: Path) -> 
     with commonplace.open(tmp_path / "team.db") as here, commonplace.open(tmp_path / "team.db") as there:
         kept = str(there.as_actor("ada").remember(SAID, shared=True).item_id)
         stays = str(there.as_actor("ada").remember("Orion has three disks.", shared=True).item_id)
-        assert {item.id for item in here.as_actor("ben").items()} == {kept, stays}
+        assert {item.id for item in here.as_actor("ben").memory.list()} == {kept, stays}
         there.forget(kept, erase=True, confirm="FORGET")
         erased = there.head
         here.as_actor("ben").remember("Vega has two.")
@@ -163,9 +163,9 @@ def test_what_stands_no_more_keeps_nothing_out(book: Book, end: str) -> None:
         case "supersede":
             ada.remember("The cache of Orion is gone for good.", supersedes=old)
         case "archive":
-            ada.archive(old)
+            ada.memory.archive(old)
         case "unshare":
-            ada.unshare(old)
+            ada.memory.unshare(old)
     assert ben.remember(SAID, shared=True).outcome == "stored"
 
 
@@ -191,15 +191,15 @@ def test_a_key_is_one_key_however_it_is_spelled(book: Book) -> None:
     ada, ben = book.as_actor("ada"), book.as_actor("ben")
     first = ada.remember(key="API.limit", value=60, shared=True)
     assert ben.remember(key="api limit", value=60.0, run_id="other").item_id == first.item_id
-    assert [one.actor for one in book.item(str(first.item_id)).corroborated] == ["ben"]
+    assert [one.actor for one in book.memory.get(str(first.item_id)).corroborated] == ["ben"]
     other = ben.remember(key="api_limit", value=90, shared=True)
     assert (other.outcome, other.held and other.held.why) == ("flagged", "dispute")
     again = ada.remember(key="api/limit", value=120, supersedes=True, id="again")
     assert (again.outcome, again.superseded) == ("stored", (first.item_id,))
     assert ada.remember(key="api/limit", value=120, supersedes=True, id="again").reason == "as the first time"
-    assert ada.item("again").key == "API.limit"  # as it was first written
-    assert [item.value for item in ada.items(key="api-limit")] == [120]
-    book.configure_memory(v1={"structured": {"fact_keys": ["Api Limit"]}})
+    assert ada.memory.get("again").key == "API.limit"  # as it was first written
+    assert [item.value for item in ada.memory.list(key="api-limit")] == [120]
+    book.memory.configure(v1={"structured": {"fact_keys": ["Api Limit"]}})
     assert "again" in ada.digest("something else").text
     assert ada.forget(key="ＡＰＩ．limit", confirm="FORGET").items == (first.item_id, "again")
 
@@ -288,7 +288,7 @@ def test_a_reader_that_never_writes_does_not_fill_the_memory(monkeypatch: pytest
         ids = [book.remember(f"node{n} listens on port {n + 3000}").item_id or "" for n in range(6)]
         ada = book.as_actor("ada")
         for id in ids:
-            ada.item(id)
+            ada.memory.get(id)
         ada.remember("the harbour is closed on sundays")
         noted = [event.payload["shown"] for event in book.events(kinds=["memory.recalled"])]
         assert noted == [ids[-3:]]
@@ -316,7 +316,7 @@ def test_a_reader_that_never_writes_does_not_fill_the_memory(monkeypatch: pytest
 def test_a_correction_after_a_search_is_never_an_echo(known: str, correction: str) -> None:
     """Swapped roles, another sign, a power, an exception that is gone: each says something else."""
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions="off")
+        book.memory.configure(exclusions="off")
         book.remember(known)
         with book.run(run_id="r1") as run, run.agent("ada") as me:
             assert me.search(known).results
@@ -330,7 +330,7 @@ def test_what_was_relabelled_since_confirms_no_guess(book: Book) -> None:
     ada, bob = book.as_actor("ada"), book.as_actor("bob")
     id = ada.remember("Zebraphone costs 900 dollars", shared=True).item_id or ""
     assert bob.search("zebraphone").results
-    book.relabel(id, sensitivity="sensitive", reason="not announced")
+    book.access.relabel(id, sensitivity="sensitive", reason="not announced")
     for guess in ("Zebraphone costs 800 dollars", "Zebraphone costs 900 dollars"):
         kept = bob.remember(guess)
         assert (kept.outcome, kept.reason) == ("stored", ""), guess
@@ -342,7 +342,7 @@ def test_a_receipt_of_what_was_relabelled_since_confirms_no_guess(book: Book) ->
     ada.remember("The lift in the hall is slow", shared=True)
     id = ada.remember("Zebraphone is dear", shared=True).item_id or ""
     receipt = str(bob.digest("zebraphone and the lift").receipt_id)
-    book.relabel(id, sensitivity="sensitive", reason="not announced")
+    book.access.relabel(id, sensitivity="sensitive", reason="not announced")
     answers = [bob.remember(f"Zebraphone is {guess}", parents=[receipt]) for guess in ("cheap", "dear")]
     assert len({(kept.outcome, kept.reason) for kept in answers}) == 1
 
@@ -445,7 +445,7 @@ def test_a_receipt_of_something_that_ended_keeps_nothing_out(book: Book, end: st
         case "supersede":
             ada.remember("Nobody needs a VPN", shared=True, supersedes=old)
         case "archive":
-            ada.archive(old)
+            ada.memory.archive(old)
     assert ben.remember("The VPN is required", parents=[receipt]).outcome == "stored"
     assert ben.remember("The lift in the hall is slow", parents=[receipt]).outcome == "rejected"
 
@@ -463,7 +463,7 @@ def test_what_has_expired_since_it_was_shown_is_said_again_without_being_an_echo
     receipt = str(ben.digest("is the VPN required, and is the lift slow?").receipt_id)
     parents = [receipt] if by_receipt else []
     assert ben.remember(again, parents=parents).outcome == "rejected", "it holds, and was shown"
-    ada.revise(old, valid_until=now - timedelta(hours=1))
+    ada.memory.revise(old, valid_until=now - timedelta(hours=1))
     kept = ben.remember(again, shared=True, parents=parents)
     assert kept.outcome == "stored", kept.reason
     assert ben.remember("The lift in the hall is slow", parents=parents).outcome == "rejected"

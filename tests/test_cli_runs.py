@@ -290,7 +290,7 @@ def test_a_planted_secret_is_in_no_output_of_any_command(
     with commonplace.open(url) as book:
         given: dict[str, Any] = {"api_key": secret} if where == "initial" else {}
         opening = Open("r", "owner", Policy(sensitive_fields=("api_key",), never_share=("raw",)), given=given)
-        book.submit("state.open", opening)
+        book.ledger.submit("state.open", opening)
         run = book.run(run_id="r")
         me = run.agent("ada")
         me.write({"api_key": {"deep": [secret]} if where == "nested" else secret})
@@ -312,7 +312,7 @@ def test_a_planted_secret_is_in_no_output_of_any_command(
         ran = cli(*args, "--book", url)
         shown += ran.out + ran.err
     with commonplace.open(url) as book:
-        shown += str(list(book.audit()))
+        shown += str(list(book.access.audit()))
     assert secret not in shown
     assert json.dumps(secret)[1:-1] not in shown
 

@@ -25,7 +25,7 @@ class Interruptible:
         self.batches: list[int] = []
         self.before: Callable[[WriteSet], None] = lambda write: None
         self.after: Callable[[WriteSet], None] = lambda write: None
-        self._watching = each_apply(book._ledger.store, self._instead)
+        self._watching = each_apply(book.ledger.store, self._instead)
         self._watching.__enter__()
 
     def _instead(self, apply: Apply, write: WriteSet) -> None:
@@ -63,7 +63,7 @@ def in_threads(*calls: Callable[[], object]) -> list[object]:
 
 def held_up(book: Book, middle: Interruptible, followers: int) -> threading.Event:
     """Keep the first commit waiting until as many followers have queued behind it."""
-    committer, led = book._ledger._committer, threading.Event()
+    committer, led = book.ledger._committer, threading.Event()
 
     def wait_for_followers(_: WriteSet) -> None:
         if not led.is_set():
@@ -102,7 +102,7 @@ def test_one_bad_command_does_not_hurt_the_others_of_its_batch(book: Book) -> No
     def later(call: Callable[[], object]) -> Callable[[], object]:
         return lambda: led.wait(30) and call()
 
-    submit = book.submit
+    submit = book.ledger.submit
     answers = in_threads(
         lambda: book.record("agent.spoke", id="first"),
         later(lambda: submit("put", Put("tea", 3))),
@@ -113,7 +113,7 @@ def test_one_bad_command_does_not_hurt_the_others_of_its_batch(book: Book) -> No
     assert answers[1] == 3
     assert [type(answer).__name__ for answer in answers[2:]] == ["ZeroDivisionError", "Conflict", "Conflict"]
     assert book.head == 2
-    with book.snapshot() as snapshot:
+    with book.ledger.snapshot() as snapshot:
         assert snapshot.get("jars", "tea")["coins"] == 3
 
 
@@ -167,7 +167,7 @@ def test_a_commit_that_fails_leaves_a_book_that_goes_on(tmp_path: Path) -> None:
     """SQLite itself reports the failed commit; the connection is dropped and the next write uses a new one."""
     with commonplace.open(tmp_path / "b.db") as book:
         book.record("agent.spoke", id="before")
-        store = book._ledger.store
+        store = book.ledger.store
         writer = store._writer  # type: ignore[attr-defined]
         writer.set_commit_hook(lambda: True)  # turns COMMIT into an error
         with pytest.raises(commonplace.OutcomeUnknown) as unknown:
@@ -184,7 +184,7 @@ def test_the_lead_is_passed_on_when_a_waiting_thread_is_interrupted(
     book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C reaches a thread while it queues: it leaves, and those behind it are served."""
-    committer = book._ledger._committer
+    committer = book.ledger._committer
     middle = Interruptible(book)
     led = held_up(book, middle, followers=3)
     follow = committer._follow
@@ -228,8 +228,8 @@ def test_the_lead_is_passed_on_when_a_waiting_thread_is_interrupted(
 
 def test_a_lock_that_is_not_free_in_time_is_an_error_not_a_hang(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "b.db") as one, commonplace.open(tmp_path / "b.db") as two:
-        two._ledger._committer._timeout = 0.05
-        with one._ledger.store.begin(), pytest.raises(commonplace.Busy, match="lock was not free"):
+        two.ledger._committer._timeout = 0.05
+        with one.ledger.store.begin(), pytest.raises(commonplace.Busy, match="lock was not free"):
             two.record("agent.spoke")
         assert two.record("agent.spoke").position == 1
 
@@ -265,4 +265,4 @@ def test_a_single_writer_needs_no_other_thread() -> None:
         for _ in range(50):
             book.record("agent.spoke")
         assert threading.active_count() == threads
-        assert isinstance(book._ledger.store, MemoryStore)
+        assert isinstance(book.ledger.store, MemoryStore)

@@ -13,76 +13,76 @@ from commonplace.errors import BadInput, Denied, NotFound
 @pytest.mark.spec("3.4")
 def test_a_librarian_keeps_a_core_and_others_propose(book: Book) -> None:
     lee, ada = book.as_actor("lee", role="librarian"), book.as_actor("ada", role="developer")
-    core = lee.core(
+    core = lee.memory.set_core(
         "auth-jwt", name="JWT auth", type="technology", tags=["auth"], config={"min_confidence": 0.5}
     )
     assert (core.owner, core.config.auto_dedupe, core.config.min_confidence) == ("lee", True, 0.5)
     with pytest.raises(Denied, match="keep_memory"):
-        ada.core("mine", name="Mine")
+        ada.memory.set_core("mine", name="Mine")
     with pytest.raises(BadInput, match="technology"):
-        lee.core("auth-jwt", type="religion")
-    assert lee.core("auth-jwt", description="tokens").config.min_confidence == 0.5  # the rest stays
+        lee.memory.set_core("auth-jwt", type="religion")
+    assert lee.memory.set_core("auth-jwt", description="tokens").config.min_confidence == 0.5  # the rest stays
     kept = lee.remember("Tokens expire after an hour.", core="auth-jwt", type="convention", confidence=0.9)
     assert kept.outcome == "stored"
     low = ada.remember("Tokens may never expire, somebody said.", core="auth-jwt", confidence=0.3)
     assert (low.outcome, "asks for 0.5" in low.reason) == ("rejected", True)
     proposed = ada.remember("Refresh tokens are rotated.", core="auth-jwt", type="lesson", confidence=0.8)
     assert (proposed.outcome, proposed.held and proposed.held.why) == ("flagged", "proposal")
-    assert [item.text for item in ada.items(core="auth-jwt")] == ["Tokens expire after an hour."]
-    assert [item.id for item in lee.proposals()] == [proposed.item_id]
+    assert [item.text for item in ada.memory.list(core="auth-jwt")] == ["Tokens expire after an hour."]
+    assert [item.id for item in lee.memory.held("proposal")] == [proposed.item_id]
     with pytest.raises(Denied):
-        ada.resolve(proposed, "create", rationale="I like it")
-    lee.resolve(proposed, "create")
-    assert len(ada.items(core="auth-jwt")) == 2
-    verified = lee.verify_item(str(proposed.item_id), why="read the code")
+        ada.memory.resolve(proposed, "create", rationale="I like it")
+    lee.memory.resolve(proposed, "create")
+    assert len(ada.memory.list(core="auth-jwt")) == 2
+    verified = lee.memory.verify(str(proposed.item_id), why="read the code")
     assert verified.verified_by == "lee"
     assert verified.verified_us is not None
     with pytest.raises(Denied):
-        ada.verify_item(str(kept.item_id))
+        ada.memory.verify(str(kept.item_id))
 
 
 @pytest.mark.spec("3.4", "3.10")
 def test_a_private_core_is_its_owners_alone(book: Book) -> None:
     lee, ada = book.as_actor("lee", role="librarian"), book.as_actor("ada")
-    lee.core("diary", type="personal", visibility="private")
-    lee.core("tools", name="Tools")
+    lee.memory.set_core("diary", type="personal", visibility="private")
+    lee.memory.set_core("tools", name="Tools")
     lee.remember("I keep forgetting the flags of tar.", core="diary")
-    assert [core.id for core in ada.cores()] == ["tools"]
-    assert [core.id for core in lee.cores()] == [core.id for core in book.cores()] == ["diary", "tools"]
-    assert ada.items(core="diary") == []
+    assert [core.id for core in ada.memory.cores()] == ["tools"]
+    assert [core.id for core in lee.memory.cores()] == [core.id for core in book.memory.cores()] == ["diary", "tools"]
+    assert ada.memory.list(core="diary") == []
     with pytest.raises(NotFound) as hidden:
-        ada.core("diary")
+        ada.memory.core("diary")
     with pytest.raises(NotFound) as missing:
-        ada.core("no-such")
+        ada.memory.core("no-such")
     assert str(hidden.value).replace("diary", "") == str(missing.value).replace("no-such", "")
 
 
 @pytest.mark.spec("3.4")
 def test_entries_are_linked_by_hand_or_by_their_tags_and_links_can_be_followed(book: Book) -> None:
     lee = book.as_actor("lee", role="librarian")
-    lee.core("patterns", type="pattern", config={"auto_link": True})
+    lee.memory.set_core("patterns", type="pattern", config={"auto_link": True})
     first = str(lee.remember("Retry with back-off.", core="patterns", tags=["network"]).item_id)
     second = str(
         lee.remember("Give every call a timeout.", core="patterns", tags=["network", "time"]).item_id
     )
     third = str(lee.remember("Clocks of two machines differ.", core="patterns", tags=["time"]).item_id)
     apart = str(lee.remember("Name things for what they are.", core="patterns").item_id)
-    assert lee.item(second).links == (("related", first),)
-    lee.link(third, "depends_on", apart)
-    ways = [(step.depth, step.relation, step.item.id) for step in lee.traverse(first, depth=3)]
+    assert lee.memory.get(second).links == (("related", first),)
+    lee.memory.link(third, "depends_on", apart)
+    ways = [(step.depth, step.relation, step.item.id) for step in lee.memory.traverse(first, depth=3)]
     assert ways == [(1, "^related", second), (2, "^related", third), (3, "depends_on", apart)]
-    assert [step.item.id for step in lee.traverse(third, relations=["depends_on"])] == [apart]
-    assert [step.item.id for step in lee.traverse(first, depth=3, relations=["related"])] == [second, third]
+    assert [step.item.id for step in lee.memory.traverse(third, relations=["depends_on"])] == [apart]
+    assert [step.item.id for step in lee.memory.traverse(first, depth=3, relations=["related"])] == [second, third]
     newer = str(lee.remember("Retry with back-off and jitter.", core="patterns", supersedes=first).item_id)
-    assert (1, "^supersedes", newer) in [(s.depth, s.relation, s.item.id) for s in lee.traverse(first)]
+    assert (1, "^supersedes", newer) in [(s.depth, s.relation, s.item.id) for s in lee.memory.traverse(first)]
     hidden = lee.remember("My own view of it.", links=[("related", apart)])
     ada = book.as_actor("ada")
-    assert hidden.item_id not in [step.item.id for step in ada.traverse(apart, depth=2)]
+    assert hidden.item_id not in [step.item.id for step in ada.memory.traverse(apart, depth=2)]
     for wrong in (0, 11, True):
         with pytest.raises(BadInput):
-            lee.traverse(first, depth=wrong)
+            lee.memory.traverse(first, depth=wrong)
     with pytest.raises(NotFound):
-        lee.link(first, "related", "no-such-item")
+        lee.memory.link(first, "related", "no-such-item")
     relations = [
         ("cites", third),
         ("explains", second),
@@ -91,16 +91,16 @@ def test_entries_are_linked_by_hand_or_by_their_tags_and_links_can_be_followed(b
         ("adds", third),
     ]
     for relation, to in relations:
-        lee.link(newer, relation, to)
-    assert lee.item(newer).links == tuple(sorted(relations))  # the same order, whatever came first
-    steps = [(step.relation, step.item.id) for step in lee.traverse(newer, depth=1)]
+        lee.memory.link(newer, relation, to)
+    assert lee.memory.get(newer).links == tuple(sorted(relations))  # the same order, whatever came first
+    steps = [(step.relation, step.item.id) for step in lee.memory.traverse(newer, depth=1)]
     assert steps == sorted(steps)
 
 
 @pytest.mark.spec("3.4", "3.5")
 def test_a_core_that_does_not_dedupe_takes_what_is_nearly_the_same(book: Book) -> None:
     lee = book.as_actor("lee", role="librarian")
-    lee.core("raw", config={"auto_dedupe": False})
+    lee.memory.set_core("raw", config={"auto_dedupe": False})
     words = "the service answers within two hundred milliseconds on an ordinary day in the week"
     assert lee.remember(words, core="raw").outcome == "stored"
     assert lee.remember(f"{words} always", core="raw").outcome == "stored"
@@ -110,7 +110,7 @@ def test_a_core_that_does_not_dedupe_takes_what_is_nearly_the_same(book: Book) -
 @pytest.mark.spec("3.4")
 def test_a_librarian_is_told_what_could_be_done_and_nothing_is_changed(book: Book) -> None:
     lee = book.as_actor("lee", role="librarian")
-    lee.core("ops", name="Operations", config={"auto_dedupe": False, "archive_after_days": 90})
+    lee.memory.set_core("ops", name="Operations", config={"auto_dedupe": False, "archive_after_days": 90})
     said = {
         name: str(lee.remember(text, core="ops", tags=tags).item_id)
         for name, text, tags in (
@@ -122,7 +122,7 @@ def test_a_librarian_is_told_what_could_be_done_and_nothing_is_changed(book: Boo
     }
     old = lee.remember("The office closes at six.", valid_until=datetime(2026, 1, 1, tzinfo=UTC))
     before = book.head
-    found = lee.suggestions()
+    found = lee.memory.suggestions()
     told = {(one.act, one.items): one for one in found}
     assert [one.act for one in found] == sorted(
         (one.act for one in found), key=["merge", "link", "refresh", "tag"].index
@@ -132,14 +132,14 @@ def test_a_librarian_is_told_what_could_be_done_and_nothing_is_changed(book: Boo
     assert "over" in told["refresh", (str(old.item_id),)].why
     assert told["tag", (said["three"],)].tags == ("certificate", "deploy")
     assert told["tag", (said["four"],)].tags == ("certificate", "deploy")
-    later = lee.suggestions("ops", now=datetime.now(UTC) + timedelta(days=91))
+    later = lee.memory.suggestions("ops", now=datetime.now(UTC) + timedelta(days=91))
     assert {one.items[0] for one in later if one.act == "refresh"} == {*said.values()}
-    lee.link(said["one"], "related", said["two"])
-    lee.verify_item(said["one"])
+    lee.memory.link(said["one"], "related", said["two"])
+    lee.memory.verify(said["one"])
     assert ("link", (said["one"], said["two"])) not in {
-        (one.act, one.items) for one in lee.suggestions("ops")
+        (one.act, one.items) for one in lee.memory.suggestions("ops")
     }
     assert [event.kind for event in book.events(before)].count("memory.item.updated") == 2
-    assert book.as_actor("ada", role="developer").suggestions("ops")
+    assert book.as_actor("ada", role="developer").memory.suggestions("ops")
     with pytest.raises(NotFound, match="no core"):
-        lee.suggestions("nowhere")
+        lee.memory.suggestions("nowhere")

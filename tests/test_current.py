@@ -56,7 +56,7 @@ def test_a_search_as_of_then_finds_what_held_then(book: Book) -> None:
     kept = book.remember("The bridge is closed", shared=True, valid_until=soon)
     then = book.head
     assert [one.id for one in book.search("bridge").results] == [kept.item_id]
-    book.revise(kept.item_id or "", valid_until=OVER)
+    book.memory.revise(kept.item_id or "", valid_until=OVER)
     assert not book.search("bridge").results
     assert [one.id for one in book.search("bridge", at=then).results] == [kept.item_id]
     assert not book.digest("bridge").item_ids
@@ -82,7 +82,7 @@ def test_what_is_disputed_is_marked_wherever_it_is_shown(book: Book) -> None:
     assert "disputed=1" in cem.digest("api.limit").text
     page = Tools(book).call("memory.read", {"target": "long_term"}, actor="cem")["data"]["content"]
     assert "*(disputed)* **api.limit**: 60" in page
-    book.resolve(claim, "old")
+    book.memory.resolve(claim, "old")
     assert cem.search("api.limit").results[0].disputed == ()
     assert "disputed" not in cem.digest("api.limit").text
 
@@ -169,8 +169,8 @@ def test_a_task_s_context_marks_what_is_disputed_or_stale_and_leaves_out_what_is
 def test_memory_md_shows_what_holds_and_marks_what_is_in_doubt(book: Book, tmp_path: Path) -> None:
     ids = harbour(book)
     disputed(book)
-    book.revise(ids["holds"], pinned=True)
-    book.mirror(tmp_path / "md").sync()
+    book.memory.revise(ids["holds"], pinned=True)
+    book.mirror.folder(tmp_path / "md").sync()
     memory = (tmp_path / "md" / "MEMORY.md").read_text()
     archived = (tmp_path / "md" / "archive" / "MEMORY.md").read_text()
     assert "- *(pinned)* The harbour crane lifts nine tons" in memory
@@ -179,8 +179,8 @@ def test_memory_md_shows_what_holds_and_marks_what_is_in_doubt(book: Book, tmp_p
     assert "- The harbour crane stands on the new pier" in memory
     assert not any(wrong in memory for wrong in ("closed for repair", "old pier", "pirate"))
     assert "- *(expired)* The harbour crane is closed for repair" in archived
-    assert {one.id for one in book.long_term()} >= {ids["holds"], ids["new"]}
-    assert ids["over"] not in {one.id for one in book.long_term()}
+    assert {one.id for one in book.memory.long_term()} >= {ids["holds"], ids["new"]}
+    assert ids["over"] not in {one.id for one in book.memory.long_term()}
 
 
 @pytest.mark.spec("3.7")
@@ -193,30 +193,30 @@ def test_a_remark_is_no_part_of_what_a_person_edits(book: Book, tmp_path: Path) 
         pinned=True,
         shared=True,
     ).item_id
-    mirror = book.mirror(tmp_path)
+    mirror = book.mirror.folder(tmp_path)
     mirror.sync()
     page = tmp_path / "MEMORY.md"
     page.write_text(page.read_text().replace("nine", "ten").replace("2026-03-01", "2026-03-02"))
     mirror.sync()
-    assert (book.item(kept).body, book.item(kept).pinned) == ("The crane lifts ten tons", True)
-    assert book.item(episode or "").occurred_us == int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1e6)
+    assert (book.memory.get(kept).body, book.memory.get(kept).pinned) == ("The crane lifts ten tons", True)
+    assert book.memory.get(episode or "").occurred_us == int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1e6)
     page.write_text(page.read_text().replace("- *(pinned)* The crane lifts", "- The crane lifts"))
     mirror.sync()
-    assert (book.item(kept).body, book.item(kept).pinned) == ("The crane lifts ten tons", True)
+    assert (book.memory.get(kept).body, book.memory.get(kept).pinned) == ("The crane lifts ten tons", True)
     assert "- *(pinned)* The crane lifts ten tons" in page.read_text(), "revise takes a pin away"
 
 
 @pytest.mark.spec("3.1")
 def test_what_is_pinned_stays_in_memory_md_when_it_is_full(book: Book, tmp_path: Path) -> None:
-    book.configure_memory(max_size_kb=2)
+    book.memory.configure(max_size_kb=2)
     rule = book.remember("Never deploy on a Friday", shared=True, pinned=True).item_id
     for number in range(9):
         book.remember(f"The crane number {number} stands in dock {number} " + "x" * 200, shared=True)
-    book.mirror(tmp_path).sync()
+    book.mirror.folder(tmp_path).sync()
     page = (tmp_path / "MEMORY.md").read_text()
     assert "Never deploy" in page
     assert len(page.encode()) <= 2048
-    assert rule in {one.id for one in book.long_term()}
+    assert rule in {one.id for one in book.memory.long_term()}
 
 
 @pytest.mark.spec("4.10", "3.7")
@@ -224,7 +224,7 @@ def test_memory_md_marks_what_is_stale(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     with commonplace.open(tmp_path / "team.db") as book:
         book.remember("The port is in app.py", citations=["app.py:1"], shared=True)
-        book.mirror(tmp_path).sync()
+        book.mirror.folder(tmp_path).sync()
         assert "- *(stale)* The port is in app.py" in (tmp_path / "MEMORY.md").read_text()
         page = Tools(book).call("memory.read", {"target": "long_term"})["data"]["content"]
         assert "- *(stale)* The port is in app.py" in page

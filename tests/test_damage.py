@@ -18,7 +18,7 @@ from tests.shells import Cli
 def change_row(book: Book, view: str, key: bytes, change: object) -> None:
     """Write a row beside all rules: as it is after damage that its checksum does not show, or with `change` as its
     bytes."""
-    ledger = book._ledger
+    ledger = book.ledger
     space = ledger.meta.space(ledger.registry.view(view))
     with ledger.store.begin() as tx:
         row = tx.get(space, [key])[key]
@@ -35,17 +35,17 @@ def key_of(*parts: str) -> bytes:
 @pytest.fixture
 def guarded(book: Book) -> Book:
     book.record("world.noted", actor="ben", id="secret", payload={}, labels={"sensitivity": "sensitive"})
-    book.grant("ada", ceiling="sensitive", sees=["*"])
-    book.grant("ada", ceiling="public", tiers={"long_term": "none"})
+    book.access.grant("ada", ceiling="sensitive", sees=["*"])
+    book.access.grant("ada", ceiling="public", tiers={"long_term": "none"})
     return book
 
 
 @pytest.mark.spec("L5", "3.9")
 def test_a_rule_whose_bytes_have_changed_is_corrupt_and_a_rebuild_mends_it(guarded: Book) -> None:
     ada = guarded.as_actor("ada")
-    before = ada.rights()
+    before = ada.access.rights()
     change_row(guarded, "rights", key_of("actor:ada"), b"\0\0\0\0" + b'{"ceiling":"sensitive","sees":["*"]}')
-    for read in (ada.rights, lambda: list(ada.events()), lambda: ada.remember("tea is at four")):
+    for read in (ada.access.rights, lambda: list(ada.events()), lambda: ada.remember("tea is at four")):
         with pytest.raises(
             Corrupt, match=r"'actor:ada' of the view 'rights' is damaged: run `commonplace rebuild`"
         ):
@@ -53,11 +53,11 @@ def test_a_rule_whose_bytes_have_changed_is_corrupt_and_a_rebuild_mends_it(guard
     verified = guarded.verify()
     assert (verified.ok, verified.first_bad) == (False, None)
     assert "actor:ada" in str(verified.problem)
-    assert "actor:ada" in str(guarded.status().damage)
-    if guarded.facts.views == "stored":
+    assert "actor:ada" in str(guarded.admin.status().damage)
+    if guarded.admin.facts.views == "stored":
         guarded.rebuild()
-        assert ada.rights() == before
-        assert guarded.status().damage is None
+        assert ada.access.rights() == before
+        assert guarded.admin.status().damage is None
 
 
 @pytest.mark.spec("L5", "3.9")
@@ -69,17 +69,17 @@ def test_a_rule_with_a_value_that_does_not_exist_is_no_rule_that_allows_more(
     change_row(guarded, "rights", key_of("actor:ada"), rule)
     ada = guarded.as_actor("ada")
     with pytest.raises(Corrupt, match="actor:ada"):
-        ada.rights()
+        ada.access.rights()
     with pytest.raises(Corrupt, match="actor:ada"):
         ada.event("secret")
 
 
 @pytest.mark.spec("L5", "3.9")
 def test_memory_settings_that_cannot_be_read_are_no_defaults(book: Book) -> None:
-    book.configure_memory(secrets="reject")
+    book.memory.configure(secrets="reject")
     change_row(book, "memory.settings", key_of(""), {"secrets": "rejext"})
     with pytest.raises(Corrupt, match=r"memory\.settings"):
-        book.memory_settings()
+        book.memory.settings()
     with pytest.raises(Corrupt, match=r"memory\.settings"):
         book.remember("the password is hunter2-hunter2")
 
@@ -89,7 +89,7 @@ def test_a_column_of_another_type_is_corrupt(tmp_path: Path) -> None:
     """A flipped bit in a record's header makes a number of what was bytes."""
     path = tmp_path / "book.db"
     with commonplace.open(path) as book:
-        book.grant("ada", ceiling="public")
+        book.access.grant("ada", ceiling="public")
     with closing(apsw.Connection(str(path))) as file:
         file.execute("PRAGMA ignore_check_constraints = 1")
         file.execute("PRAGMA writable_schema = 1")
@@ -97,27 +97,27 @@ def test_a_column_of_another_type_is_corrupt(tmp_path: Path) -> None:
     with closing(apsw.Connection(str(path))) as file:
         file.execute("UPDATE rows SET value = 7 WHERE space LIKE 'rights/%'")
     with commonplace.open(path) as book, pytest.raises(Corrupt, match="actor:ada"):
-        book.as_actor("ada").rights()
+        book.as_actor("ada").access.rights()
 
 
 @pytest.mark.spec("L5", "1.3", "3.9")
 def test_a_flipped_key_does_not_make_a_rule_unfindable(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "book.db"
     with commonplace.open(path) as book:
-        book.grant("ada", ceiling="public", tiers={"long_term": "none"})
+        book.access.grant("ada", ceiling="public", tiers={"long_term": "none"})
         book.record("agent.spoke", actor="ben", payload={"text": "hello"})
     content = path.read_bytes()
     at = content.rindex(b"actor:ada")
     path.write_bytes(content[:at] + b"actor:adb" + content[at + 9 :])
     with commonplace.open(path) as book:
         with pytest.raises(Corrupt, match="does not match its checksum"):
-            book.as_actor("ada").rights()
+            book.as_actor("ada").access.rights()
         assert "damaged" in str(book.verify().problem)
     assert "commonplace copy" in cli("verify", "--book", path).out.replace("\n", " ")
     assert cli("doctor", "--book", path).code == 1
     cli("copy", path, tmp_path / "copy.db")
     with commonplace.open(tmp_path / "copy.db") as book:
-        assert book.as_actor("ada").rights().ceiling == "public"
+        assert book.as_actor("ada").access.rights().ceiling == "public"
         assert book.verify().ok
 
 
@@ -127,7 +127,7 @@ def test_backups_and_purged_books_have_checksums_too(tmp_path: Path) -> None:
         book.record("agent.spoke", id="one", payload={"text": "hello"})
         book.erase("one")
         book.purge()
-        book.backup(tmp_path / "backup.db")
+        book.admin.backup(tmp_path / "backup.db")
     for path in (tmp_path / "book.db", tmp_path / "backup.db"):
         content = path.read_bytes()
         size = int.from_bytes(content[16:18])
@@ -146,7 +146,7 @@ def test_a_book_larger_than_a_cache_is_backed_up_purged_and_read_whole(tmp_path:
                 {"kind": "agent.spoke", "actor": "ada", "payload": {"text": "x" * 2_000}} for _ in range(200)
             ]
             last = book.record_all(batch)[-1]
-        assert book.backup(tmp_path / "copy.db") == 4_000
+        assert book.admin.backup(tmp_path / "copy.db") == 4_000
         book.erase(last.id, reason="a customer's")
         assert book.purge().purged
     for name in ("team.db", "copy.db"):

@@ -43,7 +43,7 @@ def shown(who: Book | Actor, *queries: str, at: int | None = None) -> str:
 
 def anew(book: Book, ask: Callable[[], Any]) -> Any:
     """The same from an index that was built a moment ago."""
-    book._ledger.indexing.throw_away()
+    book._session.services.indexing.throw_away()
     return ask()
 
 
@@ -52,7 +52,7 @@ def say(book: Book, text: str, run: str = "r", **more: Any) -> str:
 
 
 def open_run(book: Book, id: str = "r", parent: str | None = None, **rules: Any) -> Any:
-    book.submit("state.open", Open(id, "owner", Policy(**rules), Start(), {}, parent=parent))
+    book.ledger.submit("state.open", Open(id, "owner", Policy(**rules), Start(), {}, parent=parent))
     return book.run(run_id=id)
 
 
@@ -86,7 +86,7 @@ def test_what_becomes_a_secret_later_leaves_every_search(book: Book, rule: str) 
             assert "zanzibar" not in shown(who, *LEAKS, at=at)
             assert not any(corrected for *_, corrected in told)
             assert "matched" not in str([one.why for one in told[0][2]])
-            book._ledger.indexing.throw_away()
+            book._session.services.indexing.throw_away()
             assert answers(who, *LEAKS, at=at) == told
     assert "opens with [REDACTED] at night" in shown(book, "harbour gate at night")
 
@@ -157,7 +157,7 @@ def test_what_is_labelled_sensitive_later_shapes_no_answer_of_others(book: Book)
         before = book.head
         ben = book.as_actor("ben")
         assert SECRET in shown(ben, SECRET)
-        book.relabel("secret", sensitivity="sensitive", reason="it names the word")
+        book.access.relabel("secret", sensitivity="sensitive", reason="it names the word")
 
         def scored(who: Actor, at: int | None = None) -> list[Any]:
             return [
@@ -219,7 +219,7 @@ def talk(book: Book, who: str = "harbour", count: int = 12) -> None:
 
 
 def place_of(book: Book) -> Path:
-    place = book._ledger.indexing.place
+    place = book._session.services.indexing.place
     assert isinstance(place, Path)
     return place
 
@@ -228,7 +228,7 @@ def right(book: Book) -> list[Any]:
     """What the book answers, compared with an index that is built from its ledger in memory."""
     told = answers(book)
     with commonplace.open("memory:") as copy:
-        book.copy(copy)
+        book.admin.copy(copy)
         assert told == answers(copy)
     return told
 
@@ -285,7 +285,7 @@ def test_after_an_older_book_is_put_back_nothing_later_is_found(
     with commonplace.open(book_url) as book:
         talk(book)
         if engine_name == "sqlite":
-            book.backup(kept)
+            book.admin.backup(kept)
         else:
             shutil.copytree(path, kept)
         talk(book, "lighthouse", count=20)
@@ -331,10 +331,10 @@ def test_a_damaged_index_is_built_again_with_a_word(
         DAMAGE[damage](place_of(book))
         right(book)
         assert warned("is built again")
-        assert book._ledger.indexing.trouble == ""
+        assert book._session.services.indexing.trouble == ""
     with commonplace.open(home) as book:
         right(book)
-        assert book._ledger.indexing.open().rebuilt == ""
+        assert book._session.services.indexing.open().rebuilt == ""
 
 
 @pytest.mark.spec("L1", "L5")
@@ -344,10 +344,10 @@ def test_no_flipped_bit_is_believed(tmp_path: Path, warned: Callable[[str], bool
         talk(book)
         told = right(book)
         place = place_of(book)
-        book._ledger.indexing.close()
+        book._session.services.indexing.close()
         whole = place.read_bytes()
         for page in range(0, len(whole), 4096):
-            book._ledger.indexing.close()
+            book._session.services.indexing.close()
             flipped = bytearray(whole)
             flipped[page + page // 4096 * 37 % 4096] ^= 1 << page // 4096 % 8
             place.write_bytes(flipped)
@@ -360,14 +360,14 @@ def test_damage_that_is_found_in_the_middle_of_a_search_does_not_empty_the_answe
     with commonplace.open(tmp_path / "book.db") as book:
         talk(book)
         told = right(book)
-        ranked = book._ledger.indexing.asked(
+        ranked = book._session.services.indexing.asked(
             lambda index: index.ranked("gate", [one.id for one in book.events()])
         )
         assert ranked
         for ask, expected in (
             (lambda: answers(book), told),
             (
-                lambda: book._ledger.indexing.asked(
+                lambda: book._session.services.indexing.asked(
                     lambda index: index.ranked("gate", [one.id for one in book.events()])
                 ),
                 ranked,
@@ -376,7 +376,7 @@ def test_damage_that_is_found_in_the_middle_of_a_search_does_not_empty_the_answe
             with apsw.Connection(str(place_of(book))) as other:
                 other.execute("UPDATE vectors SET vector = x'00' WHERE num = 3")
             other.close()
-            book._ledger.indexing.close()
+            book._session.services.indexing.close()
             assert ask() == expected
 
 
@@ -433,7 +433,7 @@ def test_what_is_not_ours_is_neither_used_nor_written_nor_removed(
         assert (entry.outcome, report.purged) == ("remains", False)
         assert any(str(place) in line for line in report.remaining)
         book.rebuild()
-        book.migrate_index("static", queries=["harbour"], switch=True)
+        book.admin.migrate_index("static", queries=["harbour"], switch=True)
         right(book)
     assert theirs.read_bytes() == before
     assert list(theirs.parent.iterdir()) == [theirs]
@@ -446,7 +446,7 @@ def test_a_file_that_cannot_be_read_is_built_again(tmp_path: Path, warned: Calla
     with commonplace.open(tmp_path / "book.db") as book:
         talk(book)
         answers(book)
-        book._ledger.indexing.close()
+        book._session.services.indexing.close()
         place_of(book).chmod(0)
         right(book)
         assert warned("could not be read")
@@ -475,7 +475,7 @@ def test_purge_names_every_file_and_what_became_of_it(home: str) -> None:
         assert any(f"{place}.bak" in line for line in report.remaining)
         assert not Path(f"{place}.next").exists()
         try:
-            traces = {one.path for one in book.look_for(canary)}
+            traces = {one.path for one in book.admin.find_text(canary)}
         except commonplace.BadInput:
             traces = {f"{place}.bak"}  # a server that does not say where its files are
         assert traces == {f"{place}.bak"}
@@ -501,11 +501,11 @@ def test_an_index_that_fails_is_not_counted_as_purged(
         monkeypatch.setattr(store.File, "apply", failing)
         book.erase(erased)
         assert SECRET not in shown(book, SECRET)
-        assert str(place_of(book)) in [one.path for one in book.look_for(SECRET)]
+        assert str(place_of(book)) in [one.path for one in book.admin.find_text(SECRET)]
         report = book.purge()
         assert str(place_of(book)) in [file.path for file in report.files]
         assert report.purged
-        assert book.look_for(SECRET) == []
+        assert book.admin.find_text(SECRET) == []
 
 
 @pytest.mark.spec("L10", "3.7")
@@ -513,16 +513,16 @@ def test_a_folder_that_no_longer_shows_the_book_is_named(tmp_path: Path) -> None
     with commonplace.open(tmp_path / "book.db") as book:
         item = book.remember(f"{SECRET} opens the harbour").item_id
         assert item
-        book.mirror(tmp_path / "pages").sync()
-        assert {one.path for one in book.look_for(SECRET)} >= {str(tmp_path / "pages" / "MEMORY.md")}
+        book.mirror.folder(tmp_path / "pages").sync()
+        assert {one.path for one in book.admin.find_text(SECRET)} >= {str(tmp_path / "pages" / "MEMORY.md")}
         assert str(tmp_path / "pages" / "MEMORY.md") in [file.path for file in book.purge().files]
         shutil.rmtree(tmp_path / "pages" / ".mirror")
-        book._mirrors.clear()
+        book._session.services.outside._mirrors.clear()
         book.erase(item)
         report = book.purge()
         assert [file.outcome for file in report.files if file.path == str(tmp_path / "pages")] == ["remains"]
         assert not report.purged
-        assert {one.path for one in book.look_for(SECRET)} == {str(tmp_path / "pages" / "MEMORY.md")}
+        assert {one.path for one in book.admin.find_text(SECRET)} == {str(tmp_path / "pages" / "MEMORY.md")}
 
 
 @pytest.mark.spec("L10", "7.2")

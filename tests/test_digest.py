@@ -67,7 +67,7 @@ def test_a_digest_holds_what_is_remembered_about_a_task_each_line_attributed(boo
 def test_pinned_facts_come_first_then_tags_then_what_was_found(book: Book) -> None:
     ids = team(book)
     ada = book.as_actor("ada")
-    book.configure_memory(v1={"structured": {"fact_keys": ["db.host", "db.port"], "tags": ["infra"]}})
+    book.memory.configure(v1={"structured": {"fact_keys": ["db.host", "db.port"], "tags": ["infra"]}})
     digest = ada.digest("set up the database")
     assert digest.item_ids[:2] == (ids["host"], ids["port"])
     assert f"- [fact] {ids['port']} (private) key=db.port value=5433 conf=0.90 (prov=ada)" in digest.text
@@ -187,7 +187,7 @@ def test_a_receipt_tells_how_a_digest_came_about_and_gives_it_again(book: Book) 
     ids = team(book)
     ada = book.as_actor("ada")
     digest = ada.digest("set up the database", max_items=2)
-    receipt = ada.receipt(digest.receipt_id or "")
+    receipt = ada.receipts.get(digest.receipt_id or "")
     assert receipt.request["query"] == "set up the database"
     assert [(id, line) for id, _, line in receipt.included] == [
         (id, n) for n, id in enumerate(digest.item_ids, 1)
@@ -198,10 +198,10 @@ def test_a_receipt_tells_how_a_digest_came_about_and_gives_it_again(book: Book) 
     assert receipt.omitted["it is sensitive, which is not allowed here"] == 1
     assert receipt.replay() == digest.text == book.receipt(receipt.id).replay()
     ada.remember("A new note about the database set up, written after the receipt", shared=True)
-    assert ada.receipt(receipt.id).replay() == digest.text
+    assert ada.receipts.get(receipt.id).replay() == digest.text
     with pytest.raises(NotFound):
-        book.as_actor("ben").receipt(receipt.id)
-    assert [one.id for one in book.as_actor("ben").receipts()] == []
+        book.as_actor("ben").receipts.get(receipt.id)
+    assert [one.id for one in book.as_actor("ben").receipts.list()] == []
     found = ada.search("set up the database", max_results=50)
     assert not {one.id for one in found.results} & {receipt.id, receipt.trace_id}
     assert ids["secret"] not in str(book.event(receipt.id).payload["included"])
@@ -213,7 +213,7 @@ def test_erasing_an_item_takes_the_trace_and_the_receipt_names_it(book: Book) ->
     ada = book.as_actor("ada")
     digest = ada.digest("set up the database")
     ada.forget(ids["howto"], erase=True, confirm="FORGET")
-    receipt = ada.receipt(digest.receipt_id or "")
+    receipt = ada.receipts.get(digest.receipt_id or "")
     assert receipt.trace is None
     assert len(receipt.included) == 5
     with pytest.raises(Erased, match=ids["howto"]):
@@ -226,9 +226,9 @@ def test_erasing_an_item_takes_the_trace_and_the_receipt_names_it(book: Book) ->
 def test_receipts_can_be_switched_off_or_sampled(book: Book) -> None:
     team(book)
     ada = book.as_actor("ada")
-    book.configure_memory(receipts=0)
+    book.memory.configure(receipts=0)
     assert ada.digest("set up the database").receipt_id is None
-    book.configure_memory(receipts=0.5)
+    book.memory.configure(receipts=0.5)
     written = [ada.digest(f"the database {n}").receipt_id is not None for n in range(40)]
     assert 5 < sum(written) < 35
 
@@ -259,7 +259,7 @@ def test_memory_is_left_out_when_somebody_asks_for_it(book: Book) -> None:
     ):
         assert digest.text == said
         assert digest.item_ids == ()
-        assert ada.receipt(digest.receipt_id or "").ignored
+        assert ada.receipts.get(digest.receipt_id or "").ignored
     assert ada.digest("set up the database").item_ids
     assert ada.digest("ignore memory leaks in the database").item_ids
     assert not ada.search("database", ignore_memory=True).results
@@ -273,7 +273,7 @@ def test_memory_is_left_out_when_somebody_asks_for_it(book: Book) -> None:
             assert not answer.results
             assert answer.left_out[0].what == "memory"
             with pytest.raises(commonplace.NotEnabled):
-                me.items()
+                me.memory.list()
             assert not me.digest("database").item_ids
         with run.agent("dev") as me:
             assert me.digest("database").item_ids
@@ -301,7 +301,7 @@ def test_a_prompt_has_the_long_term_block_and_the_digest_leaves_out_what_that_sh
         assert len(small) <= 700
         assert len(me.prompt("set up the database", max_tokens=200)) <= 800
     assert book.as_actor("ben").prompt("set up the database").count("Memory digest:") == 1
-    book.configure_memory(v1={"enabled": False})
+    book.memory.configure(v1={"enabled": False})
     without = book.as_actor("cem").prompt("set up the database")
     assert "Memory digest" not in without
     assert "## Long-term Memory" in without
@@ -315,11 +315,11 @@ def test_the_long_term_block_keeps_to_the_labels_that_a_digest_may_show(book: Bo
     book.remember("The gate is open on Mondays.", shared=True, sensitivity="public")
     book.remember("The vault is below the mill.", shared=True, sensitivity="private")
     book.remember("The key of the vault hangs in the attic.", shared=True, sensitivity="sensitive")
-    book.grant("ada", ceiling="sensitive")
+    book.access.grant("ada", ceiling="sensitive")
     ada = book.as_actor("ada")
     shown = ada.prompt("go on", parts=["long_term"])
     assert ("gate" in shown, "below the mill" in shown, "attic" in shown) == (True, True, False)
-    book.configure_memory(v1={"allow_sensitivities": ["public"]})
+    book.memory.configure(v1={"allow_sensitivities": ["public"]})
     shown = ada.prompt("go on", parts=["long_term"])
     assert ("gate" in shown, "below the mill" in shown, "attic" in shown) == (True, False, False)
 
@@ -343,9 +343,9 @@ def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
     with book.run(run_id="r1") as run, run.agent("dev") as me:
         digest = me.digest("db.port", rules={"structured": {"fact_keys": ["db.port"]}})
         assert digest.item_ids[0] == ids["port"]
-        assert me.premises() == []
+        assert me.receipts.changed_facts() == []
         new = ada.remember(key="db.port", value=5434, supersedes=ids["port"], shared=True)
-        (premise,) = me.premises()
+        (premise,) = me.receipts.changed_facts()
         assert premise.kind == "premise.changed"
         assert premise.actor == "dev"
         assert premise.payload["line"] == 1
@@ -356,11 +356,11 @@ def test_who_relied_on_something_is_told_when_it_changes(book: Book) -> None:
         prompt = me.prompt("go on", parts=["task", "digest", "changed"])
         assert f"- {ids['port']} was superseded by {new.item_id}, line 1 of digest" in prompt
         assert "now: db.port: 5434" in prompt
-        assert me.receipt(prompt.receipt_id or "").told == (premise.id,)
+        assert me.receipts.get(prompt.receipt_id or "").told == (premise.id,)
         assert "superseded" not in me.prompt("go on", parts=["task", "changed", "digest"])
         me.digest("moving the database")
         ada.forget(ids["howto"], confirm="FORGET")
-    assert not book.as_actor("cem").premises()
+    assert not book.as_actor("cem").receipts.changed_facts()
     told = [one.payload["item"] for one in book.events(kinds=["premise.changed"])]
     assert told.count(ids["port"]) == 1
 
@@ -371,7 +371,7 @@ def test_a_digest_carries_the_strictest_labels_of_what_it_shows(book: Book) -> N
     assert book.digest("gate").sensitivity == "public"
     ids = [str(book.remember("A gate is guarded by dogs.", shared=True, sensitivity="private").item_id)]
     ids.append(str(book.remember("The gate was built by monks.", shared=True, sensitivity="public").item_id))
-    book.relabel(ids[1], trust="low", reason="hearsay")
+    book.access.relabel(ids[1], trust="low", reason="hearsay")
     digest = book.digest("gate")
     assert set(digest.item_ids) >= set(ids)
     assert (digest.sensitivity, digest.trust) == ("private", "low")
@@ -383,8 +383,8 @@ def test_who_relied_on_something_in_one_run_is_told_in_that_run(book: Book) -> N
     with book.run(run_id="r1") as run, run.agent("dev") as me, book.run(run_id="r2") as other:
         me.digest("mast")
         book.forget(id, confirm="FORGET")
-        assert other.agent("dev").premises() == []
-        assert [one.payload["item"] for one in me.premises()] == [id]
+        assert other.agent("dev").receipts.changed_facts() == []
+        assert [one.payload["item"] for one in me.receipts.changed_facts()] == [id]
 
 
 @pytest.mark.spec("4.8", "L5")
@@ -411,18 +411,18 @@ def test_what_is_forgotten_erased_disputed_or_revised_is_told_and_only_to_whom_i
     ids = team(book)
     cem, ada = book.as_actor("cem"), book.as_actor("ada")
     cem.digest("database", rules={"structured": {"fact_keys": ["db.host"]}})
-    ada.revise(ids["host"], value="harbour-2")
+    ada.memory.revise(ids["host"], value="harbour-2")
     ada.forget(ids["howto"], confirm="FORGET")
     ada.forget(ids["episode"], erase=True, confirm="FORGET")
-    why = {one.payload["item"]: one.payload["why"] for one in cem.premises()}
+    why = {one.payload["item"]: one.payload["why"] for one in cem.receipts.changed_facts()}
     assert why == {ids["host"]: "revised", ids["howto"]: "forgotten", ids["episode"]: "forgotten"}
     text = book.as_actor("cem").prompt("go on", parts=["changed", "digest"])
     assert "down for an hour" not in text
     dee = book.as_actor("dee")
     dee.digest("moving the database")
     book.as_actor("ben").forget(ids["note"], confirm="FORGET")
-    assert [one.payload["item"] for one in dee.premises()] == [ids["note"]]
-    assert [one.payload["item"] for one in cem.premises()] == [ids["note"]]
+    assert [one.payload["item"] for one in dee.receipts.changed_facts()] == [ids["note"]]
+    assert [one.payload["item"] for one in cem.receipts.changed_facts()] == [ids["note"]]
 
 
 @pytest.mark.spec("4.14")
@@ -467,26 +467,26 @@ def test_bisect_tells_what_a_run_would_have_been_told_without_one_memory(book: B
     with book.run(run_id="r1") as run, run.agent("dev") as me:
         me.digest("set up the database", max_items=2)
         me.digest("moving the database", max_items=1)
-    found = book.bisect("r1")
+    found = book.receipts.bisect("r1")
     assert found.receipts == 2
     assert not found.unread
     assert {one.item for one in found.effects} == {
-        id for one in book.receipts("r1") for id, _, _ in one.included
+        id for one in book.receipts.list("r1") for id, _, _ in one.included
     }
-    effect = book.bisect("r1", without=ids["note"]).effects[0]
+    effect = book.receipts.bisect("r1", without=ids["note"]).effects[0]
     second = effect.changed[-1]
     assert ids["note"] in second.lost[0]
     assert ids["note"] not in second.after
     assert len(second.gained) == 1
-    (decisive,) = book.bisect("r1", matters=lambda text: "create the roles" in text).effects
+    (decisive,) = book.receipts.bisect("r1", matters=lambda text: "create the roles" in text).effects
     assert decisive.item == ids["howto"]
-    assert not book.bisect("r1", without=ids["secret"]).effects[0].changed
+    assert not book.receipts.bisect("r1", without=ids["secret"]).effects[0].changed
     ids["derived"] = (
         book.remember("Roles come before tables", parents=[ids["howto"]], shared=True).item_id or ""
     )
-    assert ids["derived"] in book.bisect("r1", without=ids["howto"]).effects[0].with_it
+    assert ids["derived"] in book.receipts.bisect("r1", without=ids["howto"]).effects[0].with_it
     with pytest.raises(BadInput, match="which run"):
-        book.bisect()
+        book.receipts.bisect()
 
 
 @pytest.mark.spec("4.5", "L7")
@@ -495,7 +495,7 @@ def test_a_digest_as_of_then_shows_what_was_known_and_is_allowed_now(book: Book)
     ada = book.as_actor("ada")
     then = book.head
     ada.remember("The database set up has a new step", shared=True)
-    book.as_actor("ben").unshare(ids["note"])
+    book.as_actor("ben").memory.unshare(ids["note"])
     past = ada.digest("set up the database", at=then)
     assert "new step" not in past.text
     assert past.as_of == then
@@ -510,8 +510,8 @@ def test_what_is_no_longer_allowed_is_not_shown_by_receipts_either(book: Book) -
     ada = book.as_actor("ada")
     digest = ada.digest("moving the database")
     assert ids["note"] in digest.item_ids
-    book.as_actor("ben").unshare(ids["note"])
-    receipt = ada.receipt(digest.receipt_id or "")
+    book.as_actor("ben").memory.unshare(ids["note"])
+    receipt = ada.receipts.get(digest.receipt_id or "")
     assert receipt.trace is None
     assert "not be shown" in receipt.missing
     with pytest.raises(Denied):
@@ -524,9 +524,9 @@ def test_views_of_recall_come_back_the_same_when_they_are_rebuilt(book: Book) ->
     ada = book.as_actor("ada")
     digest = ada.digest("set up the database", stable="t")
     book.as_actor("ben").forget(ids["note"], confirm="FORGET")
-    before = [one.id for one in ada.premises()]
+    before = [one.id for one in ada.receipts.changed_facts()]
     book.rebuild()
-    assert [one.id for one in ada.premises()] == before
+    assert [one.id for one in ada.receipts.changed_facts()] == before
     assert book.receipt(digest.receipt_id or "").replay() == digest.text
     assert book.verify().ok
 

@@ -240,17 +240,17 @@ def test_what_an_endpoint_gets_wrong_is_told_with_what_to_do(server: Server) -> 
 def test_an_embedder_that_there_is_not_is_refused(wrong: str) -> None:
     with commonplace.open("memory:") as book:
         with pytest.raises(BadInput, match="sentence-transformers:MODEL"):
-            book.configure_memory(embedder=wrong)
-        assert book.memory_settings().embedder == "static"
+            book.memory.configure(embedder=wrong)
+        assert book.memory.settings().embedder == "static"
 
 
 def test_only_the_owner_chooses_who_is_given_all_texts(server: Server) -> None:
     with commonplace.open("memory:") as book:
         lee = book.as_actor("lee", role="librarian")
-        lee.configure_memory(retention_days=9)
+        lee.memory.configure(retention_days=9)
         with pytest.raises(Denied, match="everybody's texts"):
-            lee.configure_memory(embedder=server.setting)
-        assert book.memory_settings().embedder == "static"
+            lee.memory.configure(embedder=server.setting)
+        assert book.memory.settings().embedder == "static"
 
 
 def test_another_embedder_builds_the_index_anew_in_every_process(server: Server, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_another_embedder_builds_the_index_anew_in_every_process(server: Server,
             book.record("agent.spoke", actor="ada", payload={"text": text})
         (before,) = other.search("ferry", mode="semantic", max_results=1).results
         assert before.content == TEXTS[0]
-        book.configure_memory(embedder=server.setting)
+        book.memory.configure(embedder=server.setting)
         for one in (other, book):
             (found,) = one.search("yesterday motorway", mode="semantic", max_results=1).results
             assert found.content == TEXTS[2]
@@ -275,7 +275,7 @@ def test_a_book_from_somebody_else_sends_no_text_anywhere(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
     with commonplace.open(tmp_path / "book.db") as book:
         book.remember("The ferry leaves at nine")
-        book.configure_memory(embedder=server.setting)
+        book.memory.configure(embedder=server.setting)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
     with commonplace.open(tmp_path / "book.db") as book:
         answer = book.search("ferry")
@@ -293,7 +293,7 @@ def test_an_endpoint_that_is_down_costs_the_vectors_and_not_the_search(
     server: Server, tmp_path: Path
 ) -> None:
     with commonplace.open(tmp_path / "book.db") as book:
-        book.configure_memory(embedder=server.setting)
+        book.memory.configure(embedder=server.setting)
         for text in TEXTS:
             book.record("agent.spoke", actor="ada", payload={"text": text})
         assert book.search("ferry").left_out == ()
@@ -311,14 +311,14 @@ def test_what_was_erased_while_the_embedder_is_missing_is_not_left_in_the_file(
     server: Server, tmp_path: Path
 ) -> None:
     with commonplace.open(tmp_path / "book.db") as book:
-        book.configure_memory(embedder=server.setting)
+        book.memory.configure(embedder=server.setting)
         event = book.record("agent.spoke", actor="ada", payload={"text": "a very telling secret text"})
         book.search("telling")
         server.status = 500
         book.record("agent.spoke", actor="ada", payload={"text": "what the index cannot take in now"})
         book.erase([event.id], reason="asked for")
         book.purge()
-        assert book.look_for("a very telling secret text") == []
+        assert book.admin.find_text("a very telling secret text") == []
 
 
 def puts(texts: Sequence[tuple[str, str]], hidden: str = "") -> list[tuple[int, Put]]:
@@ -400,7 +400,7 @@ def test_the_same_answers_come_from_a_new_index_and_page_by_page(minilm: MiniLM)
 
 def test_a_book_finds_with_minilm_and_says_what_its_parts_gave(book_url: str) -> None:
     with commonplace.open(book_url) as book:
-        book.configure_memory(embedder="minilm")
+        book.memory.configure(embedder="minilm")
         for text in TEXTS:
             book.remember(text)
         (first,) = book.search("How do I get to the isle by boat?", max_results=1, explain=True).results

@@ -170,7 +170,7 @@ The keeper of the keys is Mr. Aydin; the spare set is with the porter
 def test_sixty_ordinary_sentences_of_ten_domains_are_stored_without_a_word(book: Book) -> None:
     """Also where such things are refused: a kitchen, a clinic, a museum, a house, books, travel, software, an office, a
     farm and a choir."""
-    book.configure_memory(exclusions="refuse")
+    book.memory.configure(exclusions="refuse")
     sentences = ORDINARY.strip().splitlines()
     assert len(sentences) >= 60
     for sentence in sentences:
@@ -193,7 +193,7 @@ def test_good_facts_of_a_repository_are_kept_in_its_memory(fact: str) -> None:
         kept = book.remember(fact)
         assert (kept.outcome, kept.advice) == ("stored", "")
     with commonplace.open("memory:") as book:
-        kept = book.repository_fact(
+        kept = book.memory.repository_fact(
             "conventions",
             fact,
             citations=["docs/conventions.md:3"],

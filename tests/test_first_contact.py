@@ -121,20 +121,20 @@ def test_a_new_book_takes_the_best_embedder_that_is_installed_and_keeps_it(
 ) -> None:
     monkeypatch.delenv("COMMONPLACE_EMBEDDER")
     with commonplace.open(tmp_path / "book.db") as book:
-        assert book.memory_settings().embedder == "minilm"
-        book.configure_memory(retention_days=7)  # another setting leaves it
+        assert book.memory.settings().embedder == "minilm"
+        book.memory.configure(retention_days=7)  # another setting leaves it
         for text in NOTES:
             book.remember(text)
         found = [book.search(one, max_results=1).results[0].content for one in NOTES.values()]
         assert sum(one == text for one, text in zip(found, NOTES, strict=True)) >= 9
     monkeypatch.setattr(embedders, "find_spec", lambda _: None)
     with commonplace.open(tmp_path / "book.db") as book:
-        assert book.memory_settings().embedder == "minilm"
+        assert book.memory.settings().embedder == "minilm"
     with commonplace.open(tmp_path / "other.db") as book:
-        assert book.memory_settings().embedder == "static"
+        assert book.memory.settings().embedder == "static"
         monkeypatch.undo()
         monkeypatch.delenv("COMMONPLACE_EMBEDDER")
-        assert book.configure_memory(embedder="auto").embedder == "minilm"
+        assert book.memory.configure(embedder="auto").embedder == "minilm"
     monkeypatch.setattr(embedders, "find_spec", lambda name: name if name == "fastembed" else None)
     assert embedders.best_embedder() == "fastembed:sentence-transformers/all-MiniLM-L6-v2"
 
@@ -146,7 +146,7 @@ def test_a_book_whose_embedder_is_missing_here_is_searched_by_static_vectors_and
     with commonplace.open(tmp_path / "book.db") as book:
         for text in NOTES:
             book.remember(text)
-        book.configure_memory(embedder="fastembed:not/installed")
+        book.memory.configure(embedder="fastembed:not/installed")
         answer = book.search("is the elevator working")
         assert answer.results[0].content == "The lift on the third floor is out of order"
         (told,) = [one.why for one in answer.left_out if one.what == "semantic"]
@@ -214,7 +214,7 @@ def test_a_wrong_name_of_an_embedder_keeps_nobody_from_a_book_that_is_there(
     with pytest.raises(BadInput, match="no embedder 'nonsense'"):
         commonplace.open(tmp_path / "other.db")
     with commonplace.open(tmp_path / "book.db") as book:
-        assert book.memory_settings().embedder == "static"
+        assert book.memory.settings().embedder == "static"
 
 
 @pytest.mark.spec("4.2")
@@ -228,7 +228,7 @@ def test_a_query_without_a_word_finds_nothing(book: Book, blank: str) -> None:
 def test_what_stands_in_the_middle_of_a_long_note_is_found_by_its_meaning(tmp_path: Path) -> None:
     diary = " ".join(f"Week {n}: soil, roses and the weather." for n in range(40))
     with commonplace.open("memory:") as book:
-        book.configure_memory(embedder="minilm")
+        book.memory.configure(embedder="minilm")
         for text in NOTES:
             book.remember(text)
         book.remember(f"{diary} The spare key of the archive is under the third stone. {diary}")

@@ -167,11 +167,11 @@ def test_a_folder_of_somebody_else_is_synced_once_it_is_trusted(
 ) -> None:
     before, inside = clone.outside(), markdown(clone.folder)
     with caplog.at_level(logging.WARNING), commonplace.open(clone.book) as book:
-        assert [item.title for item in book.items()] == ["tea"]
+        assert [item.title for item in book.memory.list()] == ["tea"]
         with pytest.raises(NotTrusted, match="did not make it"):
-            book.mirror().sync()
+            book.mirror.folder().sync()
         with pytest.raises(NotTrusted):
-            book.mirror(clone.root / "elsewhere").sync()  # nor is the book to be believed
+            book.mirror.folder(clone.root / "elsewhere").sync()  # nor is the book to be believed
     assert str(clone.folder) in caplog.text
     with pytest.raises(NotTrusted):
         commonplace.open(clone.book, mirror=True)
@@ -181,7 +181,7 @@ def test_a_folder_of_somebody_else_is_synced_once_it_is_trusted(
         book.remember("A new thing.", title="new")
     assert "A new thing." in (clone.folder / "MEMORY.md").read_text()
     with commonplace.open(clone.book, mirror=True) as book:
-        assert not book.mirror().sync().news
+        assert not book.mirror.folder().sync().news
     assert clone.outside() == before
 
 
@@ -193,14 +193,14 @@ def test_whoever_makes_a_book_is_never_asked(tmp_path: Path, caplog: pytest.LogC
         with commonplace.open(tmp_path / "a" / "team.db", mirror=True):
             pass
         with commonplace.open(tmp_path / "a" / "team.db") as book:
-            book.mirror(tmp_path / "notes").sync()
-            book.backup(tmp_path / "backup.db")
+            book.mirror.folder(tmp_path / "notes").sync()
+            book.admin.backup(tmp_path / "backup.db")
         (tmp_path / "a").rename(tmp_path / "b")  # moved, with all that is in it
         with commonplace.open(tmp_path / "b" / "team.db") as book:
             book.remember("Moved.", title="moved")
         shutil.rmtree(tmp_path / "notes")
         with commonplace.open(tmp_path / "backup.db", mirror=tmp_path / "notes") as book:
-            assert not book.mirror(tmp_path / "notes").sync().refused
+            assert not book.mirror.folder(tmp_path / "notes").sync().refused
         with commonplace.open(
             "memory:", mirror=tmp_path / "fresh"
         ) as book:  # a server's, as far as folders go
@@ -218,12 +218,12 @@ def test_a_user_without_a_home_is_told_and_not_stopped(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with caplog.at_level(logging.WARNING), commonplace.open(tmp_path / "team.db") as book:
         assert caplog.text == ""
-        assert book.mirror().sync().written
+        assert book.mirror.folder().sync().written
         assert "cannot be remembered" in caplog.text
     with pytest.raises(NotTrusted):
         commonplace.open(tmp_path / "team.db", mirror=True)
     with commonplace.open(tmp_path / "team.db", mirror=True, trust=True) as book:
-        assert book.mirror(trust=True).sync().refused == []
+        assert book.mirror.folder(trust=True).sync().refused == []
 
 
 @pytest.mark.spec("3.7")
@@ -263,9 +263,9 @@ def test_erasing_reaches_trusted_folders_and_names_the_others(
 ) -> None:
     with commonplace.open(tmp_path / "team.db") as book:
         kept = book.remember("The door code is 4711.", title="door")
-        book.mirror(tmp_path / "mine").sync()
+        book.mirror.folder(tmp_path / "mine").sync()
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
-        book.mirror(tmp_path / "theirs-too", trust=True).sync()
+        book.mirror.folder(tmp_path / "theirs-too", trust=True).sync()
         monkeypatch.undo()
     theirs = tree(tmp_path / "theirs-too")
     with caplog.at_level(logging.WARNING), commonplace.open(tmp_path / "team.db") as book:
@@ -359,7 +359,7 @@ def test_links_in_the_place_of_a_book_s_own_files_are_not_followed(
         (tmp_path / name).symlink_to(mine)
     with caplog.at_level(logging.WARNING), commonplace.open(tmp_path / "team.db") as book:
         assert book.search("tea").results
-        book.mirror().sync()
+        book.mirror.folder().sync()
     assert "the index" in caplog.text
     assert not mine.exists()
     (tmp_path / "link.db").symlink_to(tmp_path / "team.db")
@@ -419,18 +419,18 @@ def test_nothing_is_written_through_a_link(cli: Cli, tmp_path: Path) -> None:
         work = book.work(name="w", goal="g")
         made = work.artifact("out.txt", content=b"theirs")
         acts: list[Callable[[Path], object]] = [
-            book.export,
+            book.admin.export,
             book.as_actor("ada").export,
-            book.export_items,
+            book.memory.export,
             work.export,
-            book.backup,
+            book.admin.backup,
         ]
         for act in acts:
             for target in (link, new):
                 with pytest.raises(BadInput):
                     act(target)
-        book.export(mine.with_name("plain"))
-        book.export(mine.with_name("plain"))  # a file that is there is replaced
+        book.admin.export(mine.with_name("plain"))
+        book.admin.export(mine.with_name("plain"))  # a file that is there is replaced
     refused = cli("artifact-content", made.id, link, "--book", book_path)
     assert (refused.code, "symbolic link" in refused.err) == (1, True)
     assert mine.read_text() == "mine"
@@ -448,12 +448,12 @@ def test_an_import_reads_no_link_and_says_so(tmp_path: Path) -> None:
     (notes / "folder").symlink_to(tmp_path)
     os.mkfifo(notes / "pipe.md")
     with commonplace.open(tmp_path / "team.db") as book:
-        adopted = book.adopt(notes)
+        adopted = book.memory.import_(notes)
         left = {one.source: one.why for one in adopted.skipped}
         assert left["deep/linked.md"] == "a link that leaves the folder; links are not followed"
         assert left["folder"].startswith("a link that leaves the folder")
         assert left["pipe.md"] == "not a file"
-        assert not any("mine alone" in item.text for item in book.items())
+        assert not any("mine alone" in item.text for item in book.memory.list())
 
 
 @pytest.mark.spec("5.6")
@@ -522,7 +522,7 @@ def test_a_workflow_runs_nothing_of_its_own_outside_its_folder(tmp_path: Path, r
     (flow / "away.py").symlink_to(home / "away.py")
     (flow / "package").symlink_to(home)
     with commonplace.open("memory:") as book, pytest.raises(commonplace.CommonplaceError):
-        book.execute(flow)
+        book.runs.execute(flow)
     assert not (home / "was-run").exists()
 
 
@@ -555,7 +555,7 @@ def test_a_purge_does_not_claim_what_it_could_not_reach(
         report = book.purge()
         assert not report.purged
         assert any("notes" in line and "--trust" in line for line in report.remaining)
-        assert book.look_for(["Quartz Lane"])
-        book.mirror(tmp_path / "notes", trust=True).sync()
+        assert book.admin.find_text(["Quartz Lane"])
+        book.mirror.folder(tmp_path / "notes", trust=True).sync()
         assert book.purge().purged
-        assert book.look_for(["Quartz Lane"]) == []
+        assert book.admin.find_text(["Quartz Lane"]) == []

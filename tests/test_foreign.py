@@ -385,19 +385,19 @@ def test_what_is_taken_in_is_linked_as_it_was_and_taking_it_in_again_changes_not
     source = write(tmp_path, {"memory.json": text}) / "memory.json"
     seen: list[tuple[int, int]] = []
     with commonplace.open("memory:") as book:
-        looked = book.adopt(source, dry_run=True)
-        assert (looked.done, looked.links, book.items()) == (False, 0, [])
-        adopted = book.adopt(source, progress=lambda done, of: seen.append((done, of)))
+        looked = book.memory.import_(source, dry_run=True)
+        assert (looked.done, looked.links, book.memory.list()) == (False, 0, [])
+        adopted = book.memory.import_(source, progress=lambda done, of: seen.append((done, of)))
         assert seen == [(n, len(adopted.became)) for n in range(1, len(adopted.became) + 1)]
         assert [one.outcome for one in adopted.became] == ["rejected", *["stored"] * 4]
-        by_title = {item.title: item for item in reversed(book.items())}
+        by_title = {item.title: item for item in reversed(book.memory.list())}
         assert by_title["Ada"].links == (("knows", by_title["Bo"].id), ("programs", by_title["Engine"].id))
         assert by_title["Bo"].links == (("knows", by_title["Ada"].id),)
         assert (adopted.done, adopted.links) == (True, 3)
-        before = book.items()
+        before = book.memory.list()
         assert {book.event(item.id).occurred_us for item in before} == {None}  # no time is made up
-        assert book.adopt(source).links == 0
-        assert book.items() == before
+        assert book.memory.import_(source).links == 0
+        assert book.memory.list() == before
 
 
 @pytest.mark.spec("3.3", "L5")

@@ -708,7 +708,7 @@ def books(url: str) -> Iterator[list[Book]]:
 
 
 def gate_of(book: Book) -> Gate:
-    store: Any = book._ledger.store
+    store: Any = book.ledger.store
     gate = store._met() if hasattr(store, "_met") else store._gate
     assert isinstance(gate, Gate)
     return gate
@@ -718,7 +718,7 @@ def gate_of(book: Book) -> Gate:
 def held_up(books: list[Book]) -> Iterator[None]:
     """Everybody knows what is in the book, and then nobody gets in but whoever waits meanwhile, in order."""
     for book in books:
-        with book._ledger.reads():  # where views live in memory, they are folded now
+        with book.ledger.reads():  # where views live in memory, they are folded now
             pass
     with gate_of(books[0]).inside(5):
         yield
@@ -764,7 +764,7 @@ def test_processes_that_write_at_once_share_a_commit(books: list[Book], in_order
     """Whoever comes in first writes for all of them, each answered with its own events."""
     batches, counted = counting()
     first, *rest = books
-    with each_apply(rest[0]._ledger.store, counted), held_up(books):
+    with each_apply(rest[0].ledger.store, counted), held_up(books):
         waiting = [
             Doing(
                 book,
@@ -793,7 +793,7 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
     added = work.add_tasks([{"title": f"part {n}", "metadata": {"n": n}} for n in range(4)])
     works = [book.work(id="w") for book in rest]
     applied, counted = counting()
-    with each_apply(rest[0]._ledger.store, counted), held_up(books):
+    with each_apply(rest[0].ledger.store, counted), held_up(books):
         waiting = [
             Doing(book, lambda work=work, n=n: work.claim(f"agent-{n}"))  # type: ignore[misc]
             for n, (book, work) in enumerate(zip(rest, works, strict=True))
@@ -805,7 +805,7 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
     assert [claim.task.metadata for claim in claims] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert [work.task(claim.task.id).token for claim in claims] == [claim.token for claim in claims]
     applied, counted = counting()
-    with each_apply(rest[0]._ledger.store, counted), held_up(books):
+    with each_apply(rest[0].ledger.store, counted), held_up(books):
         waiting = [
             Doing(
                 book,
@@ -831,7 +831,7 @@ def test_many_tasks_at_once_are_done_for_those_who_wait(books: list[Book], in_or
     works = [book.work(id="w") for book in rest]
     held = [each.claim_many(4, f"agent-{n}") for n, each in enumerate(works)]
     applied, counted = counting()
-    with each_apply(rest[0]._ledger.store, counted):
+    with each_apply(rest[0].ledger.store, counted):
         with held_up(books):
             waiting = [
                 Doing(book, lambda work=work, claims=claims: work.complete_many(claims, "done"))  # type: ignore[misc]
@@ -892,7 +892,7 @@ def test_what_was_promised_by_somebody_who_is_gone_is_looked_up(
             apply(write)
         raise OSError("as if it had been killed")
 
-    with each_apply(two._ledger.store, dies):
+    with each_apply(two.ledger.store, dies):
         with held_up(books):
             waiting = [
                 Doing(two, lambda: two.record("agent.spoke", payload={"n": 1})),
@@ -910,9 +910,9 @@ def test_what_was_promised_by_somebody_who_is_gone_is_looked_up(
 
 def test_versions_that_know_other_things_do_nothing_for_each_other(books: list[Book], in_order: None) -> None:
     _, two, three, _ = books
-    two._ledger._committer._errands.__dict__["_mark"] = b"of another version"
+    two.ledger._committer._errands.__dict__["_mark"] = b"of another version"
     batches, counted = counting()
-    with each_apply(two._ledger.store, counted), each_apply(three._ledger.store, counted):
+    with each_apply(two.ledger.store, counted), each_apply(three.ledger.store, counted):
         with held_up(books):
             waiting = [
                 Doing(book, lambda book=book: book.record("agent.spoke"))  # type: ignore[misc]
@@ -940,7 +940,7 @@ def test_an_id_that_somebody_else_has_used_keeps_no_promise(books: list[Book], i
     def dies(_apply: Apply, _write: WriteSet) -> None:
         raise OSError("as if it had been killed")
 
-    with each_apply(two._ledger.store, dies):
+    with each_apply(two.ledger.store, dies):
         with held_up(books):
             waiting = [
                 Doing(two, lambda: two.record("agent.spoke")),
@@ -982,7 +982,7 @@ def test_an_answer_that_is_too_long_to_travel_is_made_at_home(books: list[Book],
 
 
 def test_what_was_done_in_part_is_not_asked_for_again(books: list[Book]) -> None:
-    committer = books[0]._ledger._committer
+    committer = books[0].ledger._committer
     capability, decide = committer._registry.command("record")
     done, other = (_Ticket(capability, decide, [], 1, (), "record", 0.0) for _ in range(2))
     assert committer._ask([done, other])
@@ -995,7 +995,7 @@ def test_ids_that_came_to_nothing_are_not_told(books: list[Book], monkeypatch: p
     book = books[0]
     work = book.work(name="w")
     work.add_task("one")
-    store, tries = book._ledger.store, iter([Moved(), commonplace.OutcomeUnknown([], "it was gone")])
+    store, tries = book.ledger.store, iter([Moved(), commonplace.OutcomeUnknown([], "it was gone")])
 
     def refused(_apply: Apply, _write: WriteSet) -> None:
         raise next(tries)
@@ -1028,7 +1028,7 @@ def test_what_is_not_done_in_time_is_asked_for_again(
     rest, (batches, counted) = books[1:], counting()
     with ExitStack() as counts:
         for book in rest:
-            counts.enter_context(each_apply(book._ledger.store, counted))
+            counts.enter_context(each_apply(book.ledger.store, counted))
         with held_up(books):
             waiting = [Doing(book, lambda book=book: book.record("agent.spoke")) for book in rest]  # type: ignore[misc]
         assert sorted(one.ended().position for one in waiting) == [1, 2, 3]
@@ -1040,13 +1040,13 @@ def test_ctrl_c_while_somebody_else_did_it_is_raised_all_the_same(
 ) -> None:
     first, two, *_ = books
     event = first.record("agent.spoke", payload={"n": 1})
-    errands = first._ledger._committer._errands
+    errands = first.ledger._committer._errands
 
     def served(_timeout: float, _asked: Asked) -> None:
         raise Served(errands.answer([errands.done([event], [], ROOM)]), KeyboardInterrupt())
 
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(two._ledger.store, "attempt", served)
+        elsewhere.setattr(two.ledger.store, "attempt", served)
         with pytest.raises(KeyboardInterrupt):
             two.record("agent.spoke", payload={"n": 1})
     assert list(two.events()) == [event]

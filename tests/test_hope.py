@@ -378,7 +378,7 @@ def test_purge_reaches_what_was_handed_on_anywhere(postgres: Server, monkeypatch
         work = book.work(name="w")
         task = work.add_task("the word is hunter2")
         work.claim("dev-1")
-        store = book._ledger.store
+        store = book.ledger.store
         assert isinstance(store, PostgresStore)
         old, store._server = store._met(), ("as it was before",)
         assert old is not None
@@ -437,7 +437,7 @@ def test_what_is_handed_on_is_what_the_server_holds(
     wrong, looked_at, hands_on = list[Any](), Counter[str](), PostgresTx.hand_on
 
     def compared(self: PostgresTx, known: Callable[[], dict[Place, Row | None]]) -> None:
-        rows, ledger = known(), books[0]._ledger
+        rows, ledger = known(), books[0].ledger
         with self._store.read() as reads:  # nobody else is inside before this one has left
             assert reads.head.position == self._store.left.head.position  # type: ignore[union-attr]
             meta, stored = ledger.meta_of(reads.head), reads.get_all(rows)
@@ -493,13 +493,13 @@ def test_what_was_known_before_the_books_record_changed_is_not_handed_on(
         for _ in range(ALONE):
             first.add_task("a task")
             second.add_task("a task")
-        store = one._ledger.store
+        store = one.ledger.store
         assert isinstance(store, PostgresStore)
-        committer, gate = one._ledger._committer, store._met()
+        committer, gate = one.ledger._committer, store._met()
         assert gate is not None
         door = Gate(gate.path)
         with door.inside(5):
-            raising = threading.Thread(target=lambda: one._ledger.raise_horizon(5))
+            raising = threading.Thread(target=lambda: one.ledger.raise_horizon(5))
             raising.start()
             waited_for(lambda: committer._leading)
             adding = threading.Thread(target=lambda: first.add_task("along with it"))

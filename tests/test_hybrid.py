@@ -90,7 +90,7 @@ def test_the_same_answer_comes_from_every_engine_and_from_a_new_index(book: Book
                 "agent.spoke", actor=actor, session_id=session, occurred_at=when, payload={"text": text}
             )
         assert answers(other) == before
-        other._ledger.indexing.throw_away()
+        other._session.services.indexing.throw_away()
         assert answers(other) == before
 
 
@@ -126,7 +126,7 @@ def test_what_is_hidden_shapes_no_score_of_its_neighbours() -> None:
 
 @pytest.mark.spec("4.1", "4.2")
 def test_without_vectors_words_and_what_was_said_around_them_still_count(book: Book) -> None:
-    book.grant("ada", tiers={"semantic": "none"})
+    book.access.grant("ada", tiers={"semantic": "none"})
     ada = book.as_actor("ada")
     answer = ada.search("puppy from the shelter", explain=True)
     assert answer.results[0].content == TALK[1][3]
@@ -142,7 +142,7 @@ def test_an_erased_text_takes_its_vector_and_its_words_along(book: Book) -> None
     assert book.search("puppy").results[0].id == said.id
     book.erase(said.id)
     assert said.id not in [one.id for one in book.search("adopted a puppy", mode="semantic").results]
-    file = book._ledger.indexing.catch_up()._file
+    file = book._session.services.indexing.catch_up()._file
     with file.using():
         assert file.rows("SELECT count(*) FROM vectors") == [(len(TALK) - 1,)]
         assert file.rows("SELECT count(*) FROM word_vectors WHERE num NOT IN (SELECT num FROM words)") == [

@@ -25,7 +25,7 @@ def ada(book: Book) -> Actor:
 
 
 def texts(of: Book | Actor, **which: Any) -> list[str]:
-    return [item.text for item in of.items(**which)]
+    return [item.text for item in of.memory.list(**which)]
 
 
 @pytest.mark.spec("3.3", "L5")
@@ -36,16 +36,16 @@ def test_each_kind_of_item_is_kept_with_what_was_said_of_it(ada: Actor) -> None:
     how = ada.remember("Start the server, then run the migrations.", kind="procedure", title="set up")
     what = ada.remember("The database moved to another host.", kind="episode", occurred_at=then)
     assert {one.outcome for one in (note, fact, how, what)} == {"stored"}
-    kept = ada.item(str(note.item_id))
+    kept = ada.memory.get(str(note.item_id))
     assert (kept.body, kept.title, kept.tags, kept.sensitivity) == (
         "Postgres listens on 5433",
         "db port",
         ("db", "infra"),
         "private",
     )
-    assert ada.item(str(fact.item_id)).value == 5433
-    assert ada.item(str(fact.item_id)).observed_us == int(then.timestamp()) * 1_000_000
-    assert ada.item(str(what.item_id)).summary == "The database moved to another host."
+    assert ada.memory.get(str(fact.item_id)).value == 5433
+    assert ada.memory.get(str(fact.item_id)).observed_us == int(then.timestamp()) * 1_000_000
+    assert ada.memory.get(str(what.item_id)).summary == "The database moved to another host."
     assert texts(ada, kind="procedure") == ["set up: Start the server, then run the migrations."]
     assert texts(ada, tag="infra") == texts(ada, key=None, tag="db") == ["db port: Postgres listens on 5433"]
 
@@ -83,7 +83,7 @@ def test_what_is_not_an_item_is_refused_with_what_to_write_instead(wrong: dict[s
         with pytest.raises((BadInput, NotFound)) as refused:
             ada.remember(**wrong)
         assert len(str(refused.value)) > 30
-        assert ada.items(status=None) == []
+        assert ada.memory.list(status=None) == []
 
 
 @pytest.mark.spec("3.5", "L5")
@@ -102,13 +102,13 @@ def test_a_near_duplicate_waits_for_a_choice_and_each_choice_does_what_it_says(
             (first.item_id,),
         )
         assert "only the first: again" in kept.held.comparison
-        assert kept.item_id not in [item.id for item in ada.items()]  # held: nobody is told it
+        assert kept.item_id not in [item.id for item in ada.memory.list()]  # held: nobody is told it
         return kept
 
     skipped = again("a.md:1")
-    assert ada.resolve(skipped, "skip").id == first.item_id
+    assert ada.memory.resolve(skipped, "skip").id == first.item_id
     merged = again("b.md:2")
-    stands = ada.resolve(merged, "merge")
+    stands = ada.memory.resolve(merged, "merge")
     assert (stands.id, stands.citations, stands.reason) == (
         first.item_id,
         ("ops.md:4", "b.md:2"),
@@ -117,14 +117,14 @@ def test_a_near_duplicate_waits_for_a_choice_and_each_choice_does_what_it_says(
     assert stands.body == words
     created = again("c.md:3")
     with pytest.raises(BadInput, match="rationale"):
-        ada.resolve(created, "create")
-    assert ada.resolve(created, "create", rationale="it runs twice").id == created.item_id
-    assert len(ada.items()) == 2
+        ada.memory.resolve(created, "create")
+    assert ada.memory.resolve(created, "create", rationale="it runs twice").id == created.item_id
+    assert len(ada.memory.list()) == 2
     with pytest.raises(Conflict, match="nothing to resolve"):
-        ada.resolve(created, "skip")
+        ada.memory.resolve(created, "skip")
     with pytest.raises(BadInput, match="skip, merge, create"):
-        ada.resolve(ada.remember(f"{words} thrice"), "maybe")
-    assert {item.status for item in book.items(status=None)} == {"live", "dropped", "held"}
+        ada.memory.resolve(ada.remember(f"{words} thrice"), "maybe")
+    assert {item.status for item in book.memory.list(status=None)} == {"live", "dropped", "held"}
 
 
 @pytest.mark.spec("3.3", "3.5")
@@ -141,9 +141,9 @@ def test_the_same_again_is_merged_and_only_another_origin_corroborates(book: Boo
     assert (other.outcome, other.item_id) == ("merged", first.item_id)
     again = ben.remember("Invoices are sent in euros.", run_id="thursday")
     assert again.outcome == "merged"
-    kept = ada.item(str(first.item_id))
+    kept = ada.memory.get(str(first.item_id))
     assert [(one.actor, one.run) for one in kept.corroborated] == [("ben", "wednesday")]
-    assert len(book.items()) == 1
+    assert len(book.memory.list()) == 1
 
 
 @pytest.mark.spec("3.3", "L5")
@@ -153,21 +153,21 @@ def test_a_contradiction_is_a_dispute_that_only_a_keeper_of_memory_settles(book:
     new = ben.remember(key="db.port", value=5433, shared=True)
     assert (new.outcome, new.held and new.held.why) == ("flagged", "dispute")
     assert "5432" in str(new.held)
-    assert ada.item(str(old.item_id)).disputed == (new.item_id,)  # the one in doubt says so
-    assert [item.id for item in lee.disputes()] == [new.item_id]
+    assert ada.memory.get(str(old.item_id)).disputed == (new.item_id,)  # the one in doubt says so
+    assert [item.id for item in lee.memory.disputes()] == [new.item_id]
     assert texts(ben) == ["db.port: 5432"]  # nothing was silently resolved
     for who in (ada, ben):
         with pytest.raises(Denied, match="keep_memory"):
-            who.resolve(new, "new", rationale="mine")
-    settled = lee.resolve(new, "new", rationale="the server moved")
+            who.memory.resolve(new, "new", rationale="mine")
+    settled = lee.memory.resolve(new, "new", rationale="the server moved")
     assert (settled.id, settled.supersedes) == (new.item_id, (old.item_id,))
-    before = lee.item(str(old.item_id))
+    before = lee.memory.get(str(old.item_id))
     assert (before.status, before.superseded_by, before.disputed) == ("superseded", new.item_id, ())
-    assert lee.disputes() == []
+    assert lee.memory.disputes() == []
     third = ben.remember(key="db.port", value=6000, shared=True)
-    assert lee.resolve(third, "old").id == new.item_id
+    assert lee.memory.resolve(third, "old").id == new.item_id
     fourth = ben.remember(key="db.port", value=7000, shared=True)
-    lee.resolve(fourth, "both", rationale="two servers")
+    lee.memory.resolve(fourth, "both", rationale="two servers")
     assert texts(lee, key="db.port") == ["db.port: 5433", "db.port: 7000"]
 
 
@@ -201,7 +201,7 @@ def test_what_does_not_hold_now_keeps_nothing_out_that_is_said_now(
     said = book.as_actor(author).remember(again, shared=True)
     assert said.outcome == "stored", said.reason
     assert [one.id for one in ada.search("lift").results] == [said.item_id]
-    assert ada.item(str(other.item_id)).corroborated == ()
+    assert ada.memory.get(str(other.item_id)).corroborated == ()
     repeated = book.as_actor(author).remember(again, shared=True)
     assert (repeated.outcome, repeated.item_id) == ("merged", said.item_id)
 
@@ -212,18 +212,18 @@ def test_a_fact_that_has_expired_contradicts_nothing_that_is_said_now(book: Book
     said = book.as_actor("ben").remember(key="entry.fee", value=12, shared=True)
     assert said.outcome == "stored", said.reason
     assert texts(ada, key="entry fee", valid_at=NOW + timedelta(hours=1)) == ["Entry fee: 12"]
-    assert ada.item(str(over.item_id)).disputed == ()
+    assert ada.memory.get(str(over.item_id)).disputed == ()
     assert ada.remember(key="entry fee", value=13, shared=True).held is not None, "what holds is disputed"
-    assert book.revise(str(said.item_id), value=14).value == 14
+    assert book.memory.revise(str(said.item_id), value=14).value == 14
     with pytest.raises(Conflict, match="something else stands"):
-        ada.revise(str(over.item_id), valid_until=TOMORROW)
+        ada.memory.revise(str(over.item_id), valid_until=TOMORROW)
 
 
 @pytest.mark.spec("L5", "3.3", "3.5")
 def test_a_fact_of_the_repository_that_has_expired_is_no_more_specific_one(ada: Actor) -> None:
     why: dict[str, Any] = {"citations": ["ci.yml:3"], "reason": "builds", "category": "reference"}
-    ada.repository_fact("Build", "The build needs Python and a C compiler", valid_until=YESTERDAY, **why)
-    assert ada.repository_fact("Build", "The build needs Python", **why).outcome == "stored"
+    ada.memory.repository_fact("Build", "The build needs Python and a C compiler", valid_until=YESTERDAY, **why)
+    assert ada.memory.repository_fact("Build", "The build needs Python", **why).outcome == "stored"
 
 
 @pytest.mark.spec("L5", "3.3", "3.5")
@@ -291,7 +291,7 @@ def test_whatever_is_said_holds_from_then_on_or_the_answer_says_what_was_left(
             kept = book.remember(LIFT, **time)
             assert kept.outcome in ("stored", "merged", "flagged")
             if kept.outcome == "merged":
-                stands = book.item(str(kept.item_id))
+                stands = book.memory.get(str(kept.item_id))
                 wanted = None if ends is None else int(time["valid_until"].timestamp() * 1e6)
                 assert stands.valid_until_us == wanted or "valid_until" in kept.reason
                 starts = max(datetime.now(UTC), time.get("valid_from", now))
@@ -308,7 +308,7 @@ def test_superseding_says_which_and_as_of_before_it_is_as_it_was(book: Book, ada
     third = ada.remember(key="api.limit", value=300, supersedes=str(second.item_id))
     assert texts(ada, key="api.limit") == ["api.limit: 300"]
     assert texts(ada, key="api.limit", at=then) == ["api.limit: 100"]
-    chain = [ada.item(str(one.item_id)) for one in (first, second, third)]
+    chain = [ada.memory.get(str(one.item_id)) for one in (first, second, third)]
     assert [one.superseded_by for one in chain] == [second.item_id, third.item_id, None]
     with pytest.raises(Conflict, match="superseded already"):
         ada.remember(key="api.limit", value=400, supersedes=str(first.item_id))
@@ -320,22 +320,22 @@ def test_an_item_is_its_authors_own_until_it_is_shared(book: Book, ada: Actor) -
     mine = str(ada.remember("Ada prefers short names for variables.").item_id)
     assert texts(ben) == []
     with pytest.raises(NotFound):
-        ben.item(mine)
+        ben.memory.get(mine)
     before = book.head
-    ada.share(mine)
+    ada.memory.share(mine)
     assert texts(ben) == ["Ada prefers short names for variables."]
     assert texts(ben, at=before) == []
     shared = book.head
-    ada.unshare(mine)
+    ada.memory.unshare(mine)
     assert texts(ben) == texts(ben, at=shared) == []  # allowed then and not allowed now
     assert ben.remember("Ada prefers short names for variables.").outcome == "stored"  # not even a hint
     public = ada.remember("The office is closed on Fridays.", sensitivity="public")
     delicate = ada.remember("The offer is below market.", sensitivity="sensitive", shared=True)
-    assert public.item_id in [item.id for item in ben.items()]
-    assert delicate.item_id not in [item.id for item in ben.items()]
-    book.grant("ben", ceiling="sensitive")
-    assert delicate.item_id in [item.id for item in ben.items()]
-    assert ben.items() == book.as_actor("ben").items()
+    assert public.item_id in [item.id for item in ben.memory.list()]
+    assert delicate.item_id not in [item.id for item in ben.memory.list()]
+    book.access.grant("ben", ceiling="sensitive")
+    assert delicate.item_id in [item.id for item in ben.memory.list()]
+    assert ben.memory.list() == book.as_actor("ben").memory.list()
     assert {event.id for event in ben.events(kinds=("memory.item.created",))} >= {public.item_id}
     assert mine not in {event.id for event in ben.events()}
 
@@ -345,13 +345,13 @@ def test_without_the_tier_nothing_is_written_or_read_and_the_denial_is_on_record
     book: Book, ada: Actor
 ) -> None:
     book.remember("The team ships on Tuesdays.")
-    book.grant("ada", tiers={"long_term": "read"})
+    book.access.grant("ada", tiers={"long_term": "read"})
     with pytest.raises(Denied, match="long_term"):
         ada.remember("I wish to keep this.")
-    assert len(ada.items()) == 1
-    book.grant("ada", tiers={"long_term": "none"})
+    assert len(ada.memory.list()) == 1
+    book.access.grant("ada", tiers={"long_term": "none"})
     with pytest.raises(Denied):
-        ada.items()
+        ada.memory.list()
     denied = [event.payload for event in book.events(kinds=("access.denied",))]
     assert [(one["actor"], one["act"], one["what"]) for one in denied] == [
         ("ada", "memory.write", "long_term"),
@@ -363,19 +363,19 @@ def test_without_the_tier_nothing_is_written_or_read_and_the_denial_is_on_record
 def test_a_secret_is_kept_out_of_sight_or_out_of_the_book_as_the_settings_say(book: Book, ada: Actor) -> None:
     kept = ada.remember(f"Deploy with the token {SECRET} of the release account", shared=True)
     assert (kept.outcome, kept.redacted) == ("stored", ("github",))
-    item = ada.item(str(kept.item_id))
+    item = ada.memory.get(str(kept.item_id))
     assert item.sensitivity == "sensitive"
     assert item.body == "Deploy with the token [REDACTED] of the release account"
-    assert SECRET not in str(book.items())
-    book.configure_memory(secrets="mask")
+    assert SECRET not in str(book.memory.list())
+    book.memory.configure(secrets="mask")
     masked = ada.remember(f"Upload with {SECRET} to the mirror", sensitivity="public")
     assert SECRET not in str([event.payload for event in book.events() if event.id == masked.item_id])
-    book.configure_memory(secrets="reject")
+    book.memory.configure(secrets="reject")
     assert ada.remember(f"The other token is {SECRET} here").outcome == "rejected"
     with pytest.raises(Denied):
-        ada.configure_memory(secrets="label")
+        ada.memory.configure(secrets="label")
     with pytest.raises(BadInput, match="max_size_kb"):
-        book.configure_memory(colour="red")
+        book.memory.configure(colour="red")
 
 
 @pytest.mark.spec("3.5")
@@ -387,7 +387,7 @@ def test_what_is_told_elsewhere_is_kept_with_an_advice_and_refused_where_somebod
     assert kept.outcome == "stored"
     assert "git_history" in kept.advice
     assert ada.remember("Postgres listens on 5433").advice == ""
-    book.configure_memory(exclusions="refuse")
+    book.memory.configure(exclusions="refuse")
     other = "commit 5a6b7c8 merged branch feature/export into main on Monday"
     refused = ada.remember(other)
     assert (refused.outcome, refused.advice) == ("rejected", "")
@@ -395,14 +395,14 @@ def test_what_is_told_elsewhere_is_kept_with_an_advice_and_refused_where_somebod
     assert "override" in refused.reason
     assert ada.remember(other, override="the audit asks for it").outcome == "stored"
     lib = book.as_actor("lib", role="librarian")
-    lib.core("history", config={"exclusions": "off"})
+    lib.memory.set_core("history", config={"exclusions": "off"})
     assert lib.remember("commit 9d8e7f6 merged branch fix/tax into main", core="history").outcome == "stored"
 
 
 @pytest.mark.spec("3.5")
 def test_the_memory_of_the_repository_takes_nothing_that_the_repository_tells(book: Book) -> None:
     def remembered(fact: str) -> str:
-        return book.repository_fact(
+        return book.memory.repository_fact(
             "login", fact, citations=["src/login.py:3"], reason="so", category="project"
         ).outcome
 
@@ -420,7 +420,7 @@ def test_what_memory_has_shown_is_no_new_evidence_when_it_comes_back(book: Book,
         "agent.spoke", actor="ben", payload={"text": "the harbour freezes in January"}, run_id="r"
     )
     me = book.run(run_id="r").agent("ada")
-    assert {one.id for one in me.search("cache harbour").results} == {book.items()[0].id, spoken.id}
+    assert {one.id for one in me.search("cache harbour").results} == {book.memory.list()[0].id, spoken.id}
     events = book.head + 1  # the first write notes what was shown
     for _ in range(3):
         for told in ("The cache is flushed every night at three.", "The harbour freezes in January!"):
@@ -448,10 +448,10 @@ def test_forgetting_takes_confirmation_leaves_a_tombstone_and_can_be_undone_unti
     with pytest.raises(NotFound):
         book.as_actor("ben").forget(ids[0], confirm="FORGET")
     assert ada.forget(tag="doors", dry_run=True).items == tuple(ids)
-    assert len(ada.items()) == 4
+    assert len(ada.memory.list()) == 4
     ada.forget(ids[0], confirm="FORGET", reason="wrong")
-    assert len(ada.items()) == 3
-    (stone,) = ada.tombstones()
+    assert len(ada.memory.list()) == 3
+    (stone,) = ada.memory.tombstones()
     assert (stone.id, stone.agent, stone.deleted_by, stone.reason, stone.erased) == (
         ids[0],
         "ada",
@@ -459,17 +459,17 @@ def test_forgetting_takes_confirmation_leaves_a_tombstone_and_can_be_undone_unti
         "wrong",
         False,
     )
-    ada.restore(ids[0])
-    assert len(ada.items()) == 4
-    assert ada.tombstones() == []
+    ada.memory.restore(ids[0])
+    assert len(ada.memory.list()) == 4
+    assert ada.memory.tombstones() == []
     assert set(ada.forget(tag="doors", erase=True, confirm="FORGET").erased) >= set(ids)
     assert texts(ada) == ["colour: blue"]
-    assert {one.id for one in ada.tombstones()} == set(ids)
-    assert all(one.erased for one in ada.tombstones())
+    assert {one.id for one in ada.memory.tombstones()} == set(ids)
+    assert all(one.erased for one in ada.memory.tombstones())
     assert all(book.event(id).erased for id in ids)
     assert not any("frame" in str(book.event(event.id).payload) for event in book.events())
     with pytest.raises(NotFound):
-        ada.restore(ids[0])
+        ada.memory.restore(ids[0])
     with pytest.raises(Erased):
         ada.remember("The code of door 0 is written on its frame", id=ids[0])
     assert ada.forget(provenance={"channel": "chat"}, confirm="FORGET").items == (other.item_id,)
@@ -486,14 +486,14 @@ def test_what_is_not_known_of_an_origin_is_no_part_of_it(ada: Actor) -> None:
         "metadata": {},
     }
     kept = ada.remember("The bell is broken.", provenance=origin)
-    assert ada.item(str(kept.item_id)).provenance == {"source_kind": "tool", "channel": "chat"}
+    assert ada.memory.get(str(kept.item_id)).provenance == {"source_kind": "tool", "channel": "chat"}
 
 
 @pytest.mark.spec("1.1", "3.3")
 def test_an_item_keeps_its_session_and_tags_that_say_something(book: Book, ada: Actor) -> None:
     kept = ada.remember("The bell is broken.", session_id="monday", tags=["bell", " ", ""])
     assert book.event(str(kept.item_id)).session_id == "monday"
-    assert ada.item(str(kept.item_id)).tags == ("bell",)
+    assert ada.memory.get(str(kept.item_id)).tags == ("bell",)
 
 
 @pytest.mark.spec("3.6", "L5")
@@ -504,7 +504,7 @@ def test_only_what_matches_everything_that_is_said_is_forgotten(ada: Actor) -> N
     ada.remember("The bell is broken.", tags=["bell"], provenance=chat)
     assert ada.forget(key="door.code", tag="bell", confirm="FORGET").items == ()
     assert ada.forget(tag="doors", provenance={"channel": "mail"}, confirm="FORGET").items == ()
-    assert len(ada.items()) == 3
+    assert len(ada.memory.list()) == 3
     ada.forget(key="door.code", confirm="FORGET")
     assert texts(ada) == ["door.colour: blue", "The bell is broken."]
     ada.forget(tag="bell", provenance={"channel": "chat"}, confirm="FORGET")
@@ -516,10 +516,10 @@ def test_a_contradiction_that_is_forgotten_leaves_nothing_in_doubt(book: Book, a
     old = str(ada.remember(key="db.port", value=5432, shared=True).item_id)
     ben = book.as_actor("ben")
     new = str(ben.remember(key="db.port", value=5433, shared=True).item_id)
-    assert ada.item(old).disputed == (new,)
+    assert ada.memory.get(old).disputed == (new,)
     ben.forget(new, confirm="FORGET", reason="I misread it")
-    assert (ada.item(old).disputed, book.item(old).disputed) == ((), ())
-    assert book.disputes() == []
+    assert (ada.memory.get(old).disputed, book.memory.get(old).disputed) == ((), ())
+    assert book.memory.disputes() == []
 
 
 @pytest.mark.spec("L10", "3.6")
@@ -532,10 +532,10 @@ def test_erasing_reaches_what_was_derived_and_leaves_what_was_superseded_as_it_w
     gone = ada.forget(second, erase=True, confirm="FORGET")
     assert set(gone.erased) >= {second, derived}
     assert gone.derived == (derived,)
-    assert ada.item(first).status == "superseded"  # its successor is gone, and it does not come back to life
-    before = [(row.id, row.status) for row in book.items(status=None)]
+    assert ada.memory.get(first).status == "superseded"  # its successor is gone, and it does not come back to life
+    before = [(row.id, row.status) for row in book.memory.list(status=None)]
     book.rebuild()
-    assert [(row.id, row.status) for row in book.items(status=None)] == before
+    assert [(row.id, row.status) for row in book.memory.list(status=None)] == before
     assert "kingfisher" not in str([event.payload for event in book.events()])
 
 
@@ -550,24 +550,24 @@ def test_the_same_call_again_answers_as_the_first_time(book: Book, ada: Actor) -
         kept = list(pool.map(lambda _: ada.remember("Coffee is served at nine."), range(8)))
     assert sorted({one.outcome for one in kept}) == ["merged", "stored"]
     assert len({one.item_id for one in kept}) == 1
-    assert len(book.items()) == 2
+    assert len(book.memory.list()) == 2
 
 
 @pytest.mark.spec("3.3", "2.9")
 def test_an_item_is_revised_with_its_history_and_a_stale_reader_is_told(book: Book, ada: Actor) -> None:
     id = str(ada.remember("The meeting is in room 4.", title="meeting").item_id)
-    read = ada.item(id).position
-    revised = ada.revise(id, text="The meeting is in room 5.", tags=["rooms"], why="it moved")
+    read = ada.memory.get(id).position
+    revised = ada.memory.revise(id, text="The meeting is in room 5.", tags=["rooms"], why="it moved")
     assert (revised.body, revised.title, revised.tags) == ("The meeting is in room 5.", "meeting", ("rooms",))
-    assert ada.item(id, at=read).body == "The meeting is in room 4."
+    assert ada.memory.get(id, at=read).body == "The meeting is in room 4."
     with pytest.raises(Conflict, match="read it again"):
-        ada.revise(id, text="The meeting is off.", seen=read)
+        ada.memory.revise(id, text="The meeting is off.", seen=read)
     with pytest.raises(BadInput, match="no key"):
-        ada.revise(id, key="k")
+        ada.memory.revise(id, key="k")
     with pytest.raises(NotFound):
-        book.as_actor("ben").revise(id, text="mine")
+        book.as_actor("ben").memory.revise(id, text="mine")
     assert ada.remember("The meeting is in room 5.", title="meeting").item_id == id
-    secret = ada.revise(id, text=f"Ask with {SECRET} for the room")
+    secret = ada.memory.revise(id, text=f"Ask with {SECRET} for the room")
     assert SECRET not in str(secret)
     assert secret.sensitivity == "sensitive"
 
@@ -578,9 +578,9 @@ def test_two_books_in_one_server_never_see_each_other(book_url: str) -> None:
     with commonplace.open(book_url) as one, commonplace.open(f"{book_url}-2") as two:
         kept = one.remember("The first team ships on Mondays.")
         assert two.remember("The first team ships on Mondays.").outcome == "stored"
-        assert len(one.items()) == len(two.items()) == 1
+        assert len(one.memory.list()) == len(two.memory.list()) == 1
         with pytest.raises(NotFound):
-            two.item(str(kept.item_id))
+            two.memory.get(str(kept.item_id))
 
 
 @given(
@@ -613,9 +613,9 @@ def test_the_words_of_an_item_are_its_subject_and_what_it_says() -> None:
 def test_every_write_to_memory_is_in_the_audit_without_its_content(book: Book, ada: Actor) -> None:
     kept = ada.remember("The heron nests by the mill.", run_id="r1")
     ada.remember("The heron came back.", kind="episode", occurred_at=datetime(2026, 3, 1, tzinfo=UTC))
-    ada.log("a heron was seen")
+    ada.documents.log("a heron was seen")
     ada.forget(str(kept.item_id), confirm="FORGET")
-    written = [one for one in book.audit() if one.event_type == "memory.write"]
+    written = [one for one in book.access.audit() if one.event_type == "memory.write"]
     assert [
         (one.agent_id, one.details["tier"], one.details["act"], one.details["run_id"]) for one in written
     ] == [
@@ -639,14 +639,14 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
         f"book.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create; "
         f"or, for it to take the place of what is there, skip it and remember it again with supersedes='{stored.id}'"
     )
-    book.resolve(str(near.id), "skip")
+    book.memory.resolve(str(near.id), "skip")
     limit = ada.remember(key="room.limit", value=12, shared=True)
     dispute = ada.remember(key="room.limit", value=14, shared=True)
     assert str(dispute) == (
         f"flagged and held as {dispute.id} because it contradicts {limit.id}; a librarian or person settles it with "
         f"book.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both"
     )
-    book.resolve(str(dispute.id), "new", rationale="counted again")
+    book.memory.resolve(str(dispute.id), "new", rationale="counted again")
     newest = ada.remember(key="room.limit", value=15, supersedes=True)
     assert str(newest) == f"stored as {newest.id} in place of {dispute.id}, shared, as what it replaces was"
     replacing = book.as_actor("ben").remember("No room is locked", supersedes=str(stored.id), shared=True)
@@ -668,10 +668,10 @@ def test_a_correction_that_is_held_says_how_it_takes_the_place_of_what_it_correc
     new = "Backups of the main database are not kept for 35 days"
     held = ada.remember(new)
     assert f"skip it and remember it again with supersedes='{old.id}'" in str(held)
-    ada.resolve(str(held.id), "skip")
+    ada.memory.resolve(str(held.id), "skip")
     kept = ada.remember(new, supersedes=str(old.id))
     assert str(kept) == f"stored as {kept.id} in place of {old.id}"
-    assert [item.text for item in ada.items()] == [new]
+    assert [item.text for item in ada.memory.list()] == [new]
 
 
 @pytest.mark.spec("3.3")
@@ -680,7 +680,7 @@ def test_what_is_shared_because_of_what_it_replaces_says_so(book: Book, ada: Act
     mine = ada.remember("Deliveries come on Mondays")
     new = ada.remember("Nobody locks the rooms any more", supersedes=str(old.id))
     assert str(new) == f"stored as {new.id} in place of {old.id}, shared, as what it replaces was"
-    assert [item.id for item in book.as_actor("ben").items()] == [new.id]
+    assert [item.id for item in book.as_actor("ben").memory.list()] == [new.id]
     told = ada.remember("All doors stay open", supersedes=str(new.id), shared=True)
     own = ada.remember("Parcels arrive each day", supersedes=str(mine.id))
     for kept in (told, own):
@@ -695,14 +695,14 @@ def test_superseding_a_disputed_fact_keeps_the_mark_until_somebody_settles_it(bo
     other = str(cem.remember(key="room.limit", value=95, shared=True).id)
     newer = ada.remember(key="room.limit", value=70, supersedes=True)
     assert newer.outcome == "stored"
-    assert ada.item(str(newer.id)).disputed == (rival, other)
+    assert ada.memory.get(str(newer.id)).disputed == (rival, other)
     assert "disputed=2" in ada.digest("room limit").text
-    waiting = {item.id: item for item in book.disputes()}
+    waiting = {item.id: item for item in book.memory.disputes()}
     assert f"room.limit | 70 ({newer.id})" in waiting[rival].held.comparison  # type: ignore[union-attr]
-    assert book.resolve(rival, "new", rationale="counted").disputed == (other,)  # cem still says otherwise
-    assert book.resolve(other, "old").disputed == ()
-    assert [(item.value, item.disputed) for item in book.items(key="room.limit")] == [(90, ())]
-    assert book.disputes() == []
+    assert book.memory.resolve(rival, "new", rationale="counted").disputed == (other,)  # cem still says otherwise
+    assert book.memory.resolve(other, "old").disputed == ()
+    assert [(item.value, item.disputed) for item in book.memory.list(key="room.limit")] == [(90, ())]
+    assert book.memory.disputes() == []
 
 
 @pytest.mark.spec("3.3", "L5")
@@ -712,15 +712,15 @@ def test_a_mark_goes_when_what_disputes_it_goes_and_comes_back_with_it(book: Boo
     rival = str(ben.remember(key="room.limit", value=90, shared=True).id)
     newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
     ben.forget(rival, confirm="FORGET")
-    assert ada.item(newer).disputed == ()
-    ben.restore(rival)
-    assert ada.item(newer).disputed == (rival,)
+    assert ada.memory.get(newer).disputed == ()
+    ben.memory.restore(rival)
+    assert ada.memory.get(newer).disputed == (rival,)
     ben.remember("The limit of the room is nobody's business", supersedes=rival, shared=True)
-    assert ada.item(newer).disputed == ()
+    assert ada.memory.get(newer).disputed == ()
     again = str(ben.remember(key="room.limit", value=95, shared=True).id)
-    assert ada.item(newer).disputed == (again,)
+    assert ada.memory.get(newer).disputed == (again,)
     book.erase(again, reason="not ours to say")
-    assert (book.item(newer).disputed, book.disputes()) == ((), [])
+    assert (book.memory.get(newer).disputed, book.memory.disputes()) == ((), [])
     assert book.verify().ok
 
 
@@ -730,7 +730,7 @@ def test_a_rival_that_one_may_not_see_leaves_its_mark_unseen(book: Book, ada: Ac
     ada.remember(key="room.limit", value=60, shared=True)
     rival = str(ben.remember(key="room.limit", value=90).id)
     newer = str(ada.remember(key="room.limit", value=70, supersedes=True).id)
-    assert (ada.item(newer).disputed, ben.item(newer).disputed) == ((), (rival,))
+    assert (ada.memory.get(newer).disputed, ben.memory.get(newer).disputed) == ((), (rival,))
     assert rival not in str([event.payload for event in ada.events()])
 
 
@@ -751,12 +751,12 @@ def test_a_filter_that_there_is_not_is_an_error_that_names_those_there_are(
 ) -> None:
     ada.remember("The bell is broken.", tags=["doors"], provenance={"channel": "chat"})
     with pytest.raises(BadInput, match=known):
-        ada.items(**wrong)
+        ada.memory.list(**wrong)
     with pytest.raises(BadInput, match=known):
         ada.forget(**wrong, confirm="FORGET")
     with pytest.raises(BadInput, match="user, feedback, project, reference"):
-        ada.items(category="misc")
-    assert len(ada.items(provenance={"channel": "chat"})) == 1
+        ada.memory.list(category="misc")
+    assert len(ada.memory.list(provenance={"channel": "chat"})) == 1
 
 
 @pytest.mark.spec("3.3", "7.1")
@@ -769,7 +769,7 @@ def test_the_text_of_an_item_is_what_it_says_whatever_its_kind(ada: Actor) -> No
         "Tea is at four.": ada.remember("Tea is at four."),
         "The lift stood still.": ada.remember("The lift stood still.", kind="episode", occurred_at=then),
     }
-    items = {text: ada.item(str(one.id)) for text, one in kept.items()}
+    items = {text: ada.memory.get(str(one.id)) for text, one in kept.items()}
     assert [item.text for item in items.values()] == [str(item) for item in items.values()] == list(items)
     of_its_kind = [(item.value, item.body, item.summary) for item in items.values()]
     assert of_its_kind == [

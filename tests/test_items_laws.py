@@ -88,7 +88,7 @@ def _allowed(item: dict[str, Any], act: str, mine: bool) -> bool:
 def _do(me: Actor, act: str, id: str, text: str, number: int, flag: bool) -> Any:
     match act:
         case "revise":
-            return me.revise(id, text=text)
+            return me.memory.revise(id, text=text)
         case "supersede":
             return me.remember(text, supersedes=id, shared=flag, id=f"item-{number}")
         case "forget" | "erase":
@@ -124,7 +124,7 @@ def _follow(model: Model, act: str, id: str, text: str, who: str, done: Any, fla
 
 
 def rows(book: Book) -> dict[str, list[Any]]:
-    with book.snapshot() as snapshot:
+    with book.ledger.snapshot() as snapshot:
         names = [name for name in snapshot.registry.views if name.startswith("memory.")]
         return {name: snapshot.scan(name) for name in names}
 
@@ -142,7 +142,7 @@ def test_every_read_at_every_past_moment_is_what_the_reader_may_see(
         readers: dict[str, Any] = {name: book.as_actor(name) for name in WHO} | {"owner": book}
         for name, reader in readers.items():
             assert {item.id: item.text for item in reader.items()} == now_seen[name]
-        kept = [item for item in book.items(status=None) if item.status != "forgotten"]
+        kept = [item for item in book.memory.list(status=None) if item.status != "forgotten"]
         shared_now = {item.id for item in kept if item.shared}
         for position, seen, _ in past:
             for name, reader in readers.items():
@@ -150,16 +150,16 @@ def test_every_read_at_every_past_moment_is_what_the_reader_may_see(
                 expected = {
                     id: text
                     for id, text in seen[name].items()
-                    if id in standing and (name == "owner" or book.item(id).agent == name or id in shared_now)
+                    if id in standing and (name == "owner" or book.memory.get(id).agent == name or id in shared_now)
                 }
                 assert shown == expected
         before = rows(book)
         book.rebuild()
         assert rows(book) == before
         with commonplace.open("memory:") as copy:
-            book.copy(copy)
+            book.admin.copy(copy)
             assert rows(copy) == before
         said = str([event.payload for event in book.events()])
         for number, (_, who, _, _) in enumerate(plan):
-            if f"item-{number}" in {stone.id for stone in book.tombstones() if stone.erased}:
+            if f"item-{number}" in {stone.id for stone in book.memory.tombstones() if stone.erased}:
                 assert f"saying {number} {who}" not in said

@@ -43,7 +43,7 @@ def gain(rows: list[tuple[Question, Row]], category: str = "") -> float:
 
 
 def test_every_answer_is_in_the_book(book: Book) -> None:
-    there = {one.id for one in book.items()} | {one.id for one in book.events()}
+    there = {one.id for one in book.memory.list()} | {one.id for one in book.events()}
     assert {name for one in questions() for name in one.answers} <= there
     assert len(there) > 300
     assert len({one.text for one in questions()}) == len(questions()) > 200
@@ -114,7 +114,7 @@ def test_hybrid_is_behind_neither_of_its_parts_in_any_group(
 
 def test_every_signal_earns_its_place(book: Book) -> None:
     """For some kind of text, all signals rank better than all but one, whichever that is; none costs much elsewhere."""
-    index = book._ledger.indexing.catch_up()
+    index = book._session.services.indexing.catch_up()
     asked = [
         (one, index.search(one.text, allowed=lambda _: True, how="hybrid", limit=200).hits)
         for one in questions()

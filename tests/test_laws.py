@@ -41,7 +41,7 @@ def play(book: Book, history: list[Step]) -> None:
         chosen = events[about % len(events)] if isinstance(about, int) and events else None
         try:
             if kind == "put":
-                book.submit("put", Put(about[0], about[1], note=about[2]))
+                book.ledger.submit("put", Put(about[0], about[1], note=about[2]))
             elif kind == "say":
                 book.record("agent.spoke", actor=about[0], payload={"text": about[1]}, run_id=about[0])
             elif kind == "quote" and chosen is not None:
@@ -49,7 +49,7 @@ def play(book: Book, history: list[Step]) -> None:
             elif kind == "erase" and chosen is not None:
                 book.erase(chosen.id)
             elif kind == "follow":
-                book._ledger.follow("totals")
+                book.ledger.follow("totals")
             elif kind == "again" and chosen is not None and chosen.kind == "agent.spoke":
                 fields = {
                     name: getattr(chosen, name) for name in ("actor", "payload", "run_id", "parents", "id")
@@ -73,9 +73,9 @@ def open_on(engine: str, folder: str) -> Book:
 def test_views_rebuilt_from_the_ledger_are_the_same_bytes(engine: str, history: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder, open_on(engine, folder) as book:
         play(book, history)
-        book._ledger.follow("totals")
+        book.ledger.follow("totals")
         before = stored_rows(book)
-        book._ledger.store.drop_spaces("")
+        book.ledger.store.drop_spaces("")
         book.rebuild()
         assert stored_rows(book) == before
         assert book.verify().ok
@@ -100,7 +100,7 @@ def test_the_same_ledger_gives_the_same_bytes_on_any_engine(history: list[Step])
         play(book, history)
         for engine in ("sqlite", "files"):
             with open_on(engine, folder) as copy:
-                assert book.copy(copy).exact
+                assert book.admin.copy(copy).exact
                 inline = {name: rows for name, rows in stored_rows(book).items() if name != "totals"}
                 assert {name: rows for name, rows in stored_rows(copy).items() if name != "totals"} == inline
                 assert copy.verify() == book.verify()
@@ -115,12 +115,12 @@ def test_as_of_then_is_what_a_book_that_ended_there_would_say(history: list[Step
     with tempfile.TemporaryDirectory() as folder, open_on("memory", "") as book:
         play(book, kept)
         for position in range(0, book.head + 1, 3):
-            book.export(Path(folder) / "prefix.jsonl", at=position)
+            book.admin.export(Path(folder) / "prefix.jsonl", at=position)
             with open_on("memory", "") as prefix:
-                prefix.import_(Path(folder) / "prefix.jsonl")
+                prefix.admin.import_(Path(folder) / "prefix.jsonl")
                 assert list(prefix.events()) == list(book.events(at=position))
                 for view in ("jars", "diary", "runs", "children"):
-                    with prefix.snapshot() as now, book.snapshot(at=position) as then:
+                    with prefix.ledger.snapshot() as now, book.ledger.snapshot(at=position) as then:
                         assert then.scan(view) == now.scan(view)
 
 
@@ -129,13 +129,13 @@ def test_as_of_then_is_what_a_book_that_ended_there_would_say(history: list[Step
 @given(history=steps, secret=st.text("0123456789abcdef", min_size=12, max_size=12))
 def test_an_erased_secret_is_nowhere(history: list[Step], secret: str) -> None:
     with open_on("memory", "") as book:
-        book.submit("put", Put("tea", 1, note=secret, id="in a jar"))
+        book.ledger.submit("put", Put("tea", 1, note=secret, id="in a jar"))
         book.record(
             "agent.spoke", id="said", payload={"text": secret, "b": commonplace.Blob(secret.encode())}
         )
         play(book, history)
         book.record("agent.spoke", payload={"text": f"she said {secret}"}, parents=["said"])
-        book._ledger.follow("totals")
+        book.ledger.follow("totals")
         book.erase(["in a jar", "said"])
         shown = str([event.as_dict() for event in book.events()]) + str(stored_rows(book))
         assert secret not in shown
@@ -153,7 +153,7 @@ def test_everything_works_with_no_network(tmp_path: Path, monkeypatch: pytest.Mo
     for url in ("memory:", str(tmp_path / "b.db"), f"file:{tmp_path / 'b'}"):
         with commonplace.open(url, capabilities=[TOY]) as book:
             play(book, [("say", ("ada", "hi")), ("put", ("tea", 2, "n")), ("quote", 0), ("erase", 0)])
-            book.export(tmp_path / "x.jsonl")
+            book.admin.export(tmp_path / "x.jsonl")
             assert book.verify().ok
             book.purge()
             book.rebuild()

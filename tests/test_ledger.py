@@ -79,7 +79,7 @@ def test_a_batch_lands_whole_or_not_at_all(book: Book) -> None:
 def test_runs_stand_in_the_order_they_were_first_seen_and_can_be_read_alone(book: Book) -> None:
     for run, text in [("r2", "a"), ("r1", "b"), (None, "c"), ("r2", "d"), ("r1.", "e")]:
         say(book, text, run_id=run)
-    assert [(run.id, run.first) for run in book.runs()] == [("r2", 1), ("r1", 2), ("r1.", 5)]
+    assert [(run.id, run.first) for run in book.runs.list()] == [("r2", 1), ("r1", 2), ("r1.", 5)]
     assert [event.payload["text"] for event in book.events(run_id="r2")] == ["a", "d"]
     assert [event.position for event in book.events(run_id="r2", after=1)] == [4]
     assert list(book.events(run_id="r%")) == []
@@ -102,16 +102,16 @@ def test_every_read_can_be_asked_as_of_then(book: Book) -> None:
     say(book, "three", run_id="s")
 
     assert [event.position for event in book.events(at=2)] == [1, 2]
-    assert [run.id for run in book.runs(at=2)] == ["r"]
-    assert book.runs(at=0) == []
-    assert next(run.id for run in book.runs(at=second.created_at)) == "r"
-    assert book.runs(at=first.created_at - timedelta(seconds=1)) == []
-    assert book.position(datetime.now(UTC) + timedelta(days=1)) == 3
+    assert [run.id for run in book.runs.list(at=2)] == ["r"]
+    assert book.runs.list(at=0) == []
+    assert next(run.id for run in book.runs.list(at=second.created_at)) == "r"
+    assert book.runs.list(at=first.created_at - timedelta(seconds=1)) == []
+    assert book.ledger.position(datetime.now(UTC) + timedelta(days=1)) == 3
     with pytest.raises(commonplace.NotFound, match="as of then"):
         book.event(second.id, at=1)
     for nonsense in (4, -1, 1.5, "now", datetime(2026, 1, 1)):
         with pytest.raises(commonplace.BadInput):
-            book.runs(at=nonsense)  # type: ignore[arg-type]
+            book.runs.list(at=nonsense)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("1.2", "L3")
@@ -172,7 +172,7 @@ def test_erased_content_is_gone_from_every_read_and_so_is_what_was_derived(book:
     assert book.event(bystander.id).payload == {"text": "unrelated"}
     result = book.verify()
     assert (result.ok, result.erased) == (True, 3)
-    assert [(run.id, run.first) for run in book.runs()] == [("r", 1)]
+    assert [(run.id, run.first) for run in book.runs.list()] == [("r", 1)]
     assert len(list(book.events(run_id="r"))) == 3
     assert list(book.events())[4].payload["reason"] == "asked to"
 
@@ -215,14 +215,14 @@ def test_views_deleted_and_rebuilt_answer_the_same(book: Book) -> None:
     for i in range(30):
         say(book, str(i), run_id=f"r{i % 3}", parents=["x"] if i % 5 == 0 else [])
     book.erase(list(book.events())[7].id)
-    before = (book.runs(), book.runs(at=11))
-    book._ledger.store.drop_spaces("")
-    book._ledger.store.drop_spaces("no such space")
+    before = (book.runs.list(), book.runs.list(at=11))
+    book.ledger.store.drop_spaces("")
+    book.ledger.store.drop_spaces("no such space")
     rebuilt = book.rebuild()
-    assert set(rebuilt.views) == set(book.status().views) >= {"runs", "children", "blobs"}
-    assert (book.runs(), book.runs(at=11)) == before
+    assert set(rebuilt.views) == set(book.admin.status().views) >= {"runs", "children", "blobs"}
+    assert (book.runs.list(), book.runs.list(at=11)) == before
     say(book, "more", run_id="another")
-    assert [run.id for run in book.runs()] == ["r0", "r1", "r2", "another"]
+    assert [run.id for run in book.runs.list()] == ["r0", "r1", "r2", "another"]
 
 
 @pytest.mark.spec("1.2", "L3", "L4")
@@ -256,7 +256,7 @@ def test_a_closed_book_says_so(book: Book) -> None:
 def test_a_book_that_is_opened_again_holds_what_it_held(book_url: str) -> None:
     if book_url == "memory:":
         with commonplace.open(book_url) as book:
-            assert book.facts.durable == "no"
+            assert book.admin.facts.durable == "no"
         return
     with commonplace.open(book_url, name="named" if "book=" not in book_url else None) as book:
         written = [say(book, str(i), run_id="r", id=f"id-{i}") for i in range(3)]

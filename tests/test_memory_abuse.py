@@ -84,7 +84,7 @@ def test_a_core_that_requires_verification_shows_only_what_was_verified(team: di
 @pytest.mark.spec("3.4", "L5")
 def test_a_private_core_is_as_if_it_were_not_there(book: Book, team: dict[str, Any]) -> None:
     ada, lee = team["ada"], team["lee"]
-    book.core("hush", visibility="private", config={"min_confidence": 0.7})
+    book.memory.set_core("hush", visibility="private", config={"min_confidence": 0.7})
     for who in (ada, lee):
         with pytest.raises(NotFound):
             who.remember("anything", core="hush", confidence=0.1)
@@ -141,8 +141,8 @@ def test_only_ones_own_is_superseded_without_a_choice(book: Book, team: dict[str
     taken = ada.remember(key="db.port", value=1, supersedes=fact.item_id)
     assert (taken.outcome, taken.held.why, taken.superseded) == ("flagged", "dispute", ())
     assert live(bob, key="db.port") == ["db.port: 5433"]
-    book.resolve(taken, "new", rationale="it moved")
-    assert book.item(str(fact.item_id)).superseded_by == taken.item_id
+    book.memory.resolve(taken, "new", rationale="it moved")
+    assert book.memory.get(str(fact.item_id)).superseded_by == taken.item_id
     lee.core("auth", name="Auth")
     entry = lee.remember("Tokens expire after an hour", core="auth")
     proposal = ada.remember("Tokens never expire at all", core="auth", supersedes=entry.item_id)
@@ -200,7 +200,7 @@ def test_nothing_names_what_its_reader_may_not_see(book: Book, team: dict[str, A
     assert open_ not in [item.id for item in bob.items(status=None)]
     with pytest.raises(Denied):
         bob.gc(dry_run=True)
-    book.relabel(shared, sensitivity="sensitive", reason="r")
+    book.access.relabel(shared, sensitivity="sensitive", reason="r")
     with pytest.raises(NotFound):
         ada.link(str(ada.remember("mine to link").item_id), "related", shared)
     with pytest.raises(NotFound):
@@ -210,8 +210,8 @@ def test_nothing_names_what_its_reader_may_not_see(book: Book, team: dict[str, A
 @pytest.mark.spec("3.9")
 def test_a_tier_that_is_closed_is_closed_on_every_path(book: Book, team: dict[str, Any]) -> None:
     book.remember("a crimson fact for all")
-    book.log("a crimson day")
-    book.grant("bob", tiers={"long_term": "none", "working": "none", "episodic": "none"})
+    book.documents.log("a crimson day")
+    book.access.grant("bob", tiers={"long_term": "none", "working": "none", "episodic": "none"})
     bob = team["bob"]
     assert not any(event.kind.startswith("memory.") for event in bob.events())
     assert bob.search("crimson").results == ()
@@ -223,7 +223,7 @@ def test_a_tier_that_is_closed_is_closed_on_every_path(book: Book, team: dict[st
 def test_papers_follow_their_labels_and_cleared_sessions_are_gone(book: Book, team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
     noted = ada.task_note("T two", "decisions", "the pelican is confidential")
-    book.relabel(noted.id, sensitivity="sensitive", reason="r")
+    book.access.relabel(noted.id, sensitivity="sensitive", reason="r")
     assert "pelican" not in str(bob.task_papers("T two"))
     assert bob.search("pelican").results == ()
     ada.session_note("Bird", "a falcon was seen")
@@ -232,7 +232,7 @@ def test_papers_follow_their_labels_and_cleared_sessions_are_gone(book: Book, te
     ada.clear_session("Bird")
     assert bob.search("falcon", at=before).results == ()
     assert "falcon" not in str([event.payload for event in bob.events()])
-    assert "falcon" in book.session("Bird", at=before)
+    assert "falcon" in book.documents.session("Bird", at=before)
     ada.session_note("修复 bug", "one")
     ada.session_note("添加 bug", "two")
     assert "two" not in ada.session("修复 bug")
@@ -243,13 +243,13 @@ def test_a_secret_hides_nowhere(book: Book, team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
     ada.gate("T", "PLAN", "GO", reason=f"use {KEY}")
     ada.remember("a note with a tag", tags=[KEY], provenance={"channel": KEY}, shared=True)
-    book.grant("bob", ceiling="sensitive")
+    book.access.grant("bob", ceiling="sensitive")
     for shown in (bob.gates("T"), bob.items(), bob.search("note").results):
         assert KEY not in str(shown)
     kept = str(ada.remember("harmless", shared=True).item_id)
     ada.revise(kept, text=f"now with {KEY} inside")
-    assert book.item(kept).sensitivity == "sensitive"
-    book.configure_memory(secrets="reject")
+    assert book.memory.get(kept).sensitivity == "sensitive"
+    book.memory.configure(secrets="reject")
     acts: list[Any] = [
         lambda: ada.revise(kept, text=f"again {KEY}"),
         lambda: ada.log(KEY),
@@ -258,7 +258,7 @@ def test_a_secret_hides_nowhere(book: Book, team: dict[str, Any]) -> None:
     for act in acts:
         with pytest.raises(BadInput, match="secret"):
             act()
-    book.configure_memory(secrets="mask")
+    book.memory.configure(secrets="mask")
     assert KEY not in str(ada.log(f"the key is {KEY}").payload)
 
 
@@ -287,7 +287,7 @@ def test_no_part_of_what_was_delivered_comes_back_as_evidence(book: Book, team: 
                 )["data"]["outcome"]
                 == "rejected"
             )
-    assert [item.text for item in me.items(kind="episode")] == ["the deploy broke on the first try"]
+    assert [item.text for item in me.memory.list(kind="episode")] == ["the deploy broke on the first try"]
     assert me.remember("the deploy broke on the first try").outcome == "rejected"
     bob = team["bob"]
     bob.search("quartz")
@@ -301,7 +301,7 @@ def test_an_origin_counts_once(book: Book, team: dict[str, Any]) -> None:
     for n in range(5):
         bob.remember("the tide is high at noon", provenance={"channel": f"chat {n}"}, run_id=f"r{n}")
         ada.remember("the tide is high at noon", provenance={"channel": f"chat {n}"}, run_id=f"s{n}")
-    assert len(book.item(str(kept.item_id)).corroborated) == 1
+    assert len(book.memory.get(str(kept.item_id)).corroborated) == 1
     corrected = ada.search("tide").results[0]
     assert ada.remember("the tide is high at nine", supersedes=corrected.id, shared=True).outcome == "stored"
 
@@ -328,12 +328,12 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_dropped(book: Book, team
         lambda: ada.resolve(id, "skip"),
         lambda: ada.gate("T", "PLAN", "GO", trace_id="no"),
         lambda: ada.gate("T", "PLAN", "GO", iteration_index=3, max_iterations=2),
-        lambda: book.configure_memory(retention_days=-1),
-        lambda: book.configure_memory(retention_days=10**12),
-        lambda: book.configure_memory(budget={"max_items": -3}),
-        lambda: book.configure_memory(person="owner"),
-        lambda: book.configure_memory(person={"a": 1}),
-        lambda: book.core("c", config={"min_confidence": 7}),
+        lambda: book.memory.configure(retention_days=-1),
+        lambda: book.memory.configure(retention_days=10**12),
+        lambda: book.memory.configure(budget={"max_items": -3}),
+        lambda: book.memory.configure(person="owner"),
+        lambda: book.memory.configure(person={"a": 1}),
+        lambda: book.memory.set_core("c", config={"min_confidence": 7}),
     ):
         with pytest.raises(CommonplaceError):
             act()
@@ -350,10 +350,10 @@ def test_erasing_reaches_every_folder_that_shows_the_book(tmp_path: Path) -> Non
     with commonplace.open(tmp_path / "team.db") as book:
         ada = book.as_actor("ada")
         kept = ada.remember("Postgres listens on quokkaport", shared=True)
-        mirror = book.mirror(tmp_path / "notes", person="kim")
-        gate = ada.gate("Task A", "PLAN", "GO", reason="customer wombatcorp agreed")
-        ada.gate("Task A", "COMPLETION", "GO")
-        note = ada.session_note("Task A", "the numbat sleeps")
+        mirror = book.mirror.folder(tmp_path / "notes", person="kim")
+        gate = ada.documents.record_gate("Task A", "PLAN", "GO", reason="customer wombatcorp agreed")
+        ada.documents.record_gate("Task A", "COMPLETION", "GO")
+        note = ada.documents.add_to_session("Task A", "the numbat sleeps")
         mirror.sync()
         session = tmp_path / "notes" / "memories" / "session" / "task-a-notes.md"
         session.write_text(session.read_text() + "\nby hand\n")
@@ -363,10 +363,10 @@ def test_erasing_reaches_every_folder_that_shows_the_book(tmp_path: Path) -> Non
     ) as book:  # another process would not know of the folder, either
         book.forget(str(kept.item_id), confirm="FORGET", erase=True)
         book.erase([gate.id, note.id])
-        assert [stone.id for stone in book.tombstones()] == [kept.item_id]
+        assert [stone.id for stone in book.memory.tombstones()] == [kept.item_id]
         book.purge()
         words = ["quokkaport", "wombatcorp", "numbat"]
-        assert book.look_for(words) == []
+        assert book.admin.find_text(words) == []
         assert look_for(words, [tmp_path]) == []
 
 
@@ -420,34 +420,34 @@ def test_hand_edits_change_only_what_was_edited(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
         book.remember(key="ignore.*", value="1.10")
         lee = book.as_actor("kim", role="librarian")
-        assert lee.rights().role == "librarian"
-        mirror = book.mirror(person="kim")
+        assert lee.access.rights().role == "librarian"
+        mirror = book.mirror.folder(person="kim")
         mirror.sync()
         page = tmp_path / "MEMORY.md"
         page.write_text(page.read_text().replace("1.10", "1.20"))
         mirror.sync()
-        (item,) = book.items()
+        (item,) = book.memory.list()
         assert (item.key, item.value) == ("ignore.*", "1.20")
-        assert lee.rights().role == "librarian"  # a hand edit gives nobody another role
+        assert lee.access.rights().role == "librarian"  # a hand edit gives nobody another role
         (tmp_path / "NOTES.md").write_text(f"- Objective: hide {KEY}\n- Blockers: none\n")
         mirror.sync()
-        assert KEY not in book.notes()
+        assert KEY not in book.documents.notes()
         text = page.read_text()
         page.write_text(text[:60])
         mirror.sync()
-        assert [one.text for one in book.items()] == ["ignore.*: 1.20"]
+        assert [one.text for one in book.memory.list()] == ["ignore.*: 1.20"]
 
 
 @pytest.mark.spec("3.1")
 def test_memory_md_keeps_to_its_size_marks_and_all(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
-        book.configure_memory(max_size_kb=10)
+        book.memory.configure(max_size_kb=10)
         told = [book.remember(key=f"fact.{n}", value=n).overflow for n in range(160)]
-        book.mirror().sync()
+        book.mirror.folder().sync()
         assert (tmp_path / "MEMORY.md").stat().st_size <= 10 * 1024
         assert told[0] == ""
         assert "full" in told[-1]
-        book.configure_memory(max_size_kb=100)
+        book.memory.configure(max_size_kb=100)
         long = [book.remember(f"number {n} " + f"w{n} " * 15_000).overflow for n in range(3)]
         assert "full" in long[-1]
 
@@ -462,17 +462,17 @@ def test_a_hand_edit_that_contradicts_is_told_and_stops_nothing_else(tmp_path: P
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
         book.remember(key="a.port", value=1)
         book.remember(key="b.port", value=2)
-        book.mirror().sync()
+        book.mirror.folder().sync()
         page = tmp_path / "MEMORY.md"
         page.write_text(page.read_text().replace("**b.port**", "**a.port**") + "\n- **c.port**: 3\n")
-        report = book.mirror().sync()
+        report = book.mirror.folder().sync()
         assert sorted(taken.ok for taken in report.taken) == [False, True]
         assert any("stands already" in taken.note for taken in report.taken)
-        assert [one.value for one in book.items(key="c.port")] == [3]
+        assert [one.value for one in book.memory.list(key="c.port")] == [3]
         other = book.remember("The lift is slow on Mondays.")
         assert book.forget(str(other.item_id), erase=True, confirm="FORGET").items
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
-        assert len(book.items()) == 3
+        assert len(book.memory.list()) == 3
 
 
 @pytest.mark.spec("3.5", "L5")
@@ -500,10 +500,10 @@ def test_settling_makes_no_silent_contradiction(book: Book, team: dict[str, Any]
     other = bob.remember(key="limit", value=90, shared=True)
     assert other.outcome == "flagged"
     third = ada.remember(key="limit", value=120, supersedes=True)
-    assert book.item(str(third.item_id)).shared  # a correction is for those who know what it corrects
+    assert book.memory.get(str(third.item_id)).shared  # a correction is for those who know what it corrects
     lee.resolve(other, "new", rationale="measured")
-    assert [one.value for one in book.items(key="limit")] == [90]
-    assert book.item(str(first.item_id)).superseded_by == third.item_id
+    assert [one.value for one in book.memory.list(key="limit")] == [90]
+    assert book.memory.get(str(first.item_id)).superseded_by == third.item_id
     both = ada.remember(key="limit", value=130, shared=True)
     lee.resolve(both, "both", rationale="one each for the two regions")
     kept = str(both.item_id)
@@ -572,16 +572,16 @@ def test_what_is_not_taken_over_is_told(team: dict[str, Any]) -> None:
 def test_a_core_that_becomes_private_takes_its_entries_along(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
         lee, ada = book.as_actor("lee", role="librarian"), book.as_actor("ada", role="developer")
-        lee.core("ops", name="Operations")
+        lee.memory.set_core("ops", name="Operations")
         lee.remember("Deploys need two approvals.", core="ops")
-        assert len(ada.items(core="ops")) == len(ada.search("approvals").results) == 1
-        lee.core("ops", visibility="private")
-        assert ada.items(core="ops") == []
+        assert len(ada.memory.list(core="ops")) == len(ada.search("approvals").results) == 1
+        lee.memory.set_core("ops", visibility="private")
+        assert ada.memory.list(core="ops") == []
         assert ada.search("approvals").results == ()
-        book.mirror().sync()
+        book.mirror.folder().sync()
         assert not (tmp_path / "memories" / "cores").exists()
-        lee.core("ops", visibility="team")
-        assert len(ada.items(core="ops")) == 1
+        lee.memory.set_core("ops", visibility="team")
+        assert len(ada.memory.list(core="ops")) == 1
 
 
 @pytest.mark.spec("3.3", "L10")
@@ -602,12 +602,12 @@ def test_secrets_said_beside_an_item_are_taken_out(book: Book, team: dict[str, A
 @pytest.mark.spec("L10", "3.2")
 def test_an_erased_gate_leaves_the_copies_that_people_made(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
-        gate = book.gate("Login", "PLAN", "GO", reason="quokka words")
-        book.mirror().sync()
+        gate = book.documents.record_gate("Login", "PLAN", "GO", reason="quokka words")
+        book.mirror.folder().sync()
         (log,) = tmp_path.rglob("*.ndjson")
         log.write_text(log.read_text() + '{"mine": true}\n')
-        book.gate("Login", "COMPLETION", "GO")
-        book.mirror().sync()
+        book.documents.record_gate("Login", "COMPLETION", "GO")
+        book.mirror.folder().sync()
         book.erase(gate.id)
         texts = [path.read_text() for path in log.parent.iterdir()]
         assert len(texts) == 2
@@ -630,23 +630,23 @@ def test_days_places_and_ends_can_be_changed_back(tmp_path: Path) -> None:
         when = datetime(2026, 3, 1, tzinfo=UTC)
         told = str(book.remember("We moved offices.", kind="episode", occurred_at=when).item_id)
         fact = str(book.remember(key="k", value=1, valid_until=when).item_id)
-        assert book.revise(fact, valid_until=None).valid_until_us is None
-        book.mirror().sync()
+        assert book.memory.revise(fact, valid_until=None).valid_until_us is None
+        book.mirror.folder().sync()
         page = tmp_path / "MEMORY.md"
         page.write_text(page.read_text().replace("2026-03-01", "2026-03-02"))
-        book.mirror().sync()
-        assert datetime.fromtimestamp((book.item(told).occurred_us or 0) / 1e6, UTC).day == 2
-        book.configure_memory(places={"MEMORY.md": "TEAM.md"})
-        assert book.configure_memory(places={}).places == {}
+        book.mirror.folder().sync()
+        assert datetime.fromtimestamp((book.memory.get(told).occurred_us or 0) / 1e6, UTC).day == 2
+        book.memory.configure(places={"MEMORY.md": "TEAM.md"})
+        assert book.memory.configure(places={}).places == {}
         lee = book.as_actor("lee", role="librarian")
         lee.forget(told, confirm="FORGET")
-        assert lee.restore(told).status == "live"
+        assert lee.memory.restore(told).status == "live"
 
 
 @pytest.mark.spec("3.9")
 def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, team: dict[str, Any]) -> None:
     kept = str(book.remember("The lift is slow on Mondays.").item_id)
-    book.grant("ada", tiers={"long_term": "none"})
+    book.access.grant("ada", tiers={"long_term": "none"})
     for id in (kept, "nowhere"):
         before = book.head
         with pytest.raises(Denied, match="long_term"):
@@ -710,8 +710,8 @@ def test_what_has_the_wrong_type_is_bad_input(call: Any) -> None:
         book.remember(key="a", value="b")
         with pytest.raises(BadInput):
             call(book)
-        assert len(book.items()) == 1
-        assert len(book.receipts()) == 0  # and what was refused has left none that cannot be read
+        assert len(book.memory.list()) == 1
+        assert len(book.receipts.list()) == 0  # and what was refused has left none that cannot be read
 
 
 @pytest.mark.spec("3.3")
@@ -725,9 +725,9 @@ def test_what_is_taken_away_from_an_item_is_gone(team: dict[str, Any]) -> None:
 
 @pytest.mark.spec("1.1", "1.5", "L5")
 def test_an_event_that_only_looks_like_memory_s_changes_nothing_of_memory(book: Book) -> None:
-    book.configure_memory(max_size_kb=1)
+    book.memory.configure(max_size_kb=1)
     ada = book.as_actor("ada")
-    before = book.item(str(book.remember("the mast is painted", shared=True).item_id))
+    before = book.memory.get(str(book.remember("the mast is painted", shared=True).item_id))
     change = {"links": [["related", before.id]], "status": "forgotten"}
     for weight in (10**6, "much", [1]):
         ada.record(
@@ -739,8 +739,8 @@ def test_an_event_that_only_looks_like_memory_s_changes_nothing_of_memory(book: 
         )  # fmt: skip
     kept = book.remember("The sails are of linen.", shared=True)
     assert (kept.outcome, kept.overflow) == ("stored", "")
-    assert book.item(before.id) == before
-    assert (book.items(tag="x"), book.tombstones()) == ([], [])
+    assert book.memory.get(before.id) == before
+    assert (book.memory.list(tag="x"), book.memory.tombstones()) == ([], [])
 
 
 @pytest.mark.spec("L5")

@@ -25,8 +25,8 @@ def book(book_url: str) -> Iterator[Book]:
 
 @pytest.mark.spec("4.13")
 def test_an_index_is_built_beside_compared_and_thrown_away_or_switched_to(book: Book, book_url: str) -> None:
-    before = book._ledger.indexing.fingerprint
-    tried = book.migrate_index("minilm")
+    before = book._session.services.indexing.fingerprint
+    tried = book.admin.migrate_index("minilm")
     assert (tried.before, tried.switched) == (before, False)
     assert "MiniLM" in tried.after
     assert {(one.actor, one.query) for one in tried.compared} == {
@@ -34,28 +34,28 @@ def test_an_index_is_built_beside_compared_and_thrown_away_or_switched_to(book: 
         ("ben", "ice in the port"),
     }
     theirs = {one.actor: one for one in tried.compared}
-    cats = book.items()[0].id
+    cats = book.memory.list()[0].id
     assert theirs["ada"].after[0] == cats
     assert cats not in (*theirs["ben"].before, *theirs["ben"].after), "each under the rights of whoever asked"
-    assert book.memory_settings().embedder == "static"
-    assert book._ledger.indexing.fingerprint == before
-    place = book._ledger.indexing.place
+    assert book.memory.settings().embedder == "static"
+    assert book._session.services.indexing.fingerprint == before
+    place = book._session.services.indexing.place
     assert place is None or not [one for one in place.parent.iterdir() if ".next" in one.name]
     if book_url == "memory:":
-        assert book.migrate_index("minilm", queries=["kittens"], switch=True).switched
+        assert book.admin.migrate_index("minilm", queries=["kittens"], switch=True).switched
         book.search("kittens nap")
-        assert book._ledger.indexing.fingerprint == tried.after
+        assert book._session.services.indexing.fingerprint == tried.after
         return
     with commonplace.open(book_url) as other:
         assert other.search("kittens nap").results
-        done = book.migrate_index("minilm", queries=["kittens nap"], switch=True)
+        done = book.admin.migrate_index("minilm", queries=["kittens nap"], switch=True)
         assert [one.query for one in done.compared] == ["kittens nap"]
         other.search("kittens nap")
-        assert other._ledger.indexing.fingerprint == tried.after, "every process has switched"
-        assert other._ledger.indexing.open().rebuilt == "", "to the one that was built"
+        assert other._session.services.indexing.fingerprint == tried.after, "every process has switched"
+        assert other._session.services.indexing.open().rebuilt == "", "to the one that was built"
         assert place is not None
         assert not [one for one in place.parent.iterdir() if ".next" in one.name]
-    assert book.memory_settings().embedder == "minilm"
+    assert book.memory.settings().embedder == "minilm"
     assert book.search("kittens nap").results[0].id == cats
 
 
@@ -63,9 +63,9 @@ def test_an_index_is_built_beside_compared_and_thrown_away_or_switched_to(book: 
 def test_what_cannot_be_had_changes_nothing(book: Book) -> None:
     before = book.head
     with pytest.raises(NotEnabled, match="stays as it is"):
-        book.migrate_index("openai:nothing@http://127.0.0.1:1/v1", switch=True)
+        book.admin.migrate_index("openai:nothing@http://127.0.0.1:1/v1", switch=True)
     with pytest.raises(BadInput, match="no embedder"):
-        book.migrate_index("magic")
-    assert book.memory_settings().embedder == "static"
+        book.admin.migrate_index("magic")
+    assert book.memory.settings().embedder == "static"
     assert book.head == before
     assert book.search("harbour").results

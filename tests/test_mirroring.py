@@ -46,23 +46,23 @@ def fill(book: Book) -> None:
     ada.remember("I prefer short names")
     ada.remember(f"The robot signs with {SECRET} always", shared=True)
     lee = book.as_actor("lee", role="librarian")
-    lee.core("auth", name="Auth")
+    lee.memory.set_core("auth", name="Auth")
     lee.remember("Tokens expire after an hour.", core="auth", type="convention")
-    ada.repository_fact(
+    ada.memory.repository_fact(
         "tests", "Run them with make test.", citations=["Makefile:3"], reason="r", category="reference"
     )
-    ada.log("The build was red.")
-    ada.session_note("Login", "half way")
-    ada.task_note("Login", "decisions", "We use HS256.")
-    ada.gate("Login", "PLAN", "GO")
-    book.write_notes("- Objective: ship the login\n- Blockers: none")
+    ada.documents.log("The build was red.")
+    ada.documents.add_to_session("Login", "half way")
+    ada.documents.add_to_task("Login", "decisions", "We use HS256.")
+    ada.documents.record_gate("Login", "PLAN", "GO")
+    book.documents.write_notes("- Objective: ship the login\n- Blockers: none")
 
 
 @pytest.mark.spec("3.7", "3.1", "3.2")
 def test_everything_that_may_be_seen_stands_where_people_look_for_it(book: Book, tmp_path: Path) -> None:
     fill(book)
-    book.mirror().sync()
-    (day,) = book.days()
+    book.mirror.folder().sync()
+    (day,) = book.documents.days()
     shown = files(tmp_path)
     assert set(shown) == {
         "MEMORY.md", "NOTES.md", f"memory/{day}.md", "memories/agents/ada.md", "memories/cores/auth.md",
@@ -86,9 +86,9 @@ def test_every_place_of_the_markdown_can_be_called_something_else(book: Book, tm
         "memory/": "log/days/",
     }
     fill(book)
-    book.mirror().sync()
-    book.configure_memory(places=places)
-    mirror = book.mirror(person="kim")
+    book.mirror.folder().sync()
+    book.memory.configure(places=places)
+    mirror = book.mirror.folder(person="kim")
     mirror.sync()
     shown = set(files(tmp_path))
     assert {"TEAM.md", "now/NOTES.md", "work/login/decisions.md", "memories/cores/auth.md"} <= shown
@@ -96,39 +96,39 @@ def test_every_place_of_the_markdown_can_be_called_something_else(book: Book, tm
     edit(tmp_path / "TEAM.md", "Postgres listens on 5433", "Postgres listens on 5444")
     edit(tmp_path / "now/NOTES.md", "ship the login", "ship the logout")
     mirror.sync()
-    assert "Postgres listens on 5444" in {one.body for one in book.items()}
-    assert "ship the logout" in book.notes()
+    assert "Postgres listens on 5444" in {one.body for one in book.memory.list()}
+    assert "ship the logout" in book.documents.notes()
     for wrong in (
         {"elsewhere/": "x/"}, {"memory/": "../x/"}, {"memory/": "/x/"}, {"memory/": "x"}, {"MEMORY.md": "a/b/"},
         {"memory/": "plans/"}, {"MEMORY.md": "NOTES.md"}, {"memory/": ".mirror/"}, {"memory/": "a//b/"},
     ):  # fmt: skip
         with pytest.raises(BadInput, match=r"place|called"):
-            book.configure_memory(places=wrong)
-    assert book.memory_settings().places == places
+            book.memory.configure(places=wrong)
+    assert book.memory.settings().places == places
 
 
 @pytest.mark.spec("L1", "3.7")
 def test_rebuilding_gives_the_same_bytes(book: Book, tmp_path: Path) -> None:
     fill(book)
-    book.mirror().sync()
+    book.mirror.folder().sync()
     before = files(tmp_path)
     for name in before:
         (tmp_path / name).unlink()
     subprocess.run(["rm", "-r", str(tmp_path / ".mirror")], check=True)
-    book._mirror = None
+    book.mirror._own = None
     book.rebuild()
-    book.mirror().sync()
+    book.mirror.folder().sync()
     assert files(tmp_path) == before
-    book.copy(other := commonplace.open(tmp_path / "elsewhere" / "team.db"))
+    book.admin.copy(other := commonplace.open(tmp_path / "elsewhere" / "team.db"))
     with other:
-        other.mirror().sync()
+        other.mirror.folder().sync()
     assert files(tmp_path / "elsewhere") == before
 
 
 @pytest.mark.spec("3.7")
 def test_hand_edits_are_the_acts_of_the_person_who_made_them(book: Book, tmp_path: Path) -> None:
     fill(book)
-    mirror = book.mirror(person="kim")
+    mirror = book.mirror.folder(person="kim")
     mirror.sync()
     page = tmp_path / "MEMORY.md"
     edit(page, "listens on 5433", "listens on 6000")
@@ -136,7 +136,7 @@ def test_hand_edits_are_the_acts_of_the_person_who_made_them(book: Book, tmp_pat
     page.write_text(page.read_text() + "\n- **tea**: at four\n\n- a thing that I know\n")
     report = mirror.sync()
     assert [(one.ok, one.note) for one in report.taken] == [(True, "")] * 3
-    texts = {item.text: item for item in book.items()}
+    texts = {item.text: item for item in book.memory.list()}
     assert {
         "db port: Postgres listens on 6000",
         "api.limit: 90",
@@ -153,8 +153,8 @@ def test_hand_edits_are_the_acts_of_the_person_who_made_them(book: Book, tmp_pat
         page.read_text().replace("<!-- cp:" + texts["a thing that I know"].id + " -->\n<!-- /cp -->\n", "")
     )
     mirror.sync()
-    assert "a thing that I know" not in {item.text for item in book.items()}
-    assert [stone.deleted_by for stone in book.tombstones()] == ["user"]
+    assert "a thing that I know" not in {item.text for item in book.memory.list()}
+    assert [stone.deleted_by for stone in book.memory.tombstones()] == ["user"]
     assert mirror.sync().news is False
 
 
@@ -163,27 +163,27 @@ def test_a_fact_of_the_repository_is_superseded_and_notes_keep_their_rules(
     book: Book, tmp_path: Path
 ) -> None:
     fill(book)
-    mirror = book.mirror()
+    mirror = book.mirror.folder()
     mirror.sync()
     edit(tmp_path / "memories/repo/reference.md", "make test", "make check")
     edit(tmp_path / "memories/cores/auth.md", "an hour", "two hours")
     edit(tmp_path / "NOTES.md", "ship the login", "ship the logout")
-    day = tmp_path / "memory" / f"{book.days()[0]}.md"
+    day = tmp_path / "memory" / f"{book.documents.days()[0]}.md"
     day.write_text(day.read_text() + "\nand green again at night\n")
     mirror.sync()
-    old, new = book.items(scope="repository", status=None)
+    old, new = book.memory.list(scope="repository", status=None)
     assert (old.superseded_by, new.value, new.citations) == (
         new.id,
         "Run them with make check.",
         ("Makefile:3",),
     )
-    assert [item.text for item in book.items(core="auth")] == ["Tokens expire after two hours."]
-    assert "ship the logout" in book.notes()
-    assert "and green again at night" in [one.text for one in book.day(book.days()[0])]
+    assert [item.text for item in book.memory.list(core="auth")] == ["Tokens expire after two hours."]
+    assert "ship the logout" in book.documents.notes()
+    assert "and green again at night" in [one.text for one in book.documents.day(book.documents.days()[0])]
     edit(tmp_path / "NOTES.md", "ship the logout", "iteration 3 of the logout")
     report = mirror.sync()
     assert [(one.ok, "'iteration'" in one.note) for one in report.taken] == [(False, True)]
-    assert "ship the logout" in book.notes()
+    assert "ship the logout" in book.documents.notes()
     assert "iteration 3" in (tmp_path / "NOTES.md").read_text()  # it is still there to be mended
     edit(day, "The build was red.", "The build was green.")
     assert [one.ok for one in mirror.sync().taken] == [False]
@@ -192,11 +192,11 @@ def test_a_fact_of_the_repository_is_superseded_and_notes_keep_their_rules(
 @pytest.mark.spec("3.7", "L5")
 def test_a_clash_shows_both_and_waits_for_the_person(book: Book, tmp_path: Path) -> None:
     fill(book)
-    mirror = book.mirror()
+    mirror = book.mirror.folder()
     mirror.sync()
-    page, item = tmp_path / "MEMORY.md", book.items(kind="note")[0]
+    page, item = tmp_path / "MEMORY.md", book.memory.list(kind="note")[0]
     edit(page, "listens on 5433", "listens on 7000")
-    book.revise(item.id, text="Postgres listens on 8000")
+    book.memory.revise(item.id, text="Postgres listens on 8000")
     report = mirror.sync()
     assert [(one.block, one.taken) if hasattr(one, "taken") else one.block for one in report.clashes] == [
         item.id
@@ -204,7 +204,7 @@ def test_a_clash_shows_both_and_waits_for_the_person(book: Book, tmp_path: Path)
     text = page.read_text()
     assert "listens on 7000" in text
     assert "listens on 8000" in text
-    assert book.item(item.id).body == "Postgres listens on 8000"
+    assert book.memory.get(item.id).body == "Postgres listens on 8000"
     assert mirror.sync().written == []
     start, end = (
         text.index(f"<!-- cp:{item.id} -->"),
@@ -214,15 +214,15 @@ def test_a_clash_shows_both_and_waits_for_the_person(book: Book, tmp_path: Path)
         f"{text[:start]}<!-- cp:{item.id} -->\n- **db port** — Postgres listens on 7000\n{text[end:]}"
     )
     assert mirror.sync().clashes == []
-    assert book.item(item.id).body == "Postgres listens on 7000"
+    assert book.memory.get(item.id).body == "Postgres listens on 7000"
 
 
 @pytest.mark.spec("3.7", "L10")
 def test_erasing_takes_the_text_out_of_the_files_also_where_it_was_edited(book: Book, tmp_path: Path) -> None:
     fill(book)
-    mirror = book.mirror()
+    mirror = book.mirror.folder()
     mirror.sync()
-    item = book.items(kind="note")[0]
+    item = book.memory.list(kind="note")[0]
     edit(tmp_path / "MEMORY.md", "listens on 5433", "listens on 5433, says the person")
     book.remember("Something else to keep", title="else")
     book.forget(item.id, erase=True, confirm="FORGET")
@@ -232,25 +232,25 @@ def test_erasing_takes_the_text_out_of_the_files_also_where_it_was_edited(book: 
     )
     assert "Something else to keep" in (tmp_path / "MEMORY.md").read_text()
     book.purge()
-    assert book.look_for(["Postgres listens on 5433"]) == []
+    assert book.admin.find_text(["Postgres listens on 5433"]) == []
 
 
 @pytest.mark.spec("3.1")
 def test_what_does_not_fit_into_memory_md_goes_to_its_archive_and_is_said(book: Book, tmp_path: Path) -> None:
-    book.configure_memory(max_size_kb=1)
+    book.memory.configure(max_size_kb=1)
     kept = [book.remember(f"number {n} of many lines, which are all about {n * n}") for n in range(30)]
     assert "full" in kept[-1].overflow
     assert kept[0].overflow == ""
-    book.mirror().sync()
+    book.mirror.folder().sync()
     memory, archive = ((tmp_path / name).read_text() for name in ("MEMORY.md", "archive/MEMORY.md"))
     assert "number 29 of" in memory
     assert "number 0 of" not in memory
     assert "number 0 of" in archive
     assert sum(text.count("of many lines") for text in (memory, archive)) == 30
-    assert len(book.long_term()) == memory.count("of many lines")
+    assert len(book.memory.long_term()) == memory.count("of many lines")
     assert [one.content for one in book.search('"number 0 of"').results]
-    book.configure_memory(max_size_kb=3)
-    book.mirror().sync()
+    book.memory.configure(max_size_kb=3)
+    book.mirror.folder().sync()
     assert 2 * 1024 < (tmp_path / "MEMORY.md").stat().st_size <= 3 * 1024
 
 
@@ -260,7 +260,7 @@ def test_edits_are_found_on_open_and_by_watching(tmp_path: Path) -> None:
         book.remember("The gate closes at nine.")
     edit(tmp_path / "MEMORY.md", "at nine", "at ten")
     with commonplace.open(tmp_path / "team.db") as book:
-        assert book.items()[0].body == "The gate closes at ten."
+        assert book.memory.list()[0].body == "The gate closes at ten."
         stop, seen = threading.Event(), threading.Event()
         first = threading.Event()
 
@@ -269,7 +269,7 @@ def test_edits_are_found_on_open_and_by_watching(tmp_path: Path) -> None:
             if getattr(report, "taken", None):
                 seen.set()
 
-        watcher = threading.Thread(target=book.mirror().watch, args=(stop, told))
+        watcher = threading.Thread(target=book.mirror.folder().watch, args=(stop, told))
         watcher.start()
         try:
             assert first.wait(30)
@@ -278,7 +278,7 @@ def test_edits_are_found_on_open_and_by_watching(tmp_path: Path) -> None:
         finally:
             stop.set()
             watcher.join(30)
-        assert book.items()[0].body == "The gate closes at eleven."
+        assert book.memory.list()[0].body == "The gate closes at eleven."
 
 
 @pytest.mark.spec("3.7")
@@ -290,7 +290,7 @@ def test_it_works_in_a_git_repository_with_merges(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db", mirror=True) as book:
         for n in range(6):
             book.remember(f"Maxim {n} of what the team has learned about the weather")
-        book.mirror().sync()
+        book.mirror.folder().sync()
         git("init", "-q", "-b", "main")
         (tmp_path / ".gitignore").write_text("team.db*\n")
         git("add", "-A")
@@ -302,39 +302,39 @@ def test_it_works_in_a_git_repository_with_merges(tmp_path: Path) -> None:
         edit(tmp_path / "MEMORY.md", "Maxim 5", "Motto 5")
         git("commit", "-qam", "main")
         git("merge", "-q", "side", "-m", "merged")
-        report = book.mirror().sync()
+        report = book.mirror.folder().sync()
         assert report.clashes == []
-        bodies = {str(item.body)[:7] for item in book.items()}
+        bodies = {str(item.body)[:7] for item in book.memory.list()}
         assert bodies == {"Motto 0", "Maxim 1", "Maxim 2", "Maxim 3", "Maxim 4", "Motto 5"}
         text = (tmp_path / "MEMORY.md").read_text()
         (tmp_path / "MEMORY.md").write_text(f"<<<<<<< ours\n{text}=======\n{text}>>>>>>> theirs\n")
-        refused = book.mirror().sync().refused
+        refused = book.mirror.folder().sync().refused
         assert refused
         assert refused[0][0] == "MEMORY.md"
         assert (tmp_path / "MEMORY.md").read_text().startswith("<<<<<<<")
         (tmp_path / "MEMORY.md").write_text(text)
-        assert book.mirror().sync().refused == []
+        assert book.mirror.folder().sync().refused == []
 
 
 def test_a_folder_shows_one_book_and_a_server_needs_to_be_told_where(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "one.db", mirror=True), commonplace.open(tmp_path / "two.db") as two:
         with pytest.raises(BadInput, match="another book"):
-            two.mirror().sync()
-        two.mirror(tmp_path / "two").sync()
+            two.mirror.folder().sync()
+        two.mirror.folder(tmp_path / "two").sync()
     with commonplace.open("memory:") as book, pytest.raises(BadInput, match="say in which one"):
-        book.mirror()
+        book.mirror.folder()
 
 
 @pytest.mark.spec("3.7", "L5")
 def test_of_several_lines_by_hand_the_file_says_which_wait(book: Book, tmp_path: Path) -> None:
     book.remember("The lift is slow on Mondays and on Tuesdays in winter.")
-    book.mirror().sync()
+    book.mirror.folder().sync()
     page = tmp_path / "MEMORY.md"
     added = "- The stairs are steep.\n- The lift is slow on Mondays and on Tuesdays in late winter.\n"
     page.write_text(f"{page.read_text()}\n{added}")
-    (taken,) = book.mirror().sync().taken
+    (taken,) = book.mirror.folder().sync().taken
     assert (taken.ok, "1 of 2 are taken in" in taken.note) == (False, True)
-    assert "The stairs are steep." in {one.body for one in book.items()}
+    assert "The stairs are steep." in {one.body for one in book.memory.list()}
     assert taken.note in page.read_text()
-    book.mirror().sync()
-    assert len(book.items(status=None)) == 3
+    book.mirror.folder().sync()
+    assert len(book.memory.list(status=None)) == 3

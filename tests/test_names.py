@@ -45,8 +45,8 @@ WAYS: dict[str, Callable[[Book, str], Any]] = {
     "a label": lambda book, name: book.record("agent.spoke", labels={"note": name}),
     "a batch": lambda book, name: book.record_all([{"kind": "agent.spoke", "actor": name}]),
     "an actor": lambda book, name: book.as_actor(name),
-    "whom a rule is about": lambda book, name: book.grant(name, role="developer"),
-    "an actor in a rule": lambda book, name: book.grant(f"actor:{name}", role="developer"),
+    "whom a rule is about": lambda book, name: book.access.grant(name, role="developer"),
+    "an actor in a rule": lambda book, name: book.access.grant(f"actor:{name}", role="developer"),
     "a run to open": lambda book, name: book.run(run_id=name),
     "a field to start with": lambda book, name: book.run(run_id="r", initial={name: 1}),
     "an agent in a run": lambda book, name: book.run(run_id="r").agent(name),
@@ -55,8 +55,8 @@ WAYS: dict[str, Callable[[Book, str], Any]] = {
     "a key": lambda book, name: book.remember(key=name, value=1),
     "an item's id": lambda book, name: book.remember("Tea is served at four.", id=name),
     "the run of an item": lambda book, name: book.remember("Tea is served at four.", run_id=name),
-    "a relation": lambda book, name: book.link(book.items()[0].id, name, book.items()[0].id),
-    "a core": lambda book, name: book.core(name, type="pattern"),
+    "a relation": lambda book, name: book.memory.link(book.memory.list()[0].id, name, book.memory.list()[0].id),
+    "a core": lambda book, name: book.memory.set_core(name, type="pattern"),
     "a channel": lambda book, name: book.remember("Tea is served.", provenance={"channel": name}),
     "a work": lambda book, name: book.work(name="it", id=name),
     "a task": lambda book, name: book.work(name="it", id="w").add_task("do it", id=name),
@@ -104,10 +104,10 @@ def test_two_forms_of_one_name_are_one_name(one: Book) -> None:
         assert [found.id for found in one.events(actor=name)] == [composed]
         assert [found.id for found in one.events(run_id=name)] == [composed]
         assert one.event(name) == event
-    one.grant(apart, role="librarian")
-    assert one.as_actor(composed).rights().role == one.as_actor(apart).rights().role == "librarian"
+    one.access.grant(apart, role="librarian")
+    assert one.as_actor(composed).access.rights().role == one.as_actor(apart).access.rights().role == "librarian"
     kept = one.as_actor(apart).remember("Tea is served at four.", tags=[apart])
-    assert [item.id for item in one.as_actor(composed).items(tag=apart, agent=apart)] == [kept.item_id]
+    assert [item.id for item in one.as_actor(composed).memory.list(tag=apart, agent=apart)] == [kept.item_id]
     assert one.as_actor(composed).name == one.as_actor(apart).name == composed
     work = one.work(name="it", id=apart)
     work.add_task("do it", id=apart, assigned_to=apart)
@@ -131,7 +131,7 @@ def test_names_that_can_be_told_apart_stay_apart(one: Book) -> None:
 def test_a_copy_keeps_what_is_there_and_a_file_brings_no_hidden_name(tmp_path: Path, one: Book) -> None:
     one.record("agent.spoke", actor="bob", id="mine")
     there = tmp_path / "book.jsonl"
-    one.export(there)
+    one.admin.export(there)
     there.write_text(there.read_text().replace('"bob"', '"bob\\u200b"'))
     with commonplace.open("memory:other") as other, pytest.raises(BadInput, match="200B"):
-        other.import_(there)
+        other.admin.import_(there)

@@ -37,12 +37,12 @@ def use(url: str, folder: Path, name: str | None = None) -> None:
         book.remember("the launch code is 4711-4712-4713", sensitivity="sensitive")
         book.record("agent.spoke", payload={"file": commonplace.Blob(b"minutes" * 500)})
         book.search("launch code")
-        book.mirror(folder / "mirror")
+        book.mirror.folder(folder / "mirror")
         book.work(name="w", id="w").add_tasks([{"title": "one"}])
         book.work(id="w").export(out / "work.json")
-        book.backup(out / "backup.db")
-        book.export(out / "export.jsonl")
-        book.export_items(out / "items.jsonl")
+        book.admin.backup(out / "backup.db")
+        book.admin.export(out / "export.jsonl")
+        book.memory.export(out / "items.jsonl")
         with closing(commonplace.open(url, name=name)):  # while another has it open
             book.record("agent.spoke")
             check_modes(folder)
@@ -100,7 +100,7 @@ def test_a_book_that_a_group_may_use_has_companions_that_it_may_use(tmp_path: Pa
         book.record("agent.spoke", payload={"file": commonplace.Blob(b"another" * 500)})
         index = path.with_name(f"{path.name}.index")
         index.unlink()
-        book.export(home / "out" / "export.jsonl")
+        book.admin.export(home / "out" / "export.jsonl")
         with commonplace.open(url) as again:
             again.search("launch")
         names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db-line/table", "team.db.index"]
@@ -228,11 +228,11 @@ def test_a_backup_that_fails_leaves_no_part(
         monkeypatch.setattr("commonplace.transfer.copy_book", failing)
         monkeypatch.setattr("commonplace.engines.sqlite.SqliteReads", failing)
         with pytest.raises(KeyboardInterrupt):
-            book.backup(tmp_path / "out" / "backup.db")
+            book.admin.backup(tmp_path / "out" / "backup.db")
         monkeypatch.undo()
         assert listed(tmp_path / "out") == {}
         with pytest.raises(commonplace.StorageFailed):
-            book.backup(tmp_path / "missing" / "backup.db")
+            book.admin.backup(tmp_path / "missing" / "backup.db")
 
 
 @pytest.mark.spec("3.10")
@@ -336,7 +336,7 @@ def test_backups_to_one_place_at_once_are_one_whole_backup(tmp_path: Path) -> No
 
         def back_up(_: int) -> str:
             try:
-                return f"done at {book.backup(tmp_path / 'copy.db')}"
+                return f"done at {book.admin.backup(tmp_path / 'copy.db')}"
             except commonplace.BadInput as error:
                 return str(error)
 

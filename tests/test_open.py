@@ -118,14 +118,14 @@ def test_what_an_engine_cannot_promise_is_said_at_open(
 ) -> None:
     with caplog.at_level(logging.INFO, "commonplace"):
         with commonplace.open("memory:") as book:
-            assert book.facts.durable == "no"
+            assert book.admin.facts.durable == "no"
         with commonplace.open(tmp_path / "p.db", durability="process") as book:
-            assert book.facts.durable == "configured"
-            assert "power" in book.facts.durable_why
+            assert book.admin.facts.durable == "configured"
+            assert "power" in book.admin.facts.durable_why
         with valkey_server() as server:
             redis.Redis.from_url(server.url).config_set("appendonly", "no")
             with commonplace.open(server.url, name="b") as book:
-                assert book.facts.durable == "no"
+                assert book.admin.facts.durable == "no"
     said = [
         (record.levelname, record.getMessage())
         for record in caplog.records
@@ -134,7 +134,7 @@ def test_what_an_engine_cannot_promise_is_said_at_open(
     assert [level for level, _ in said] == ["INFO", "WARNING", "WARNING"]
     caplog.clear()
     with commonplace.open(tmp_path / "full.db") as book:
-        assert book.facts.durable == "proven"
+        assert book.admin.facts.durable == "proven"
     assert not caplog.records
 
 

@@ -18,33 +18,33 @@ def test_an_item_can_be_pinned_when_it_is_remembered_and_unpinned_later(book: Bo
     ada = book.as_actor("ada")
     rule = ada.remember("Never deploy on a Friday", pinned=True, shared=True).item_id or ""
     plain = ada.remember("The harbour has three cranes", shared=True).item_id or ""
-    assert {one.id: one.pinned for one in ada.items()} == {rule: True, plain: False}
-    assert ada.item(rule).pinned
+    assert {one.id: one.pinned for one in ada.memory.list()} == {rule: True, plain: False}
+    assert ada.memory.get(rule).pinned
     then = book.head
-    assert not ada.revise(rule, pinned=False).pinned
-    assert ada.revise(plain, pinned=True).pinned
-    assert ada.item(rule, at=then).pinned
+    assert not ada.memory.revise(rule, pinned=False).pinned
+    assert ada.memory.revise(plain, pinned=True).pinned
+    assert ada.memory.get(rule, at=then).pinned
     head = book.head
-    ada.revise(rule, pinned=False)
+    ada.memory.revise(rule, pinned=False)
     assert book.head == head, "it was so already"
-    assert not ada.revise(plain, pinned=None).pinned
+    assert not ada.memory.revise(plain, pinned=None).pinned
     for wrong in ("yes", 1):
         with pytest.raises(BadInput, match="pinned"):
             ada.remember("The mill is red", pinned=wrong)  # type: ignore[arg-type]
         with pytest.raises(BadInput, match="pinned"):
-            ada.revise(rule, pinned=wrong)
+            ada.memory.revise(rule, pinned=wrong)
 
 
 @pytest.mark.spec("3.11", "L1")
 def test_a_pin_survives_rebuilding_exporting_and_copying(book: Book, tmp_path: Path) -> None:
     rule = book.remember("Never deploy on a Friday", pinned=True).item_id or ""
     book.rebuild()
-    assert book.item(rule).pinned
-    assert book.export_items(tmp_path / "items.jsonl") == 1
+    assert book.memory.get(rule).pinned
+    assert book.memory.export(tmp_path / "items.jsonl") == 1
     assert json.loads((tmp_path / "items.jsonl").read_text())["pinned"] is True
     with commonplace.open(tmp_path / "copy.db") as copy:
-        book.copy(copy)
-        assert copy.item(rule).pinned
+        book.admin.copy(copy)
+        assert copy.memory.get(rule).pinned
 
 
 @pytest.mark.spec("3.11")
@@ -52,12 +52,12 @@ def test_what_takes_the_place_of_a_pinned_item_is_pinned_unless_somebody_says_ot
     ada = book.as_actor("ada")
     ada.remember(key="api.limit", value=60, pinned=True, shared=True)
     second = ada.remember(key="api.limit", value=70, supersedes=True)
-    assert ada.item(second.item_id or "").pinned
+    assert ada.memory.get(second.item_id or "").pinned
     claim = book.as_actor("ben").remember(key="api.limit", value=80, shared=True)
     assert claim.outcome == "flagged"
-    assert book.resolve(claim, "new", "measured again").pinned
+    assert book.memory.resolve(claim, "new", "measured again").pinned
     third = book.remember(key="api.limit", value=90, supersedes=claim.item_id or "", pinned=False)
-    assert not book.item(third.item_id or "").pinned
+    assert not book.memory.get(third.item_id or "").pinned
 
 
 @pytest.mark.spec("3.11", "L5")

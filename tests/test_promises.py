@@ -20,17 +20,17 @@ from commonplace.events import new_id
 
 @pytest.mark.spec("3.8", "3.9")
 def test_bringing_back_from_the_archive_takes_the_right_to(book: Book) -> None:
-    book.log("the port is open")
-    (day,) = book.days()
+    book.documents.log("the port is open")
+    (day,) = book.documents.days()
     soon = datetime.now(UTC) + timedelta(days=400)
-    book.gc(now=soon)
-    assert book.days(archived=True) == [day]
+    book.memory.tidy(now=soon)
+    assert book.documents.days(archived=True) == [day]
     with pytest.raises(Denied):
-        book.as_actor("ada").unarchive(days=[day])
-    assert book.days(archived=True) == [day]
+        book.as_actor("ada").documents.restore(days=[day])
+    assert book.documents.days(archived=True) == [day]
     assert [event.payload["act"] for event in book.events(kinds=["access.denied"])] == ["keep_memory"]
-    book.as_actor("lib", role="librarian").unarchive(days=[day])
-    assert book.days() == [day]
+    book.as_actor("lib", role="librarian").documents.restore(days=[day])
+    assert book.documents.days() == [day]
 
 
 @pytest.mark.spec("3.6", "L10")
@@ -42,10 +42,10 @@ def test_an_erased_item_leaves_a_tombstone_without_content(book: Book, how: str)
         ada.forget(id, erase=True, confirm="FORGET", reason="a customer's")
     else:
         book.erase(id, reason="a customer's")
-    (stone,) = ada.tombstones()
+    (stone,) = ada.memory.tombstones()
     assert (stone.id, stone.agent, stone.erased, stone.reason) == (id, "ada", True, "a customer's")
     assert "quartzfjord" not in str(stone)
-    assert book.as_actor("bob").tombstones() == []
+    assert book.as_actor("bob").memory.tombstones() == []
 
 
 @pytest.mark.spec("3.6", "3.9", "L5")
@@ -58,7 +58,7 @@ def test_a_keeper_below_the_ceiling_learns_nothing_of_a_forgotten_item(book: Boo
     told = []
     for one in (id, "never-there"):
         tries: dict[str, Callable[[], object]] = {
-            "restore": partial(lib.restore, one),
+            "restore": partial(lib.memory.restore, one),
             "forget": partial(lib.forget, one, confirm="FORGET"),
             "erase": partial(lib.forget, one, confirm="FORGET", erase=True),
         }
@@ -66,7 +66,7 @@ def test_a_keeper_below_the_ceiling_learns_nothing_of_a_forgotten_item(book: Boo
             tries[act]()
         told.append(str(error.value).replace(one, "X"))
     assert told[0] == told[1]
-    assert ada.item(id).status == "forgotten"
+    assert ada.memory.get(id).status == "forgotten"
 
 
 @pytest.mark.spec("L8")
@@ -74,7 +74,7 @@ def test_a_label_has_only_the_values_that_are_known(book: Book) -> None:
     event = book.record("agent.spoke", payload={"text": "hello"}, actor="ada")
     for labels in ({"sensitivity": "secret"}, {"trust": "blind"}, {"sensitivity": ""}):
         with pytest.raises(BadInput, match="one of"):
-            book.relabel(event.id, reason="so", **labels)
+            book.access.relabel(event.id, reason="so", **labels)
     assert list(book.events(kinds=["access.relabelled"])) == []
 
 

@@ -115,7 +115,7 @@ def test_what_does_not_hold_is_not_in_the_block_and_what_is_disputed_says_so(tmp
         assert f"{stale} (private) — The port is in app.py (prov=ada refs=1 stale=app.py is gone)" in (
             book.as_actor("cem").prompt("where is the port")
         )
-        book.resolve(claim, "new", "measured")
+        book.memory.resolve(claim, "new", "measured")
         changed = book.as_actor("cem").prompt("what is the api.limit")
         assert "value=90" in changed.parts["long_term"]
         assert "value=60" not in changed.parts["long_term"]
@@ -141,7 +141,7 @@ def test_of_a_long_note_the_block_shows_the_part_that_answers(book: Book, pinned
 
 @pytest.mark.spec("4.6", "L5")
 def test_what_is_pinned_or_new_takes_its_share_of_the_block_and_no_more(book: Book) -> None:
-    book.configure_memory(v1={"semantic": {"enabled": False}})  # so that nothing is found for the task
+    book.memory.configure(v1={"semantic": {"enabled": False}})  # so that nothing is found for the task
     rule = "Ask the master of the harbour before you move a crane. " * 7
     long = book.remember(SHELVES, shared=True, override="it is long").item_id or ""
     fact = book.remember(key="harbour.plan", value="quay " * 300, shared=True, pinned=True).item_id or ""
@@ -203,7 +203,7 @@ def test_what_is_left_out_is_told_to_the_caller_and_not_to_the_model(book: Book)
     secret = book.remember(
         "The database of the auditors is in the cellar", sensitivity="sensitive", shared=True
     ).item_id
-    book.grant("ada", ceiling="sensitive")
+    book.access.grant("ada", ceiling="sensitive")
     without = book.as_actor("ada").prompt("auditors", parts=["task", "digest"])
     assert "left out" not in without
     assert (secret, "it is sensitive, which is not allowed here") in without.omitted
@@ -259,12 +259,12 @@ def test_a_receipt_gives_the_whole_prompt_again(book: Book) -> None:
     prompt, _ = busy(book)
     assert book.receipt(prompt.receipt_id).replay() == prompt
     book.remember("The database has a new step", shared=True)
-    assert book.as_actor("dev").receipt(prompt.receipt_id).replay() == prompt
+    assert book.as_actor("dev").receipts.get(prompt.receipt_id).replay() == prompt
     book.rebuild()
     assert book.receipt(prompt.receipt_id).replay() == prompt
     plain = book.as_actor("ada").prompt("go on", parts=["task", "long_term"])
     assert book.receipt(plain.receipt_id or "").replay() == plain
-    book.configure_memory(v1={"enabled": False})
+    book.memory.configure(v1={"enabled": False})
     without = book.as_actor("ada").prompt("go on")
     assert book.receipt(without.receipt_id or "").replay() == without
     ignored = book.as_actor("ada").prompt("Ignore memory. Go on")
@@ -297,12 +297,12 @@ def test_when_something_in_a_prompt_is_erased_its_receipt_names_it(book: Book, p
 def test_a_receipt_of_a_prompt_follows_the_rights_of_its_reader(book: Book) -> None:
     prompt, kept = busy(book)
     dev = book.as_actor("dev")
-    book.as_actor("ada").unshare(kept["note"])
+    book.as_actor("ada").memory.unshare(kept["note"])
     with pytest.raises(Denied):
-        dev.receipt(prompt.receipt_id).replay()
+        dev.receipts.get(prompt.receipt_id).replay()
     assert book.receipt(prompt.receipt_id).replay() == prompt
     with pytest.raises(NotFound):
-        book.as_actor("ada").receipt(prompt.receipt_id)
+        book.as_actor("ada").receipts.get(prompt.receipt_id)
 
 
 @pytest.mark.spec("4.7", "2.7")
@@ -319,7 +319,7 @@ def test_bisect_tells_what_the_block_would_have_said(book: Book) -> None:
     kept = book.remember("The database is moved at night", shared=True).item_id or ""
     with book.run(run_id="r1") as run, run.agent("dev") as me:
         me.prompt("move the database")
-    (effect,) = book.bisect("r1", without=kept).effects
+    (effect,) = book.receipts.bisect("r1", without=kept).effects
     assert effect.changed[0].from_block
     assert kept in effect.changed[0].lost[0]
 
@@ -330,7 +330,7 @@ def test_a_change_of_what_the_block_said_is_told_with_its_line(book: Book) -> No
     with book.run(run_id="r1") as run, run.agent("dev") as me:
         assert kept in ids_in(block(me.prompt("go on", parts=["task", "long_term"])))
         book.remember(key="db.port", value=5434, supersedes=kept, shared=True)
-        (premise,) = me.premises()
+        (premise,) = me.receipts.changed_facts()
         assert "key=db.port value=5433" in premise.payload["text"]
 
 
@@ -345,7 +345,7 @@ def test_a_prompt_as_of_then_says_what_was_known_then_and_may_be_said_now(book: 
     erased = ada.remember("The crane is haunted", shared=True).item_id or ""
     then = book.head
     ada.remember("The crane was painted", shared=True)
-    ada.unshare(secret)
+    ada.memory.unshare(secret)
     ada.forget(erased, erase=True, confirm="FORGET")
     ben = book.as_actor("ben")
     prompt = ben.prompt("look at the crane", at=then)
@@ -353,8 +353,8 @@ def test_a_prompt_as_of_then_says_what_was_known_then_and_may_be_said_now(book: 
     assert "painted" not in prompt
     assert "rusty" not in prompt
     assert "haunted" not in prompt
-    assert ben.receipt(prompt.receipt_id or "").replay() == prompt
-    assert ben.receipt(prompt.receipt_id or "").as_of == then
+    assert ben.receipts.get(prompt.receipt_id or "").replay() == prompt
+    assert ben.receipts.get(prompt.receipt_id or "").as_of == then
     now = ben.prompt("look at the crane")
     assert "painted" in now
     with pytest.raises(BadInput, match="at"):
@@ -381,7 +381,7 @@ def test_a_prompt_as_of_then_tells_how_things_stood_and_delivers_nothing(book: B
         assert "roof is dry" not in prompt
         assert "harbour" in prompt.parts["inputs"]
         assert "42" not in prompt.parts["inputs"]
-        assert me.receipt(prompt.receipt_id or "").replay() == prompt
+        assert me.receipts.get(prompt.receipt_id or "").replay() == prompt
     assert "foreign keys" in dev.prompt("go on", work=work), "it still waits"
 
 
@@ -392,25 +392,25 @@ def test_receipts_as_of_then_are_those_that_were_there(book: Book) -> None:
     first = ada.digest("crane").receipt_id
     then = book.head
     second = ada.digest("crane").receipt_id
-    assert [one.id for one in ada.receipts(at=then)] == [first]
-    assert [one.id for one in book.receipts(at=then)] == [first]
-    assert [one.id for one in ada.receipts()] == [first, second]
-    assert book.as_actor("ben").receipts(at=then) == []
+    assert [one.id for one in ada.receipts.list(at=then)] == [first]
+    assert [one.id for one in book.receipts.list(at=then)] == [first]
+    assert [one.id for one in ada.receipts.list()] == [first, second]
+    assert book.as_actor("ben").receipts.list(at=then) == []
 
 
 @pytest.mark.spec("L7", "3.4")
 def test_proposals_and_suggestions_as_of_then(book: Book) -> None:
-    book.core("auth", name="Auth")
+    book.memory.set_core("auth", name="Auth")
     proposed = book.as_actor("dev").remember("Tokens last an hour", core="auth")
     soon = datetime.now(UTC) + timedelta(days=1)
     kept = book.remember("The bridge is closed", shared=True, valid_until=soon).item_id or ""
     then = book.head
-    book.resolve(proposed, "create")
-    book.revise(kept, valid_until=OVER)
-    assert [one.id for one in book.proposals(at=then)] == [proposed.item_id]
-    assert book.proposals() == []
-    assert [one.items for one in book.suggestions() if one.act == "refresh"] == [(kept,)]
-    assert [one.items for one in book.suggestions(at=then) if one.act == "refresh"] == []
+    book.memory.resolve(proposed, "create")
+    book.memory.revise(kept, valid_until=OVER)
+    assert [one.id for one in book.memory.held("proposal", at=then)] == [proposed.item_id]
+    assert book.memory.held("proposal") == []
+    assert [one.items for one in book.memory.suggestions() if one.act == "refresh"] == [(kept,)]
+    assert [one.items for one in book.memory.suggestions(at=then) if one.act == "refresh"] == []
 
 
 @pytest.mark.spec("7.2", "L7")

@@ -79,7 +79,7 @@ def test_five_hundred_poisoned_items_render_as_data() -> None:
     cases = list(itertools.product(ORDERS, WRAPPED, PLACES))
     assert len(cases) == 500
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions="off", v1={"structured": {"tags": ["poison"]}})
+        book.memory.configure(exclusions="off", v1={"structured": {"tags": ["poison"]}})
         eve = book.as_actor("eve")
         for number, (order, wrap, where) in enumerate(cases):
             text = wrap.replace("{}", order)
@@ -98,7 +98,7 @@ def test_five_hundred_poisoned_items_render_as_data() -> None:
                 )
             assert kept.outcome in ("stored", "flagged"), kept
             if kept.outcome == "flagged":
-                eve.resolve(kept, "create", rationale="it is another one")
+                eve.memory.resolve(kept, "create", rationale="it is another one")
         plenty = {"max_items": 1000, "max_chars": 10**6}
         rules = {"budgets": {"total": plenty, "per_kind": {"note": plenty, "fact": plenty}}}
         digest = book.as_actor("ada").digest("", rules=rules)
@@ -242,7 +242,7 @@ def test_many_look_at_once_and_each_change_is_told_once(tmp_path: Path) -> None:
         ada.digest("mast", max_items=4)
         for id in ids:
             book.forget(id, confirm="FORGET")
-        assert len(other.as_actor("ada").premises()) == len(ada.premises()) == 4
+        assert len(other.as_actor("ada").receipts.changed_facts()) == len(ada.receipts.changed_facts()) == 4
         assert len(list(book.events(kinds=["premise.changed"]))) == 4
 
 
@@ -256,21 +256,21 @@ def test_what_changed_between_the_reading_and_the_receipt_is_told_too(
         old = book.remember(key="db.port", value=1, shared=True)
         rules = {"structured": {"fact_keys": ["db.port"]}}
         other.as_actor("ben").digest("", rules=rules)
-        submit = book._ledger.submit
+        submit = book.ledger.submit
 
         def late(command: str, request: Any, size: int = 1) -> Any:
             if command == "recall.receipt":
                 monkeypatch.undo()
                 other.remember(key="db.port", value=2, supersedes=old.item_id or "")
-                assert len(other.as_actor("ben").premises()) == 1
+                assert len(other.as_actor("ben").receipts.changed_facts()) == 1
             return submit(command, request, size)
 
-        monkeypatch.setattr(book._ledger, "submit", late)
+        monkeypatch.setattr(book.ledger, "submit", late)
         assert book.as_actor("ada").digest("", rules=rules).item_ids == (old.item_id,)
         if looks == "a new one":
             with commonplace.open(tmp_path / "b.db") as third:
-                assert [one.payload["item"] for one in third.as_actor("ada").premises()] == [old.item_id]
-        assert len(other.as_actor("ada").premises()) == 1
+                assert [one.payload["item"] for one in third.as_actor("ada").receipts.changed_facts()] == [old.item_id]
+        assert len(other.as_actor("ada").receipts.changed_facts()) == 1
         assert len(list(book.events(kinds=["premise.changed"]))) == 2
 
 
@@ -344,7 +344,7 @@ def test_what_cannot_be_checked_hurts_nobody(tmp_path: Path) -> None:
         {"file": "app.py", "lines": "1-4000"},
     ]  # fmt: skip
     with commonplace.open("memory:", repository=tmp_path) as book:
-        book.configure_memory(exclusions="off")
+        book.memory.configure(exclusions="off")
         eve = book.as_actor("eve")
         for number, ref in enumerate(refs):
             kept = eve.remember(f"the database is fine, says number {number}", shared=True, code_refs=[ref])
@@ -363,7 +363,7 @@ def test_what_is_erased_while_a_digest_is_made_is_not_written_back(
 ) -> None:
     with commonplace.open(tmp_path / "b.db", repository=tmp_path) as book:
         kept = book.remember("the database password hint is HERONBLUE42", citations=["src/heronblue.py:1"])
-        submit = book._ledger.submit
+        submit = book.ledger.submit
 
         def late(command: str, request: Any, size: int = 1) -> Any:
             if command == "recall.receipt":
@@ -371,12 +371,12 @@ def test_what_is_erased_while_a_digest_is_made_is_not_written_back(
                 book.erase(kept.item_id or "")
             return submit(command, request, size)
 
-        monkeypatch.setattr(book._ledger, "submit", late)
+        monkeypatch.setattr(book.ledger, "submit", late)
         digest = book.digest("database")
         with pytest.raises(Erased, match=kept.item_id or ""):
             book.receipt(digest.receipt_id or "").replay()
         book.purge()
-        assert book.look_for(["HERONBLUE42", "heronblue.py"]) == []
+        assert book.admin.find_text(["HERONBLUE42", "heronblue.py"]) == []
 
 
 @pytest.mark.spec("4.14")
@@ -385,17 +385,17 @@ def test_stable_digests_correct_or_begin_anew() -> None:
         ada = book.as_actor("ada")
         port = ada.remember(key="db.port", value=5433, shared=True)
         ada.digest("db.port", stable="t", max_items=1)
-        book.revise(port.item_id or "", value=5434)
+        book.memory.revise(port.item_id or "", value=5434)
         again = ada.digest("db.port", stable="t", max_items=1)
         assert "5434" in again.text
         assert again.rebased == "the budget was full"
         roomy = ada.digest("db.port", stable="u")
-        book.revise(port.item_id or "", value=5435)
+        book.memory.revise(port.item_id or "", value=5435)
         fixed = ada.digest("db.port", stable="u")
         assert fixed.text.startswith(roomy.text.rpartition("\n")[0])
         assert f"- [correction] {port.item_id} was changed:" in fixed.text
         assert fixed.sensitivity == "private"
-        book.revise(port.item_id or "", value=5436)
+        book.memory.revise(port.item_id or "", value=5436)
         assert "value=5436" in ada.digest("db.port", stable="u").text
         assert ada.digest("db.port", stable="u", ignore_memory=True).item_ids == ()
         assert ada.digest("db.port", stable="u").kept > 100
@@ -422,22 +422,22 @@ def test_a_claim_that_nobody_settled_is_not_what_holds_now() -> None:
             assert "evil" not in told
             assert "now: db.port: 3" in told
             assert "disputed" not in me.prompt("deploy", parts=["changed"]), "it was told once"
-            three = book.items(key="db.port")[-1].id
-            ada.revise(three, value=4)
+            three = book.memory.list(key="db.port")[-1].id
+            ada.memory.revise(three, value=4)
             assert "now: db.port: 4" in me.prompt("deploy", parts=["changed"]), (
                 "what was told last is relied on"
             )
-            assert "premise.changed" not in me.window(k=50).text
+            assert "premise.changed" not in me.receipts.window(k=50).text
             me.digest("", rules=rules)
-            ada.unshare(host.item_id or "")
-            ada.revise(host.item_id or "", value="prod-2")
-            assert [one for one in me.premises() if one.payload["why"] == "revised"] == []
+            ada.memory.unshare(host.item_id or "")
+            ada.memory.revise(host.item_id or "", value="prod-2")
+            assert [one for one in me.receipts.changed_facts() if one.payload["why"] == "revised"] == []
 
 
 @pytest.mark.spec("4.5", "4.6")
 def test_a_prompt_keeps_its_budget_whatever_it_is_made_of() -> None:
     with commonplace.open("memory:") as book:
-        book.configure_memory(exclusions="off")
+        book.memory.configure(exclusions="off")
         ada = book.as_actor("ada")
         by_words: Any = lambda text: len(text.split()) * 1.3  # noqa: E731
         ids = [
@@ -496,18 +496,18 @@ def test_switches_hold_in_runs_as_well() -> None:
         with book.run(run_id="r") as run:
             with run.agent("dev") as me:
                 first = me.digest("database")
-                book.revise(kept.item_id or "", text="the database is in Bergen")
+                book.memory.revise(kept.item_id or "", text="the database is in Bergen")
                 quiet = me.prompt("go on", ignore_memory=True, parts=["task", "changed"])
                 assert "Bergen" not in quiet
                 for look in (
-                    lambda: me.item(kept.item_id or ""), lambda: me.traverse(kept.item_id or ""),
-                    lambda: me.receipt(first.receipt_id or ""), me.long_term,
+                    lambda: me.memory.get(kept.item_id or ""), lambda: me.memory.traverse(kept.item_id or ""),
+                    lambda: me.receipts.get(first.receipt_id or ""), me.memory.long_term,
                 ):  # fmt: skip
                     with pytest.raises(commonplace.NotEnabled):
                         look()
             with run.agent("dev") as me:
                 assert "Bergen" in me.prompt("go on", parts=["changed"])
-                book.configure_memory(v1={"enabled": False})
+                book.memory.configure(v1={"enabled": False})
                 assert me.digest("database").text == ""
 
 
@@ -519,10 +519,10 @@ def test_bisect_names_nothing_hidden_and_knows_which_runs_there_are() -> None:
         hidden = bob.remember("I am afraid of that night", parents=[one.item_id or ""])
         with book.run(run_id="r") as run, run.agent("ada") as me:
             me.digest("database moved")
-        assert str(hidden.item_id) not in str(ada.bisect("r"))
-        assert hidden.item_id in book.bisect("r", without=one.item_id).effects[0].with_it
+        assert str(hidden.item_id) not in str(ada.receipts.bisect("r"))
+        assert hidden.item_id in book.receipts.bisect("r", without=one.item_id).effects[0].with_it
         with pytest.raises(NotFound):
-            book.bisect("nothing")
+            book.receipts.bisect("nothing")
 
 
 @pytest.mark.spec("L9")
@@ -535,7 +535,7 @@ def test_whatever_a_prompt_has_said_is_no_new_evidence() -> None:
         assert "echo" in dev.remember("the harbour freezes over in January").reason
         eve = book.as_actor("eve")
         eve.digest("ferry pier", stable="t")
-        ada.revise(note.item_id or "", text="the ferry leaves the pier at half past ten")
+        ada.memory.revise(note.item_id or "", text="the ferry leaves the pier at half past ten")
         assert "half past ten" in eve.prompt("go on", parts=["changed"])
         assert "echo" in eve.remember("the ferry leaves the pier at half past ten").reason
         with book.run(run_id="r") as run, run.agent("eve") as me:

@@ -43,7 +43,7 @@ def told(book: Book) -> dict[str, str]:
 def test_the_window_shows_the_last_events_that_an_actor_may_see(book: Book) -> None:
     ids = told(book)
     ada = book.as_actor("ada")
-    found = ada.window("r1", k=4)
+    found = ada.receipts.window("r1", k=4)
     assert [one.id for one in found.events] == [ids[one] for one in ("mine", "spoke", "verdict", "poke")]
     assert found.text == (
         "[turn 002][agent.thought] I should look at the roof\n"
@@ -51,17 +51,17 @@ def test_the_window_shows_the_last_events_that_an_actor_may_see(book: Book) -> N
         "[turn 004][judge.verdict] it is the roof\n"
         "[turn 005][user.injected] hurry up"
     )
-    assert "find the leak" in ada.window("r1").text
-    assert "seed" not in ada.window("r1").text
-    assert "ada did it" not in ada.window("r1", k=100).text
-    assert "tile" not in ada.window("r1", k=100).text
-    assert "ada did it" in book.as_actor("ben").window("r1", k=100).text
-    assert ada.window("r1", k=0).text == ada.window("nothing").text == "(no prior memory)"
-    assert "hurry up" not in ada.window("r1", shown="HURRY up").text
+    assert "find the leak" in ada.receipts.window("r1").text
+    assert "seed" not in ada.receipts.window("r1").text
+    assert "ada did it" not in ada.receipts.window("r1", k=100).text
+    assert "tile" not in ada.receipts.window("r1", k=100).text
+    assert "ada did it" in book.as_actor("ben").receipts.window("r1", k=100).text
+    assert ada.receipts.window("r1", k=0).text == ada.receipts.window("nothing").text == "(no prior memory)"
+    assert "hurry up" not in ada.receipts.window("r1", shown="HURRY up").text
     with pytest.raises(BadInput, match="which run"):
-        ada.window()
+        ada.receipts.window()
     with pytest.raises(BadInput, match="whole number"):
-        ada.window("r1", k=-1)
+        ada.receipts.window("r1", k=-1)
 
 
 @pytest.mark.spec("4.4")
@@ -73,7 +73,7 @@ def test_salience_is_what_the_formula_says(book: Book) -> None:
     assert salience(event, turn=6, query="look at the Roof") == pytest.approx(expected)
     assert salience(event, turn=0, query="") == pytest.approx(0.4 + 0.3 * 0.7)
     assert salience(book.event(ids["verdict"]), turn=4, query="roof") == pytest.approx(0.4 + 0.3 * 0.9)
-    found = book.as_actor("ada").salient("look at the roof", "r1", turn=6, top_k=3)
+    found = book.as_actor("ada").receipts.salient("look at the roof", "r1", turn=6, top_k=3)
     scores = {one: salience(book.event(ids[one]), turn=6, query="look at the roof") for one in ids}
     seen = [one for one in ids if one not in ("thought", "clue")]
     best = sorted(seen, key=lambda one: -scores[one])[:3]
@@ -81,21 +81,21 @@ def test_salience_is_what_the_formula_says(book: Book) -> None:
     first = found.text.splitlines()[0]
     assert first.startswith("[turn 002][agent.thought][sal=0.")
     assert first.endswith("I should look at the roof")
-    assert book.as_actor("ada").salient("x", "nothing").text == "(no salient memories)"
+    assert book.as_actor("ada").receipts.salient("x", "nothing").text == "(no salient memories)"
 
 
 @pytest.mark.spec("4.4")
 def test_weights_decay_and_importance_can_be_set(book: Book) -> None:
     ids = told(book)
     ada = book.as_actor("ada")
-    book.configure_memory(
+    book.memory.configure(
         salience={"w_rel": 0, "w_rec": 0, "w_imp": 1, "importance": {"world.observed": 1.0}}
     )
-    assert [one.id for one in ada.salient("", "r1", top_k=1).events] == [ids["world"]]
-    newest = ada.salient("", "r1", top_k=1, rules={"w_rec": 1, "w_imp": 0})
+    assert [one.id for one in ada.receipts.salient("", "r1", top_k=1).events] == [ids["world"]]
+    newest = ada.receipts.salient("", "r1", top_k=1, rules={"w_rec": 1, "w_imp": 0})
     assert [one.id for one in newest.events] == [ids["poke"]]
     with pytest.raises(BadInput, match="w_rel"):
-        ada.salient("", "r1", rules={"w_rel": "much"})
+        ada.receipts.salient("", "r1", rules={"w_rel": "much"})
 
 
 @pytest.mark.spec("4.4")
@@ -105,19 +105,19 @@ def test_with_the_index_relevance_is_by_rank_and_a_broken_index_is_told(
     ids = told(book)
     ada = book.as_actor("ada")
     rules = {"w_rel": 1, "w_rec": 0, "w_imp": 0}
-    found = ada.salient("rain comes through the ceiling", "r1", top_k=1, semantic=True, rules=rules)
+    found = ada.receipts.salient("rain comes through the ceiling", "r1", top_k=1, semantic=True, rules=rules)
     assert [one.id for one in found.events] == [ids["world"]]
     assert found.semantic
     assert not found.fallback
     assert list(found.scores.values()) == [1.0]
-    plain = ada.salient("", "r1", semantic=True)
+    plain = ada.receipts.salient("", "r1", semantic=True)
     assert not plain.semantic
 
     def broken(*_: object) -> None:
         raise StorageFailed("the disk is gone")
 
     monkeypatch.setattr(Index, "ranked", broken)
-    found = ada.salient("the roof looks fine", "r1", top_k=1, semantic=True, rules=rules)
+    found = ada.receipts.salient("the roof looks fine", "r1", top_k=1, semantic=True, rules=rules)
     assert [one.id for one in found.events] == [ids["spoke"]]
     assert not found.semantic
     assert "the disk is gone" in found.fallback
@@ -136,8 +136,8 @@ def test_every_recall_is_a_span_and_a_figure_and_its_text_is_in_the_log(
         told(book)
         ada = book.as_actor("ada")
         with caplog.at_level("DEBUG", "commonplace"):
-            ada.window("r1", k=3)
-            ada.salient("the roof", "r1", top_k=2, semantic=True)
+            ada.receipts.window("r1", k=3)
+            ada.receipts.salient("the roof", "r1", top_k=2, semantic=True)
             ada.digest("the roof")
     spans = [dict(one.attributes or {}) for one in exporter.get_finished_spans()]
     assert {one.name for one in exporter.get_finished_spans()} == {"memory.recall"}
@@ -175,9 +175,9 @@ def test_ties_keep_the_order_of_the_ledger_and_long_runs_are_read_from_their_end
     book.record("agent.thought", actor="ada", payload={"text": "early"}, run_id="s")
     book.record_all(events)
     ada = book.as_actor("ada")
-    assert ada.window("r", k=2).text.splitlines() == [
+    assert ada.receipts.window("r", k=2).text.splitlines() == [
         "[turn 000][world.observed] drop 2598",
         "[turn 000][world.observed] drop 2599",
     ]
-    assert ada.window("s", k=2).text == "[turn 000][agent.thought] early"
-    assert ada.salient("", "r", top_k=1).events[0].payload["text"] == "drop 0"
+    assert ada.receipts.window("s", k=2).text == "[turn 000][agent.thought] early"
+    assert ada.receipts.salient("", "r", top_k=1).events[0].payload["text"] == "drop 0"

@@ -11,9 +11,9 @@ import pytest
 
 import commonplace
 from commonplace import Blob, Book, Conflict, Denied, NotFound
+from commonplace.run import Run
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
-from commonplace.state.run import Run
 from commonplace.work.prompting import WorkFocus
 
 WORD = "quartzfjord"
@@ -29,10 +29,10 @@ class TestTakingSomethingBack:
     def test_an_unshared_item_takes_every_event_about_it_along(self, book: Book) -> None:
         ada = book.as_actor("ada")
         kept = ada.remember(f"the port is {WORD}", shared=True)
-        ada.revise(kept.item_id or "", text=f"the port was {WORD}")
+        ada.memory.revise(kept.item_id or "", text=f"the port was {WORD}")
         before = book.head
         assert WORD in said(book, "bob")
-        ada.unshare(kept.item_id or "", why="it was meant for me")
+        ada.memory.unshare(kept.item_id or "", why="it was meant for me")
         assert WORD not in said(book, "bob")
         assert WORD not in said(book, "bob", at=before)
         assert WORD in said(book, "ada")
@@ -40,7 +40,7 @@ class TestTakingSomethingBack:
     def test_the_event_that_takes_it_back_holds_ids_only(self, book: Book) -> None:
         ada = book.as_actor("ada")
         kept = ada.remember(f"the port is {WORD}", shared=True)
-        ada.unshare(kept.item_id or "")
+        ada.memory.unshare(kept.item_id or "")
         *_, last = book.events(kinds=["memory.item.updated"])
         assert WORD not in str(last.payload)
         assert last.labels.get("audience") != "team"
@@ -48,7 +48,7 @@ class TestTakingSomethingBack:
     def test_an_unshared_item_still_meets_its_twin(self, book: Book) -> None:
         ada = book.as_actor("ada")
         kept = ada.remember(f"the port is {WORD}", shared=True)
-        ada.unshare(kept.item_id or "")
+        ada.memory.unshare(kept.item_id or "")
         assert ada.remember(f"the port is {WORD}").item_id == kept.item_id
         assert book.as_actor("bob").remember(f"the port is {WORD}").outcome == "stored"
 
@@ -56,14 +56,14 @@ class TestTakingSomethingBack:
         self, book: Book
     ) -> None:
         lib = book.as_actor("lib", role="librarian")
-        lib.core("handbook", description=f"all about {WORD}")
+        lib.memory.set_core("handbook", description=f"all about {WORD}")
         lib.remember(f"the port is {WORD}", core="handbook")
         before = book.head
-        lib.core("handbook", visibility="private")
+        lib.memory.set_core("handbook", visibility="private")
         for moment in (None, before):
             assert WORD not in said(book, "bob", at=moment)
-            assert book.as_actor("bob").cores(moment) == []
-        assert [core.id for core in lib.cores()] == ["handbook"]
+            assert book.as_actor("bob").memory.cores(moment) == []
+        assert [core.id for core in lib.memory.cores()] == ["handbook"]
 
     def test_a_forgotten_item_is_its_authors_and_the_owners_then_as_now(self, book: Book) -> None:
         ada, bob = book.as_actor("ada"), book.as_actor("bob")
@@ -72,11 +72,11 @@ class TestTakingSomethingBack:
         ada.forget(kept.item_id, confirm="FORGET")
         for moment in (None, before):
             assert WORD not in said(book, "bob", at=moment)
-            assert bob.items(status=None, at=moment) == []
+            assert bob.memory.list(status=None, at=moment) == []
             assert bob.search(WORD, at=moment).results == ()
             with pytest.raises(NotFound):
                 bob.event(kept.item_id or "", at=moment)
-        assert [one.id for one in ada.items(at=before)] == [kept.item_id]
+        assert [one.id for one in ada.memory.list(at=before)] == [kept.item_id]
         assert [one.id for one in book.search(WORD, at=before).results] == [kept.item_id]
 
     def test_what_no_longer_stands_follows_its_labels_too(self, book: Book) -> None:
@@ -85,21 +85,21 @@ class TestTakingSomethingBack:
         before = book.head
         ada.remember("the port is another one", supersedes=old.item_id or "", shared=True)
         assert [one.id for one in bob.search(WORD, at=before).results] == [old.item_id]
-        ada.unshare(old.item_id or "")
+        ada.memory.unshare(old.item_id or "")
         assert bob.search(WORD, at=before).results == ()
 
     def test_a_log_or_document_that_is_made_sensitive_is_not_read_as_of_before(self, book: Book) -> None:
         ada, bob = book.as_actor("ada"), book.as_actor("bob")
-        logged = ada.log(f"the port is {WORD}")
-        noted = ada.task_note("Auth", "decisions", f"the port is {WORD}")
+        logged = ada.documents.log(f"the port is {WORD}")
+        noted = ada.documents.add_to_task("Auth", "decisions", f"the port is {WORD}")
         before = book.head
         for event in (logged, noted):
-            book.relabel(event.id, sensitivity="sensitive", reason="a customer's")
+            book.access.relabel(event.id, sensitivity="sensitive", reason="a customer's")
         for moment in (None, before):
-            assert bob.days(moment) == []
-            assert bob.papers(moment) == []
-            assert bob.task_papers("Auth", moment) == {}
-            assert ada.papers(moment) == ["plans/artifacts/auth/decisions.md"]
+            assert bob.documents.days(moment) == []
+            assert bob.documents.list(moment) == []
+            assert bob.documents.task("Auth", moment) == {}
+            assert ada.documents.list(moment) == ["plans/artifacts/auth/decisions.md"]
 
 
 @pytest.mark.spec("4.8", "L7")
@@ -122,13 +122,13 @@ class TestWhatWasToldAndHasChanged:
         bob.work("w1").claim()
         id = ada.remember(f"the open port is {WORD}", shared=True).item_id or ""
         assert WORD in bob.digest("which port is open").text
-        ada.revise(id, text="the open port is another one")
-        assert WORD in bob.premises()[0].payload["text"]
+        ada.memory.revise(id, text="the open port is another one")
+        assert WORD in bob.receipts.changed_facts()[0].payload["text"]
         assert WORD in WorkFocus(bob.work("w1")).nudges(changes=True)[0].text
         take_away(book, id)
-        assert WORD not in str([event.payload for event in bob.premises()])
+        assert WORD not in str([event.payload for event in bob.receipts.changed_facts()])
         assert WORD not in said(book, "bob")
-        if bob.works():
+        if bob.works.list():
             assert WORD not in str(bob.work("w1").nudges())
             assert WORD not in str(bob.work("w1").take_nudges())
         assert WORD not in bob.prompt("go on")
@@ -161,14 +161,14 @@ class TestHiddenThingsShapeNothing:
 
     @pytest.mark.spec("2.6", "3.9")
     def test_a_ceiling_of_public_holds_for_works(self, book: Book) -> None:
-        book.grant("eve", ceiling="public")
+        book.access.grant("eve", ceiling="public")
         work = book.work("w1", name="ports", goal=WORD)
         work.add_task(f"Open {WORD}", id="t1")
         eve = book.as_actor("eve")
-        assert eve.works() == []
+        assert eve.works.list() == []
         for read in (
             lambda: eve.work("w1"),
-            lambda: eve.work_of("t1"),
+            lambda: eve.works.containing("t1"),
             lambda: eve.prompt("go on", work="w1"),
         ):
             with pytest.raises(NotFound):
@@ -177,12 +177,12 @@ class TestHiddenThingsShapeNothing:
             work.assign("t1", "eve")
 
     def test_rights_given_later_do_not_open_the_past_of_works(self, book: Book) -> None:
-        book.grant("eve", ceiling="public")
+        book.access.grant("eve", ceiling="public")
         book.work("w1", name="ports")
         before = book.head
-        book.grant("eve", ceiling="private")
-        assert [work.id for work in book.as_actor("eve").works()] == ["w1"]
-        assert book.as_actor("eve").works(at=before) == []
+        book.access.grant("eve", ceiling="private")
+        assert [work.id for work in book.as_actor("eve").works.list()] == ["w1"]
+        assert book.as_actor("eve").works.list(at=before) == []
         with pytest.raises(NotFound):
             book.as_actor("eve").work("w1").tasks(at=before)
 
@@ -244,7 +244,7 @@ class TestHiddenThingsShapeNothing:
         known = ada.remember(key="api.limit", value=60, shared=True)
         held = book.as_actor("eve").remember(key="api.limit", value=90, shared=True)
         assert held.held is not None
-        ada.unshare(known.item_id or "")
+        ada.memory.unshare(known.item_id or "")
         again = bob.remember(key="api.limit", value=90)
         assert again.item_id == held.item_id
         assert again.held is not None
@@ -253,7 +253,7 @@ class TestHiddenThingsShapeNothing:
 
 def with_a_pin(book: Book, id: str) -> Run:
     """A run in which nobody but its holder sees a field called pin."""
-    book.submit("state.open", Open(id, "owner", Policy(never_share=("pin",)), Start(), {}))
+    book.ledger.submit("state.open", Open(id, "owner", Policy(never_share=("pin",)), Start(), {}))
     return book.run(run_id=id)
 
 
@@ -275,7 +275,7 @@ class TestGuessingASecret:
                 bob.event(event.id).payload,
                 [one.content for one in bob.search("4711-0815").results if one.id == event.id],
                 [one.content for one in book.search("4711-0815").results if one.id == event.id],
-                [one.after for one in bob.diff(start, run.id, redacted=True) if "guess" in one.path],
+                [one.after for one in bob.runs.diff(start, run.id, redacted=True) if "guess" in one.path],
             ]
             shown.append(seen)
         assert shown[0] == shown[1]
@@ -297,7 +297,7 @@ class TestBlobs:
         ada, bob = book.as_actor("ada"), book.as_actor("bob")
         id = ada.remember(f"the port is {WORD}", shared=True).item_id or ""
         assert WORD in bob.digest("which port").text
-        ada.unshare(id)
+        ada.memory.unshare(id)
         bob.export(tmp_path / "bob.jsonl")
         lines = [json.loads(line) for line in (tmp_path / "bob.jsonl").read_text().splitlines()]
         blobs = [b64decode(line["data"]) for line in lines if "data" in line]

@@ -83,7 +83,7 @@ def known(book: Book, run_id: str) -> dict[str, Any]:
 def quick(book: Book, workflow: Workflow, agents: Functions, **more: Any) -> Any:
     """Run it without waiting between attempts; answers the outcome, however it ended."""
     run = book.run(workflow, more.pop("run_id", None), more.pop("initial", None))
-    return Runner(book, workflow, run, agents, pause=lambda _seconds: None, **more).execute()
+    return Runner(book._session, workflow, run, agents, pause=lambda _seconds: None, **more).execute()
 
 
 @pytest.mark.spec("7.6", "2.1")
@@ -109,7 +109,7 @@ def test_a_graph_runs_in_order_and_each_agent_sees_what_came_before(
         node("d", "b", "c"),
         execution=Execution(mode=mode),
     )
-    outcome = book.execute(
+    outcome = book.runs.execute(
         workflow, agents={"a": agent, "b": later, "c": agent, "d": agent}, initial={"topic": "tea"}
     )
     assert outcome.steps == dict.fromkeys("abcd", "finished")
@@ -125,7 +125,7 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
 
     def agent(task: Task) -> dict[str, Any]:
         seen[task.agent] = {key: value for key, value in task.state.items() if not key.startswith("_")}
-        contract = task.run.policy.agent(task.agent).contract or {}
+        contract = task.own_run.policy.agent(task.agent).contract or {}
         filled = {
             "string": f"by {task.agent}",
             "number": 0.9,
@@ -136,7 +136,7 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
         return {name: filled[field["type"]] for name, field in fields if field["type"] in filled}
 
     agents = dict.fromkeys(("research_analyst", "report_writer", "quality_reviewer"), agent)
-    outcome = book.execute(tmp_path, agents=agents, run_id="r")
+    outcome = book.runs.execute(tmp_path, agents=agents, run_id="r")
     assert outcome.steps == dict.fromkeys(agents, "finished")
     assert seen["research_analyst"]["context"] == {"topic": "quantum computing"}
     assert seen["research_analyst"]["workflow_name"] == "research-and-write"
@@ -147,7 +147,7 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
     assert book.run(run_id="r").agent("research_analyst").remember("Qubits decay.").outcome == "stored"
     with pytest.raises(commonplace.Denied, match="long_term"):
         book.run(run_id="r").agent("report_writer").remember("Reports are long.")
-    assert book.as_actor("report_writer").rights().tier("long_term") == "read_write"  # outside of its runs
+    assert book.as_actor("report_writer").access.rights().tier("long_term") == "read_write"  # outside of its runs
 
 
 @pytest.mark.spec("7.6")
@@ -159,7 +159,7 @@ def test_what_does_not_depend_on_each_other_runs_at_the_same_time(book: Book, tm
 
     names = ("a", "b", "c")
     workflow = flow(tmp_path, *map(node, names), execution=Execution(mode="parallel", max_concurrent=3))
-    assert book.execute(workflow, agents=dict.fromkeys(names, agent)).status == "completed"
+    assert book.runs.execute(workflow, agents=dict.fromkeys(names, agent)).status == "completed"
 
 
 def test_a_sequential_run_never_overlaps_and_keeps_the_order_of_the_file(book: Book, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_sequential_run_never_overlaps_and_keeps_the_order_of_the_file(book: B
         inside.release()
 
     names = ("c", "a", "b")
-    book.execute(flow(tmp_path, *map(node, names)), agents=dict.fromkeys(names, agent))
+    book.runs.execute(flow(tmp_path, *map(node, names)), agents=dict.fromkeys(names, agent))
     assert order == ["c", "a", "b"]
 
 
@@ -224,13 +224,13 @@ def test_a_failed_run_says_what_failed_and_can_be_gone_on_with(book: Book, tmp_p
     workflow = flow(tmp_path, node("a"), node("b", "a"), node("c", "b"))
     agents = dict.fromkeys("abc", agent)
     with pytest.raises(commonplace.RunFailed, match="out of paper") as failed:
-        book.execute(workflow, agents=agents, run_id="r")
+        book.runs.execute(workflow, agents=agents, run_id="r")
     (error,) = failed.value.errors
     assert (error["agent"], error["type"], error["message"]) == ("b", "ValueError", "out of paper")
     assert failed.value.run_id == "r"
     assert book.run(run_id="r").status == "failed"
     broken = False
-    assert book.execute(workflow, agents=agents, run_id="r").status == "completed"
+    assert book.runs.execute(workflow, agents=agents, run_id="r").status == "completed"
     assert ran == ["a", "b", "b", "c"]
     assert known(book, "r") == {name: {"by": name} for name in "abc"}
     assert [error["message"] for error in book.run(run_id="r").state()["_errors"]] == ["out of paper"]
@@ -252,7 +252,7 @@ def test_retries_wait_longer_each_time_and_only_for_what_may_pass(book: Book, tm
     retry = Retry(max_attempts=5, backoff="exponential", base=2.0, max=5.0)
     workflow = flow(tmp_path, node("a", retry=retry))
     run = book.run(workflow)
-    outcome = Runner(book, workflow, run, {"a": agent}, pause=waits.append).execute()
+    outcome = Runner(book._session, workflow, run, {"a": agent}, pause=waits.append).execute()
     assert (outcome.status, tries, waits) == ("completed", [1, 2, 3, 4], [2.0, 4.0, 5.0])
     assert [error["reason"] for error in outcome.errors] == ["rate_limit", "timeout", "server_error"]
     assert [wait_before(Retry(backoff="linear", base=3), n) for n in (1, 2, 30)] == [3, 6, 60]
@@ -450,7 +450,7 @@ def test_a_subworkflow_is_a_run_within_the_run_all_or_nothing(book: Book, tmp_pa
     broken = False
     done = quick(book, outer, agents, run_id="r")
     assert (done.status, seen) == ("completed", [{"sum": 8}])
-    assert [(run.id, run.parent, run.status) for run in book.runs()] == [
+    assert [(run.id, run.parent, run.status) for run in book.runs.list()] == [
         ("r", None, "completed"),
         ("r/sub", "r", "completed"),
     ]
@@ -499,15 +499,15 @@ def test_commands_and_imported_functions_are_agents_too(book: Book, tmp_path: Pa
         "b": Agent("b", runtime={"command": [sys.executable, "count.py"]}),
     }
     workflow = flow(tmp_path, node("a"), node("b", "a"), agents=agents)
-    done = book.execute(workflow, initial={"topic": "tea"})
+    done = book.runs.execute(workflow, initial={"topic": "tea"})
     assert known(book, done.run_id)["b"] == {"length": 3, "agent": "b"}
     for topic, reason in (("fail", "rate_limit"), ("crash", "server_error"), ("junk", "validation_error")):
         outcome = quick(book, workflow, {}, initial={"topic": topic})
         assert (outcome.status, outcome.errors[0]["reason"]) == ("failed", reason)
     with pytest.raises(commonplace.BadInput, match=r"runtime\.callable"):
-        book.execute(flow(tmp_path, node("c")))
+        book.runs.execute(flow(tmp_path, node("c")))
     with pytest.raises(commonplace.BadInput, match="cannot be imported"):
-        book.execute(flow(tmp_path, node("c")), agents={"c": "no_such_module:f"})
+        book.runs.execute(flow(tmp_path, node("c")), agents={"c": "no_such_module:f"})
 
 
 def test_a_command_that_hangs_is_killed_with_all_it_started(book: Book, tmp_path: Path) -> None:
@@ -543,10 +543,10 @@ def test_errors_hold_no_secret_of_the_state_or_the_environment(
     workflow = flow(tmp_path, node("a"), policy=policy, kept={"security": {"sensitive_env": ["MY_TOKEN"]}})
     told: list[Any] = []
     with pytest.raises(commonplace.RunFailed) as failed:
-        book.execute(workflow, agents={"a": agent}, tell=told.append, run_id="r")
+        book.runs.execute(workflow, agents={"a": agent}, tell=told.append, run_id="r")
     shown = f"{failed.value} {failed.value.as_dict()} {told} {book.run(run_id='r').steps()} {caplog.text}"
-    shown += json.dumps([event.as_dict() for event in book.redacted(book.events())])
-    shown += str(list(book.audit()))
+    shown += json.dumps([event.as_dict() for event in book.access.redacted(book.events())])
+    shown += str(list(book.access.audit()))
     assert "secret-" not in shown
     assert shown.count("[REDACTED]") > 3
     assert failed.value.__cause__ is None
@@ -566,10 +566,10 @@ def test_trouble_with_the_store_is_raised_and_leaves_the_run_open(
 
     monkeypatch.setattr(commonplace.Run, "step", full)
     with pytest.raises(commonplace.StorageFailed):
-        book.execute(workflow, agents=answers(a={"n": 1}, b={}), run_id="r")
+        book.runs.execute(workflow, agents=answers(a={"n": 1}, b={}), run_id="r")
     assert book.run(run_id="r").status == "running"
     monkeypatch.undo()
-    assert book.execute(workflow, agents=answers(a={"n": 2}, b={}), run_id="r").status == "completed"
+    assert book.runs.execute(workflow, agents=answers(a={"n": 2}, b={}), run_id="r").status == "completed"
     assert known(book, "r")["a"] == {"n": 1}
 
 

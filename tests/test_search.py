@@ -30,7 +30,7 @@ def team(book: Book) -> dict[str, Actor]:
     book.record("agent.thought", actor="ben", payload={"text": "the harbour frightens me"}, run_id="r1")
     with book.run(run_id="r2") as run, run.agent("cem") as me:
         me.write({"summary": "mapped the harbour", "confidence": 0.8})
-    ada.log("The harbour fees went up.")
+    ada.documents.log("The harbour fees went up.")
     return {"ada": ada, "ben": ben}
 
 
@@ -65,7 +65,7 @@ def test_each_mode_serves_its_tiers_and_says_what_it_leaves_out(team: dict[str, 
     assert [(one.what, one.why) for one in barred.left_out] == [
         ("episodic", "the mode keyword does not serve it")
     ]
-    today = ada.days()[-1]
+    today = ada.documents.days()[-1]
     days = {"start": today, "end": today}
     assert {one.tier for one in ada.search(mode="date_range", date_range=days).results} == {"working"}
     assert ada.search(mode="date_range", date_range={"end": "2020-01-01"}).results == ()
@@ -79,7 +79,7 @@ def test_each_mode_serves_its_tiers_and_says_what_it_leaves_out(team: dict[str, 
 @pytest.mark.spec("3.9", "4.1", "L5")
 def test_who_may_not_read_the_semantic_tier_finds_nothing_in_it(book: Book, team: dict[str, Actor]) -> None:
     assert team["ben"].search("harbour", mode="semantic").results
-    book.grant("ben", tiers={"semantic": "none"})
+    book.access.grant("ben", tiers={"semantic": "none"})
     answer = team["ben"].search("harbour", mode="semantic")
     assert (answer.results, answer.total) == ((), 0)
     assert [(one.what, one.why) for one in answer.left_out] == [("semantic", "you may not read it")]
@@ -126,13 +126,13 @@ def test_a_search_as_of_then_finds_what_was_known_then_and_may_be_seen_now(
     book: Book, team: dict[str, Actor]
 ) -> None:
     ada, ben = team["ada"], team["ben"]
-    id = next(one.id for one in ada.items() if one.title == "harbour")
+    id = next(one.id for one in ada.memory.list() if one.title == "harbour")
     then = book.head
-    ada.revise(id, text="The harbour thaws in April")
+    ada.memory.revise(id, text="The harbour thaws in April")
     assert found(ben.search("harbour thaws", mode="keyword")) >= {"harbour: The harbour thaws in April"}
     assert "harbour: The harbour freezes in January" in found(ben.search("freezes", at=then))
     assert not any("freezes" in one for one in found(ben.search("freezes")))
-    ada.unshare(id)
+    ada.memory.unshare(id)
     assert not any("freezes" in one for one in found(ben.search("freezes", at=then)))
     assert "harbour: The harbour freezes in January" in found(ada.search("freezes", at=then))
     ada.forget(id, confirm="FORGET", erase=True)
@@ -174,9 +174,9 @@ def test_what_is_in_memory_only_leaves_no_index_behind(
 def test_the_index_says_how_much_room_it_takes(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "team.db") as book:
         book.remember("The buoy is painted in red")
-        assert book.index_size() == (0, 0)  # nobody has looked for anything yet
+        assert book.admin.index_size() == (0, 0)  # nobody has looked for anything yet
         book.search("buoy")
-        on_disk, in_memory = book.index_size()
+        on_disk, in_memory = book.admin.index_size()
         assert on_disk == sum(path.stat().st_size for path in tmp_path.glob("team.db.index*"))
         assert in_memory > 0
 
@@ -193,12 +193,12 @@ def test_feeding_recalled_text_back_a_thousand_times_makes_nothing_new(book_url:
             me = run.agent("ben")
             me.search("lighthouse pier")
             before = book.head + 1  # the first write notes what was shown
-            for n in range(1000 if book.facts.engine == "memory" else 20):
+            for n in range(1000 if book.admin.facts.engine == "memory" else 20):
                 for one in me.search("lighthouse pier").results:
                     kept = me.remember(one.text if n % 2 else f"{one.text}!")
                     assert (kept.outcome, kept.reason.split(":")[0]) == ("rejected", "an echo")
             assert book.head == before
-        assert [item.corroborated for item in book.items()] == [()]
+        assert [item.corroborated for item in book.memory.list()] == [()]
         elsewhere = ben.remember("The lighthouse is lit from dusk to dawn", run_id="r9")
         assert elsewhere.reason == "it is remembered already, and this corroborates it"
 
@@ -208,7 +208,7 @@ def test_feeding_recalled_text_back_a_thousand_times_makes_nothing_new(book_url:
 
 @pytest.mark.spec("4.1", "3.1", "7.3")
 def test_the_tools_answer_with_their_envelopes(book: Book, team: dict[str, Actor]) -> None:
-    tools, today = Tools(book), book.days()[-1]
+    tools, today = Tools(book), book.documents.days()[-1]
 
     def call(name: str, actor: str = "ben", **arguments: Any) -> dict[str, Any]:
         answer = tools.call(name, arguments, actor=actor)
@@ -219,7 +219,7 @@ def test_the_tools_answer_with_their_envelopes(book: Book, team: dict[str, Actor
     read = call("memory.read", target="long_term")["data"]
     assert read["exists"] is True
     assert "- **harbour** — The harbour freezes in January" in read["content"]
-    assert call("memory_read", target="dates")["data"] == {"dates": book.days()}
+    assert call("memory_read", target="dates")["data"] == {"dates": book.documents.days()}
     day = call("memory.read", target="daily", date=today)["data"]
     assert day["content"].startswith(f"# {today}\n\n### ")
     assert "The harbour fees went up." in day["content"]
@@ -227,7 +227,7 @@ def test_the_tools_answer_with_their_envelopes(book: Book, team: dict[str, Actor
     assert (missing["ok"], missing["data"]["content"], missing["data"]["exists"]) == (True, "", False)
     assert call("memory.write", target="daily", content="low tide")["data"]["outcome"] == "stored"
     wrote = call("memory.write", target="long_term", content="The tide turns every six hours.")["data"]
-    assert book.item(wrote["id"]).shared is True
+    assert book.memory.get(wrote["id"]).shared is True
     searched = call(
         "memory.search", query="tide", mode="keyword", tiers=["long_term", "working"], max_results=10
     )
@@ -251,7 +251,7 @@ def test_the_tools_answer_with_their_envelopes(book: Book, team: dict[str, Actor
         assert (answer["status"], answer["data"]) == (status, {}), name
         assert len(answer["error"]["message"]) > 20
     assert tools.call("memory.read", ["x"], actor="ben")["status"] == 400  # type: ignore[arg-type]
-    book.grant("ben", tiers={"long_term": "none", "working": "read"})
+    book.access.grant("ben", tiers={"long_term": "none", "working": "read"})
     assert call("memory.read", target="long_term")["status"] == 403
     refused = call("memory.write", target="daily", content="x")
     assert (refused["status"], refused["error"]["agent"], refused["error"]["tool"]) == (
@@ -271,7 +271,7 @@ def test_an_agents_file_can_switch_its_memory_or_its_search_off(book: Book) -> N
         "blind": AgentPolicy(memory=AgentMemory(search=False)),
         "narrow": AgentPolicy(memory=AgentMemory(tiers=("working",))),
     }
-    book.submit("state.open", Open("r", "owner", Policy(agents=agents)))
+    book.ledger.submit("state.open", Open("r", "owner", Policy(agents=agents)))
     book.remember("The gate closes at nine.")
     tools = Tools(book)
     assert tools.call("memory.read", {"target": "dates"}, actor="off", run_id="r")["status"] == 503
@@ -295,19 +295,19 @@ def test_what_recurs_in_the_logs_is_curated_with_its_lines_cited(book: Book) -> 
     assert [(one["text"], one["outcome"]) for one in first["found"]] == [
         ("the cache must be warmed before every release", "proposed")
     ]
-    assert book.items() == []
+    assert book.memory.list() == []
     done = tools.call("memory.curate", {})["data"]["found"]
-    (item,) = book.items()
+    (item,) = book.memory.list()
     assert (item.id, item.body) == (done[0]["id"], "the cache must be warmed before every release")
-    assert all(cited.startswith(f"memory/{book.days()[-1]}.md (") for cited in item.citations)
+    assert all(cited.startswith(f"memory/{book.documents.days()[-1]}.md (") for cited in item.citations)
     assert len(item.citations) == 2
     again = tools.call("memory.curate", {})["data"]["found"]
     assert again[0]["outcome"] == "merged"
     (log, _) = book.events(kinds=("memory.logged",))
     book.erase(log.id)
-    assert book.items() == []  # it was derived from what is gone
+    assert book.memory.list() == []  # it was derived from what is gone
     with pytest.raises(NotFound):
-        book.item(item.id)
+        book.memory.get(item.id)
 
 
 @pytest.mark.spec("4.4")
@@ -328,7 +328,7 @@ def test_a_broken_index_is_done_without_and_the_answer_says_so(
     answer = team["ben"].search("harbour", explain=True)
     assert {one.id for one in with_index.results} < {one.id for one in answer.results}
     told = [one.why for one in answer.left_out if one.what == "the index file"]
-    assert bool(told) == (book._ledger.indexing.place is not None)
+    assert bool(told) == (book._session.services.indexing.place is not None)
     assert all("the disk is full" in one for one in told)
     assert team["ben"].digest("harbour").item_ids
 

@@ -63,7 +63,7 @@ def test_a_private_key_is_taken_out_whole() -> None:
     assert masked(f"{KEY}ghp_{'a1B2' * 9}") == "[REDACTED][REDACTED]"
     with commonplace.open("memory:") as book:
         kept = book.remember(f"the key of the gateway is {KEY}", override="it shall be tried")
-        assert "MIIEvQIB" not in str(book.as_actor("ada").items()) + str(book.items())
+        assert "MIIEvQIB" not in str(book.as_actor("ada").memory.list()) + str(book.memory.list())
         assert kept.redacted
 
 

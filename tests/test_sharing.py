@@ -122,7 +122,7 @@ def found_in(text: str) -> set[str]:
 
 def told(book: Book, case: Case) -> None:
     opening = Open("r", "owner", case.policy, given={"topic": token("run", "topic"), "never": "x"})
-    book.submit("state.open", opening)
+    book.ledger.submit("state.open", opening)
     run = book.run(run_id="r")
     for agent in AGENTS:
         output: dict[str, Any] = {field: token(agent, field) for field in FIELDS}
@@ -159,8 +159,8 @@ def paths(book: Book, actor: commonplace.Actor, run: commonplace.Run, folder: Pa
         json.dumps([event.as_dict() for event in actor.events()]),
         json.dumps([event.as_dict() for event in actor.watch(after=0, timeout=0)]),
         (folder / "export.jsonl").read_text(),
-        json.dumps([msgspec.to_builtins(one) for one in actor.diff("r", "r@1")]),
-        json.dumps([msgspec.to_builtins(one) for one in actor.diff("r", fork.id)]),
+        json.dumps([msgspec.to_builtins(one) for one in actor.runs.diff("r", "r@1")]),
+        json.dumps([msgspec.to_builtins(one) for one in actor.runs.diff("r", fork.id)]),
         json.dumps(fork.state()),
         json.dumps(run.steps()),
         errors(actor, run),

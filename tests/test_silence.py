@@ -76,7 +76,7 @@ def test_every_call_to_a_silent_server_ends_and_the_book_goes_on_afterwards(far:
             lambda: book.record("agent.spoke"),
             lambda: book.work(id="w").claim("dev"),
             lambda: list(book.watch(timeout=TIMEOUT)),
-            lambda: book._ledger.store.lease("a lease", "somebody", 5),
+            lambda: book.ledger.store.lease("a lease", "somebody", 5),
         ]
         for call in calls:
             proxy.silent = True

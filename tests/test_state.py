@@ -29,7 +29,7 @@ CONTRACT = {
 
 def open_run(book: Book, id: str = "r", given: Mapping[str, Any] | None = None, **rules: Any) -> Run:
     start = rules.pop("start", Start())
-    book.submit("state.open", Open(id, "owner", Policy(**rules), start, dict(given or {})))
+    book.ledger.submit("state.open", Open(id, "owner", Policy(**rules), start, dict(given or {})))
     return book.run(run_id=id)
 
 
@@ -129,7 +129,7 @@ def test_start_values_come_from_the_caller_then_auto_inject_then_the_file(book: 
         open_run(book, "r3", {"_meta": 1, "x": 1}, start=Start(required_fields=("y", "z")))
     for told in ("_meta", "R13", "y is required", "z is required"):
         assert told in str(refused.value)
-    assert "r3" not in [run.id for run in book.runs()]
+    assert "r3" not in [run.id for run in book.runs.list()]
 
 
 @pytest.mark.spec("2.3", "L5")
@@ -250,7 +250,7 @@ def test_the_limits_are_kept_count_of_through_removals_erasures_forks_and_merges
     fork = book.fork("r")
     fork.agent("ben").emit("remove", {"n": True})
     fork.agent("ada").write({"big": "z" * 800})
-    assert book.merge(fork.id).fields == ("ada.big", "ben.n")
+    assert book.runs.merge(fork.id).fields == ("ada.big", "ben.n")
     event = next(book.events(after=written.position - 1))
     book.erase([event.id, next(book.events(kinds=["state.opened"])).id])
     book.rebuild()
@@ -305,24 +305,24 @@ def test_a_fork_goes_its_own_way_and_is_merged_back_with_conflicts_shown(book: B
     assert (deeper.state()["ada"]["list"], fork.state()["ada"]["list"]) == ([1, 2, 3], [1, 2])
     head = book.head
     with pytest.raises(commonplace.Conflict, match="ada.a") as both:
-        book.merge(fork.id)
+        book.runs.merge(fork.id)
     assert both.value.details == ({"field": "ada.a", "base": 1, "fork": 3, "target": 2},)
     assert book.head == head
-    merged = book.merge(fork.id, prefer="target")
+    merged = book.runs.merge(fork.id, prefer="target")
     assert merged.fields == ("ada.b", "ada.c", "ada.list", "ben.new")
     assert run.state()["ada"] == {"a": 2, "c": 3, "list": [1, 2]}
-    assert book.merge(fork.id, prefer="fork").fields == ()  # that was settled
+    assert book.runs.merge(fork.id, prefer="fork").fields == ()  # that was settled
     theirs.write({"a": 4})
-    assert book.merge(fork.id).fields == ("ada.a",)  # no conflict: nobody has written it here since
+    assert book.runs.merge(fork.id).fields == ("ada.a",)  # no conflict: nobody has written it here since
     assert known(run.state()) == known(fork.state())
     theirs.write({"a": True, "c": None})
     run.agent("ada").write({"a": 1})
     with pytest.raises(commonplace.Conflict, match="ada.a"):  # true is not 1
-        book.merge(fork.id)
-    book.merge(fork.id, prefer="fork")
+        book.runs.merge(fork.id)
+    book.runs.merge(fork.id, prefer="fork")
     assert run.state()["ada"] == {"a": True, "c": None, "list": [1, 2]}
     with pytest.raises(commonplace.BadInput, match="no fork"):
-        book.merge("r")
+        book.runs.merge("r")
     before = {id: known(book.run(run_id=id).state()) for id in ("r", fork.id, deeper.id)}
     book.rebuild()
     assert {id: known(book.run(run_id=id).state()) for id in before} == before
@@ -352,7 +352,7 @@ def test_erasing_reaches_what_forks_and_merges_have_carried_on(book: Book) -> No
     fork = book.fork("r")
     fork.agent("ada").emit("append", {"list": 2})
     fork.agent("ben").write({"n": 1})
-    assert book.merge(fork.id).fields == ("ada.list", "ben.n")
+    assert book.runs.merge(fork.id).fields == ("ada.list", "ben.n")
     merged = [event for event in book.events(run_id="r", kinds=["state.changed"]) if event.parents]
     assert merged[0].labels == {"sensitivity": "sensitive"}  # so was what it comes from
     book.erase(next(book.events(after=secret.position - 1)).id)
@@ -378,7 +378,7 @@ def test_going_on_with_a_run_needs_only_its_id(book_url: str, engine_name: str) 
         run.close()
         with pytest.raises(commonplace.Conflict):
             run.close("failed")
-        assert [(one.id, one.status) for one in book.runs()] == [("r", "completed")]
+        assert [(one.id, one.status) for one in book.runs.list()] == [("r", "completed")]
 
 
 @pytest.mark.spec("2.4")
@@ -388,7 +388,7 @@ def test_state_is_also_written_to_files(tmp_path: Path, format: Any, interval: A
     with commonplace.open("memory:") as book:
         open_run(book, "a/../b")
         persistence = Persistence(path="data/state", format=format, interval=interval)
-        run = Run(book._ledger, "a/../b", folder=tmp_path, persistence=persistence)
+        run = Run(book._session, "a/../b", folder=tmp_path, persistence=persistence)
         with run.agent("ada") as me:
             me.write({"n": 1})
         files = list((tmp_path / "data/state").glob("*"))
@@ -409,8 +409,8 @@ def test_secret_fields_are_redacted_in_event_views_errors_and_audit(book: Book) 
     ada = run.agent("ada")
     ada.write({"api_key": "KEY-12345", "raw": {"deep": ["RAW-67890"]}, "text": "uses KEY-12345 and tok-42"})
     ada.fail(ValueError("KEY-12345 was refused with tok-42"))
-    shown = json.dumps([event.as_dict() for event in book.redacted(book.events())])
-    shown += json.dumps([msgspec.to_builtins(entry) for entry in book.audit()])
+    shown = json.dumps([event.as_dict() for event in book.access.redacted(book.events())])
+    shown += json.dumps([msgspec.to_builtins(entry) for entry in book.access.audit()])
     shown += json.dumps(run.state()["_errors"]) + json.dumps(run.steps())
     shown += json.dumps([event.as_dict() for event in book.as_actor("ada").events()])
     for secret in ("KEY-12345", "RAW-67890", "tok-42"):
@@ -459,4 +459,4 @@ def test_a_child_run_goes_one_level_deeper_within_the_limit(book: Book) -> None:
     assert traces[0]["span_id"] != traces[1]["span_id"]
     with pytest.raises(commonplace.BadInput, match=r"R31"):
         run.child("x", inherit={}).child("y")
-    assert [(one.id, one.parent) for one in book.runs()] == [("r", None), ("r/sub", "r"), ("x", "r")]
+    assert [(one.id, one.parent) for one in book.runs.list()] == [("r", None), ("r/sub", "r"), ("x", "r")]

@@ -126,12 +126,12 @@ def tell(book: Book, story: list[Any]) -> Model:
             fork = f"r{run % len(model.runs)}"
             if fork not in model.base:
                 with pytest.raises(commonplace.BadInput):
-                    book.merge(fork, prefer)
+                    book.runs.merge(fork, prefer)
             elif model.merge(fork, prefer):
-                book.merge(fork, prefer)
+                book.runs.merge(fork, prefer)
             else:
                 with pytest.raises(commonplace.Conflict):
-                    book.merge(fork, prefer)
+                    book.runs.merge(fork, prefer)
         model.past[book.head] = copy.deepcopy(model.runs)
     return model
 
@@ -149,7 +149,7 @@ def test_state_is_what_a_plain_model_says_at_every_position(story: list[Any], on
                 for run, state in runs.items():
                     assert known(book, run, at) == state
             before = stored_rows(book)
-            book._ledger.follow("state.projection")
+            book.ledger.follow("state.projection")
             book.rebuild()
             after = stored_rows(book)
             assert {name: rows for name, rows in after.items() if name != "state.projection"} == {
@@ -175,7 +175,7 @@ def test_what_is_erased_is_nowhere_and_the_rest_is_as_rebuilt(story: list[Any], 
             value for event in chosen for value in event.payload["payload"].values() if isinstance(value, str)
         ]
         book.erase([event.id for event in chosen])
-        runs = [run.id for run in book.runs()]
+        runs = [run.id for run in book.runs.list()]
         shown = json.dumps([event.as_dict() for event in book.events()])
         shown += json.dumps([book.run(run_id=run).state() for run in runs])
         shown += str(stored_rows(book))

@@ -27,7 +27,7 @@ def ada(book: Book) -> Actor:
 
 
 def log_of(book: Book | Actor) -> str:
-    return "\n".join(one.markdown for day in book.days() for one in book.day(day))
+    return "\n".join(one.markdown for day in book.documents.days() for one in book.documents.day(day))
 
 
 @pytest.mark.spec("3.1")
@@ -38,7 +38,7 @@ def test_an_agents_result_is_logged_when_its_turn_ends(book: Book) -> None:
             me.write({"parts": ["leaf", "stem"], "long": "x" * 201})
         with run.agent("ben"):
             pass
-    (ada, ben) = [one for day in book.days() for one in book.day(day)]
+    (ada, ben) = [one for day in book.documents.days() for one in book.documents.day(day)]
     heading, *lines = ada.markdown.split("\n")
     assert heading.startswith("### ")
     assert heading.endswith(" -- ada (confidence: 0.9)")
@@ -61,7 +61,7 @@ def test_the_log_holds_only_what_every_agent_may_see(book: Book) -> None:
     policy = Policy(
         strategy="selective", rules=rules, never_share=("never",), sensitive_fields=("hush",), agents=agents
     )
-    book.submit("state.open", Open("r", "owner", policy))
+    book.ledger.submit("state.open", Open("r", "owner", policy))
     run = book.run(run_id="r")
     said = {
         "open": "told",
@@ -79,7 +79,7 @@ def test_the_log_holds_only_what_every_agent_may_see(book: Book) -> None:
     for word in ("told", "quiet-word", "psst"):
         assert word not in log_of(book) or word == "told"
     isolated = Policy(strategy="isolated", agents={"ada": AgentPolicy()})
-    book.submit("state.open", Open("i", "owner", isolated))
+    book.ledger.submit("state.open", Open("i", "owner", isolated))
     book.run(run_id="i").agent("ada").finish({"open": "alone"})
     assert "alone" not in log_of(book)
 
@@ -97,32 +97,32 @@ def test_erasing_what_an_agent_wrote_takes_its_line_out_of_the_log(book: Book) -
 
 @pytest.mark.spec("3.1", "3.9")
 def test_anybody_with_the_right_to_may_write_to_the_days_log(book: Book, ada: Actor) -> None:
-    ada.log("The build is red since noon.")
-    ada.log(f"the token was {SECRET} until today")
-    lines = [one.text for day in ada.days() for one in ada.day(day)]
+    ada.documents.log("The build is red since noon.")
+    ada.documents.log(f"the token was {SECRET} until today")
+    lines = [one.text for day in ada.documents.days() for one in ada.documents.day(day)]
     assert lines == ["The build is red since noon.", "the token was [REDACTED] until today"]
     ben = book.as_actor("ben")
-    assert [one.text for one in ben.day(ben.days()[0])] == ["The build is red since noon."]
-    book.grant("ben", tiers={"working": "read"})
+    assert [one.text for one in ben.documents.day(ben.documents.days()[0])] == ["The build is red since noon."]
+    book.access.grant("ben", tiers={"working": "read"})
     with pytest.raises(Denied, match="working"):
-        ben.log("me too")
-    book.grant("ben", tiers={"working": "none"})
+        ben.documents.log("me too")
+    book.access.grant("ben", tiers={"working": "none"})
     with pytest.raises(Denied):
-        ben.days()
+        ben.documents.days()
     for wrong in ("", "  ", "x" * 100_001):
         with pytest.raises(BadInput):
-            ada.log(wrong)
+            ada.documents.log(wrong)
     for day in ("yesterday", "2026-02-30", 7):
         with pytest.raises(BadInput, match="2026-03-23"):
-            ada.day(day)  # type: ignore[arg-type]
+            ada.documents.day(day)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("3.9", "L5")
 def test_who_may_not_read_the_working_tier_is_refused_every_day_of_it(ada: Actor, book: Book) -> None:
-    ada.log("a day like any other")
-    (day,) = ada.days()
-    book.grant("ada", tiers={"working": "none"})
-    for read in (ada.days, lambda: ada.day(day)):
+    ada.documents.log("a day like any other")
+    (day,) = ada.documents.days()
+    book.access.grant("ada", tiers={"working": "none"})
+    for read in (ada.documents.days, lambda: ada.documents.day(day)):
         with pytest.raises(Denied, match="working"):
             read()
 
@@ -130,48 +130,48 @@ def test_who_may_not_read_the_working_tier_is_refused_every_day_of_it(ada: Actor
 @pytest.mark.spec("L4")
 def test_what_is_written_again_under_its_id_is_written_once(ada: Actor, book: Book) -> None:
     notes = "# Active objective\n\nMend the boat.\n"
-    first = ada.write_notes(notes, id="notes-1")
-    assert ada.write_notes(notes, id="notes-1").position == first.position == book.head
+    first = ada.documents.write_notes(notes, id="notes-1")
+    assert ada.documents.write_notes(notes, id="notes-1").position == first.position == book.head
     assert book.event("notes-1").payload["text"] == notes
     with pytest.raises(Conflict):
-        ada.write_notes("# Active objective\n\nSail.\n", id="notes-1")
+        ada.documents.write_notes("# Active objective\n\nSail.\n", id="notes-1")
 
 
 @pytest.mark.spec("3.2")
 def test_session_notes_have_five_sections_and_are_cleared_at_the_end(book: Book, ada: Actor) -> None:
-    ada.session_note("Add JWT auth", "reading the router", "Current State")
-    ada.session_note("Add JWT auth", "chose HS256\nfor now")
-    notes = ada.session("add-jwt-auth")
+    ada.documents.add_to_session("Add JWT auth", "reading the router", "Current State")
+    ada.documents.add_to_session("Add JWT auth", "chose HS256\nfor now")
+    notes = ada.documents.session("add-jwt-auth")
     assert notes == (
         "# Add jwt auth notes\n\n## Current State\n\n- reading the router\n\n## Files and Functions\n\n"
         "## Errors & Corrections\n\n## Key Results\n\n## Worklog\n\n- chose HS256\n  for now\n"
     )
     before = book.head
-    ada.clear_session("Add JWT auth")
-    assert ada.session("Add JWT auth") == ada.session("Add JWT auth", at=before) == ""
-    assert book.session("Add JWT auth", at=before) == notes  # the owner can still audit it
-    ada.session_note("Add JWT auth", "a new day")
-    assert "a new day" in ada.session("Add JWT auth")
-    assert "HS256" not in ada.session("Add JWT auth")
+    ada.documents.clear_session("Add JWT auth")
+    assert ada.documents.session("Add JWT auth") == ada.documents.session("Add JWT auth", at=before) == ""
+    assert book.documents.session("Add JWT auth", at=before) == notes  # the owner can still audit it
+    ada.documents.add_to_session("Add JWT auth", "a new day")
+    assert "a new day" in ada.documents.session("Add JWT auth")
+    assert "HS256" not in ada.documents.session("Add JWT auth")
     with pytest.raises(BadInput, match="Worklog"):
-        ada.session_note("x", "y", "Gossip")
+        ada.documents.add_to_session("x", "y", "Gossip")
     with pytest.raises(BadInput, match="letters or digits"):
-        ada.session_note("…", "y")
+        ada.documents.add_to_session("…", "y")
 
 
 @pytest.mark.spec("3.2")
 def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> None:
-    ada.task_note("Feature X!", "decisions", "We use HS256.")
-    ada.task_note("Feature X!", "decisions", "We rotate keys monthly.")
-    ada.task_note("Feature X!", "report.md", "Phase one is done.", anew=True)
-    ada.task_note("Feature X!", "report.md", "Phase two is done.", anew=True)
-    assert ada.task_papers("feature x") == {
+    ada.documents.add_to_task("Feature X!", "decisions", "We use HS256.")
+    ada.documents.add_to_task("Feature X!", "decisions", "We rotate keys monthly.")
+    ada.documents.add_to_task("Feature X!", "report.md", "Phase one is done.", anew=True)
+    ada.documents.add_to_task("Feature X!", "report.md", "Phase two is done.", anew=True)
+    assert ada.documents.task("feature x") == {
         "decisions.md": "# Decisions\n\nWe use HS256.\n\nWe rotate keys monthly.\n",
         "report.md": "# Report\n\nPhase two is done.\n",
     }
-    ada.gate("Feature X!", "PLAN", "GO", phase=1, confidence=0.8, reason="clear", id="t-1")
-    ada.gate("Feature X!", "COMPLETION", "BLOCKED", iteration_index=2, max_iterations=5, id="t-1")
-    first, second = (json.loads(line) for line in ada.gates("Feature X!", "t-1").splitlines())
+    ada.documents.record_gate("Feature X!", "PLAN", "GO", phase=1, confidence=0.8, reason="clear", id="t-1")
+    ada.documents.record_gate("Feature X!", "COMPLETION", "BLOCKED", iteration_index=2, max_iterations=5, id="t-1")
+    first, second = (json.loads(line) for line in ada.documents.gates("Feature X!", "t-1").splitlines())
     assert (first["agent"], first["phase"], first["event_type"]) == ("ada", 1, "PLAN")
     assert first["payload"] == {"decision": "GO", "confidence": 0.8, "reason": "clear"}
     assert (second["phase"], len(second["trace_id"]), second["ts"][-1], len(second["ts"])) == (
@@ -180,7 +180,7 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
         "Z",
         24,
     )
-    assert "plans/artifacts/feature-x/observability/t-1.ndjson" in book.papers()
+    assert "plans/artifacts/feature-x/observability/t-1.ndjson" in book.documents.list()
     for wrong in (
         {"gate": "MAYBE"},
         {"decision": "PERHAPS"},
@@ -193,44 +193,44 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
         {"mood": b"a blob"},
     ):
         with pytest.raises(BadInput):
-            ada.gate("x", **{"gate": "PLAN", "decision": "GO", **wrong})  # type: ignore[arg-type]
+            ada.documents.record_gate("x", **{"gate": "PLAN", "decision": "GO", **wrong})  # type: ignore[arg-type]
     for name in ("../escape", "a/b", "", ".hidden"):
         with pytest.raises(BadInput):
-            ada.task_note("x", name, "y")
+            ada.documents.add_to_task("x", name, "y")
 
 
 @pytest.mark.spec("3.2")
 def test_the_first_iteration_of_a_gate_is_0_and_further_fields_are_kept(ada: Actor) -> None:
     for index, most in ((0, 1), (1, 5), (5, 5)):
-        ada.gate("Login", "PHASE_REVIEW", "REPLAN", iteration_index=index, max_iterations=most, mood="calm")
-    ada.gate("Login", "PLAN", "GO", findings=[{"file": "a.py", "count": 0}], note="", key=SECRET)
-    *reviews, plan = (json.loads(line)["payload"] for line in ada.gates("Login").splitlines())
+        ada.documents.record_gate("Login", "PHASE_REVIEW", "REPLAN", iteration_index=index, max_iterations=most, mood="calm")
+    ada.documents.record_gate("Login", "PLAN", "GO", findings=[{"file": "a.py", "count": 0}], note="", key=SECRET)
+    *reviews, plan = (json.loads(line)["payload"] for line in ada.documents.gates("Login").splitlines())
     assert [one["iteration_index"] for one in reviews] == [0, 1, 5]
     assert {one["mood"] for one in reviews} == {"calm"}
     assert (plan["findings"], plan["note"]) == ([{"file": "a.py", "count": 0}], "")
-    assert SECRET not in ada.gates("Login")
+    assert SECRET not in ada.documents.gates("Login")
 
 
 @pytest.mark.spec("3.2")
 def test_notes_hold_the_active_objective_and_nothing_else(ada: Actor, book: Book) -> None:
     good = "# Objective\n- Ship the login (phase: build, until the API is frozen)\n- Blockers: none\n"
-    ada.write_notes(good)
-    assert ada.notes() == good
+    ada.documents.write_notes(good)
+    assert ada.documents.notes() == good
     with pytest.raises(BadInput, match=r"line 2: .*verdict"):
-        ada.write_notes("# Objective\nverdict: fine")
-    assert ada.notes() == good
+        ada.documents.write_notes("# Objective\nverdict: fine")
+    assert ada.documents.notes() == good
     seen = book.head
-    book.write_notes("# Objective\n- Ship it\n- Blockers: none")
+    book.documents.write_notes("# Objective\n- Ship it\n- Blockers: none")
     with pytest.raises(Conflict, match="read it again"):
-        ada.write_notes(good, seen=seen)
+        ada.documents.write_notes(good, seen=seen)
 
 
 @pytest.mark.spec("3.2", "3.7")
 def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(book: Book, ada: Actor) -> None:
     given = {"citations": ["evals/README.md:3"], "reason": "every change is tested", "category": "reference"}
-    kept = ada.repository_fact("test command", "Tests run with `make test` in evals.", **given)  # type: ignore[arg-type]
+    kept = ada.memory.repository_fact("test command", "Tests run with `make test` in evals.", **given)  # type: ignore[arg-type]
     assert kept.outcome == "stored"
-    item = ada.item(str(kept.item_id))
+    item = ada.memory.get(str(kept.item_id))
     assert (item.key, item.scope, item.shared, item.citations) == (
         "test command",
         "repository",
@@ -238,17 +238,17 @@ def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(bo
         ("evals/README.md:3",),
     )
     with pytest.raises(BadInput, match="a new one supersedes it"):
-        ada.revise(item.id, value="Tests run with npm.")
-    changed = ada.repository_fact("test command", "Tests run with `npm test`.", supersedes=item.id, **given)  # type: ignore[arg-type]
+        ada.memory.revise(item.id, value="Tests run with npm.")
+    changed = ada.memory.repository_fact("test command", "Tests run with `npm test`.", supersedes=item.id, **given)  # type: ignore[arg-type]
     assert changed.superseded == (item.id,)
     with pytest.raises(BadInput) as refused:
-        ada.repository_fact(
+        ada.memory.repository_fact(
             "phase-2, 2026-03-01", "One. Two. Three.", citations=[], reason=" ", category="reference"
         )
     for word in ("plan or a day", "one or two sentences", "cite", "reason"):
         assert word in str(refused.value)
     with pytest.raises(BadInput, match="category"):
-        ada.repository_fact("x", "y", citations=["a.py:1"], reason="z", category="other")
+        ada.memory.repository_fact("x", "y", citations=["a.py:1"], reason="z", category="other")
 
 
 @pytest.mark.spec("3.2")
@@ -258,14 +258,14 @@ def test_a_fact_of_the_repository_names_no_plan_and_says_nothing_that_is_known_b
         "reason": "every change is tested",
         "category": "reference",
     }
-    kept = ada.repository_fact(
+    kept = ada.memory.repository_fact(
         "phase-2: test command (2026-03-01)", "Tests run with make test, in evals.", **given
     )
-    assert ada.item(str(kept.item_id)).key == "test command"
-    broader = ada.repository_fact("test command", "Tests run with make.", **given)
+    assert ada.memory.get(str(kept.item_id)).key == "test command"
+    broader = ada.memory.repository_fact("test command", "Tests run with make.", **given)
     assert (broader.outcome, broader.item_id) == ("rejected", kept.item_id)
     assert "more specific" in broader.reason
-    other = ada.repository_fact("test command", "Tests run with npm.", **given)
+    other = ada.memory.repository_fact("test command", "Tests run with npm.", **given)
     assert (other.outcome, other.held and other.held.why) == ("flagged", "dispute")
 
 
@@ -277,9 +277,9 @@ def test_what_was_read_and_logged_and_curated_corroborates_nothing(book: Book, a
         bob.search("gateway idle")
         with book.run(run_id=run_id) as run, run.agent("bob") as turn:
             turn.write({"learned": "The gateway drops idle connections after a minute."})
-    (told,) = lee.curate()["found"]
+    (told,) = lee.memory.curate()["found"]
     assert (told["outcome"], told["id"]) == ("merged", kept.item_id)
-    assert lee.item(str(kept.item_id)).corroborated == ()
+    assert lee.memory.get(str(kept.item_id)).corroborated == ()
 
 
 def test_an_item_reads_the_same_from_its_markdown() -> None:
@@ -290,7 +290,7 @@ def test_an_item_reads_the_same_from_its_markdown() -> None:
         book.remember(key="db.port", value={"a": [1, None]})
         book.remember(key="db.host", value="alpha: 5")
         book.remember("it moved", kind="episode", occurred_at=then)
-        for item in book.items():
+        for item in book.memory.list():
             kind, said = fields(block(item), item.kind)
             assert kind == item.kind
             assert {name: getattr(item, name) for name in said} == said
@@ -345,8 +345,8 @@ def test_a_subject_reads_well_without_its_plan_and_day(line: str) -> None:
     subject, expected = line.split(" | ")
     more: dict[str, Any] = {"citations": ["a.py:1"], "reason": "it is needed later", "category": "project"}
     with commonplace.open("memory:") as book:
-        kept = book.repository_fact(subject, "It holds.", **more)
-        assert book.item(str(kept.id)).key == expected
+        kept = book.memory.repository_fact(subject, "It holds.", **more)
+        assert book.memory.get(str(kept.id)).key == expected
 
 
 @pytest.mark.spec("3.2")

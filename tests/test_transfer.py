@@ -55,20 +55,20 @@ def test_a_copy_from_engine_to_engine_is_the_same_ledger(
     book = source
     for url in urls:
         following = commonplace.open(url)
-        report = book.copy(following)
+        report = book.admin.copy(following)
         assert (report.exact, report.events, report.left_out) == (True, book.head, ())
         book.close()
         book = following
     with book, commonplace.open(tmp_path / "source.db") as first:
         assert everything(book) == everything(first)
         assert book.verify() == first.verify()
-        assert book.runs() == first.runs()
+        assert book.runs.list() == first.runs.list()
         for event in first.events():
             if "b" in event.payload:
                 digest = event.payload["b"]["$blob"]
                 assert book.blob(digest) == first.blob(digest)
         first.record("agent.spoke", payload={"text": "later"})
-        assert first.copy(book).events == 1
+        assert first.admin.copy(book).events == 1
         assert book.verify().hash == first.verify().hash
 
 
@@ -77,7 +77,7 @@ def test_an_export_can_be_read_by_any_tool_and_taken_in_again(book_url: str, tmp
     with commonplace.open(book_url) as book:
         fill(book)
         file = tmp_path / "out.jsonl"
-        assert book.export(file) == 13
+        assert book.admin.export(file) == 13
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         assert lines[0]["head"] == lines[-1]["end"] == 13
         events = [line for line in lines if "position" in line]
@@ -85,24 +85,24 @@ def test_an_export_can_be_read_by_any_tool_and_taken_in_again(book_url: str, tmp
         assert events[6]["payload"] is None
         assert {"blob", "data"} == set(lines[1])
         with commonplace.open("memory:") as other:
-            report = other.import_(file)
+            report = other.admin.import_(file)
             assert (report.exact, report.events) == (True, 13)
             assert everything(other) == everything(book)
             assert other.verify().hash == book.verify().hash
-            assert other.import_(file).already == 13
+            assert other.admin.import_(file).already == 13
             book.record("agent.spoke")
-            book.export(file)
-            assert other.import_(file).events == 1
+            book.admin.export(file)
+            assert other.admin.import_(file).events == 1
         with commonplace.open("memory:") as part:
-            book.export(file, at=5)
-            assert part.import_(file).head == 5
+            book.admin.export(file, at=5)
+            assert part.admin.import_(file).head == 5
 
 
 @pytest.mark.spec("1.4", "1.5", "L5")
 def test_what_cannot_be_continued_is_recorded_anew_with_its_origin(source: Book, tmp_path: Path) -> None:
     with commonplace.open("memory:") as other:
         other.record("agent.spoke", payload={"text": "mine"})
-        report = source.copy(other)
+        report = source.admin.copy(other)
         assert (report.exact, report.events, report.already) == (False, 11, 0)
         assert report.left_out == (("id 6", "erased"), ("id 7", "erased"))
         taken = other.event("id 2")
@@ -115,27 +115,27 @@ def test_what_cannot_be_continued_is_recorded_anew_with_its_origin(source: Book,
         assert erasure.payload["kind"] == "event.erased"
         assert not other.event("id 5").erased
         assert other.verify().ok
-        assert source.copy(other).already == 11
+        assert source.admin.copy(other).already == 11
         assert other.head == 12
     with commonplace.open("memory:") as clashing:
         clashing.record("agent.spoke", id="id 3", payload={"text": "other"})
         with pytest.raises(commonplace.Conflict, match="id 3"):
-            source.copy(clashing)
+            source.admin.copy(clashing)
 
 
 @pytest.mark.spec("1.5")
 def test_owned_kinds_cannot_be_forged_by_an_import(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "a.db", capabilities=[TOY]) as source:
-        source.submit("put", Put("tea", 50))
+        source.ledger.submit("put", Put("tea", 50))
         with commonplace.open("memory:", capabilities=[TOY]) as target:
             target.record("agent.spoke")
-            source.copy(target)
-            with target.snapshot() as snapshot:
+            source.admin.copy(target)
+            with target.ledger.snapshot() as snapshot:
                 assert snapshot.get("jars", "tea") is None
             assert [event.kind for event in target.events()] == ["agent.spoke", "event.imported"]
         with commonplace.open("memory:", capabilities=[TOY]) as replica:
-            source.copy(replica)
-            with replica.snapshot() as snapshot:
+            source.admin.copy(replica)
+            with replica.ledger.snapshot() as snapshot:
                 assert snapshot.get("jars", "tea")["coins"] == 50
 
 
@@ -145,13 +145,13 @@ def test_an_erasure_travels_with_the_copy_and_an_old_export_restores_nothing(
 ) -> None:
     early = tmp_path / "early.jsonl"
     with commonplace.open("memory:") as copy:
-        source.copy(copy)
-        source.export(early)
+        source.admin.copy(copy)
+        source.admin.export(early)
         source.erase("id 1")
         assert not copy.event("id 1").erased
-        source.copy(copy)
+        source.admin.copy(copy)
         assert copy.event("id 1").erased
-        copy.import_(early)
+        copy.admin.import_(early)
         assert copy.event("id 1").erased
         assert copy.verify().ok
 
@@ -174,10 +174,10 @@ def test_who_reads_while_a_copy_arrives_sees_it_whole_in_the_end(
         seen = list[int]()
 
         def look(_done: int, _total: int) -> None:
-            with other.snapshot() as there:
+            with other.ledger.snapshot() as there:
                 seen.append(there.position)
 
-        source.copy(target, progress=look)
+        source.admin.copy(target, progress=look)
         for book in (target, other):
             assert (book.work(id="w").counts()["tasks"], len(book.work(id="w").tasks())) == (8, 8)
         assert len(set(seen)) > 2
@@ -223,38 +223,38 @@ def test_a_damaged_export_is_refused_before_anything_is_written(
     source: Book, tmp_path: Path, damage: Damage
 ) -> None:
     file = tmp_path / "out.jsonl"
-    source.export(file)
+    source.admin.export(file)
     file.write_text("\n".join(damage(file.read_text().splitlines())) + "\n")
     for existing in (0, 1):
         with commonplace.open("memory:") as book:
             for _ in range(existing):
                 book.record("agent.spoke")
             with pytest.raises(commonplace.BadInput):
-                book.import_(file)
+                book.admin.import_(file)
             assert book.head == existing
 
 
 def test_an_import_of_something_else_says_what_it_wants(tmp_path: Path) -> None:
     with commonplace.open("memory:") as book:
         with pytest.raises(commonplace.BadInput, match="not a file"):
-            book.import_(tmp_path)
+            book.admin.import_(tmp_path)
         (tmp_path / "x").write_bytes(b"\x80\x04\x95pickle")
         with pytest.raises(commonplace.BadInput, match="line 1"):
-            book.import_(tmp_path / "x")
+            book.admin.import_(tmp_path / "x")
 
 
 @pytest.mark.spec("1.4")
 def test_a_backup_is_a_book(book_url: str, tmp_path: Path) -> None:
     with commonplace.open(book_url) as book:
         fill(book)
-        assert book.backup(tmp_path / "backup.db") == 13
+        assert book.admin.backup(tmp_path / "backup.db") == 13
         with commonplace.open(tmp_path / "backup.db", create=False) as restored:
             assert everything(restored) == everything(book)
-            assert restored.runs() == book.runs()
+            assert restored.runs.list() == book.runs.list()
             assert restored.verify().ok
             assert restored.record("agent.spoke").position == 14
         with pytest.raises(commonplace.BadInput, match="exists"):
-            book.backup(tmp_path / "backup.db")
+            book.admin.backup(tmp_path / "backup.db")
 
 
 def test_long_work_tells_how_far_it_is(source: Book, tmp_path: Path) -> None:
@@ -263,8 +263,8 @@ def test_long_work_tells_how_far_it_is(source: Book, tmp_path: Path) -> None:
     for work in (
         lambda report: source.verify(progress=report),
         lambda report: source.rebuild(progress=report),
-        lambda report: source.export(tmp_path / "o", progress=report),
-        lambda report: source.copy(commonplace.open("memory:"), progress=report),
+        lambda report: source.admin.export(tmp_path / "o", progress=report),
+        lambda report: source.admin.copy(commonplace.open("memory:"), progress=report),
     ):
         told.clear()
         work(lambda done, total: told.append((done, total)))

@@ -56,7 +56,7 @@ def test_verify_is_not_misled_by_those_who_write_or_erase_meanwhile(writing: Boo
         assert found.ok, found.problem
         assert told
         with commonplace.open(url) as another:
-            status = another.status()
+            status = another.admin.status()
             assert status.acknowledged <= status.head
 
 
@@ -97,7 +97,7 @@ def test_writing_inside_a_snapshot_is_no_deadlock(book_url: str) -> None:
                 book.record("agent.spoke", run_id=f"other {i}")
             done.set()
 
-        with book.snapshot() as before:
+        with book.ledger.snapshot() as before:
             thread = threading.Thread(target=write)
             thread.start()
             for i in range(20):
@@ -105,7 +105,7 @@ def test_writing_inside_a_snapshot_is_no_deadlock(book_url: str) -> None:
             assert done.wait(30)
             assert [key for key, _ in before.scan("runs")] == [("first",)]
         thread.join()
-        assert len(book.runs()) == 41
+        assert len(book.runs.list()) == 41
 
 
 def test_a_ledger_that_was_replaced_under_the_same_inode_is_read_again(tmp_path: Path) -> None:
@@ -161,10 +161,10 @@ def test_an_erasure_reaches_what_was_recorded_anew_elsewhere(tmp_path: Path) -> 
     with commonplace.open(tmp_path / "a.db") as source, commonplace.open("memory:") as target:
         target.record("agent.spoke")
         source.record("agent.spoke", id="secret", payload={"text": "hunter2"})
-        source.copy(target)
+        source.admin.copy(target)
         assert target.event("secret").payload == {"text": "hunter2"}
         source.erase("secret")
-        source.copy(target)
+        source.admin.copy(target)
         assert target.event("secret").erased
         assert target.verify().ok
 
@@ -215,7 +215,7 @@ def test_a_forged_export_with_hashes_that_fit_is_still_refused(
     with commonplace.open("memory:") as book:
         for i in range(3):
             book.record("agent.spoke", id=f"e{i}")
-        book.export(tmp_path / "x.jsonl")
+        book.admin.export(tmp_path / "x.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     for changed, accepted in (({}, True), (field, False)):
         lines[2].update(changed)
@@ -224,10 +224,10 @@ def test_a_forged_export_with_hashes_that_fit_is_still_refused(
         (tmp_path / "y.jsonl").write_text(content)
         with commonplace.open("memory:") as book:
             if accepted:
-                assert book.import_(tmp_path / "y.jsonl").exact
+                assert book.admin.import_(tmp_path / "y.jsonl").exact
             else:
                 with pytest.raises(commonplace.BadInput):
-                    book.import_(tmp_path / "y.jsonl")
+                    book.admin.import_(tmp_path / "y.jsonl")
                 assert book.head == 0
 
 

@@ -25,37 +25,37 @@ def acts(of: object) -> list[str]:
 @pytest.mark.spec("3.8")
 def test_old_logs_and_ended_tasks_go_to_the_archive_and_come_back(book: Book) -> None:
     ada = book.as_actor("ada")
-    ada.log("a day like any other")
-    ada.task_note("Login", "report", "Status: DONE\nAll phases are through.")
-    ada.task_note("Logout", "report", "Status: in progress")
-    ada.task_note("Later", "decisions", "We wait.")
+    ada.documents.log("a day like any other")
+    ada.documents.add_to_task("Login", "report", "Status: DONE\nAll phases are through.")
+    ada.documents.add_to_task("Logout", "report", "Status: in progress")
+    ada.documents.add_to_task("Later", "decisions", "We wait.")
     later = datetime.now(UTC) + LATER
-    seen = book.gc(dry_run=True, now=later)
+    seen = book.memory.tidy(dry_run=True, now=later)
     assert acts(seen) == ["archive days", "archive tasks"]
     assert seen.chores[1].names == ("login",)
     assert [line.split(":")[0] for line in seen.left_alone] == ["the task later", "the task logout"]
-    assert len(book.days()) == 1  # it was only a look
+    assert len(book.documents.days()) == 1  # it was only a look
     with pytest.raises(Denied, match="keep_memory"):
-        ada.gc(now=later)
-    assert book.gc(now=later).done
-    assert (book.days(), len(book.days(archived=True))) == ([], 1)
-    assert acts(book.gc(dry_run=True, now=later)) == []
-    book.unarchive(days=book.days(archived=True), tasks=["login"])
-    assert len(book.days()) == 1
-    book.configure_memory(retention_days=60, archive_days=60)
-    assert acts(book.gc(dry_run=True, now=later)) == []
+        ada.memory.tidy(now=later)
+    assert book.memory.tidy(now=later).done
+    assert (book.documents.days(), len(book.documents.days(archived=True))) == ([], 1)
+    assert acts(book.memory.tidy(dry_run=True, now=later)) == []
+    book.documents.restore(days=book.documents.days(archived=True), tasks=["login"])
+    assert len(book.documents.days()) == 1
+    book.memory.configure(retention_days=60, archive_days=60)
+    assert acts(book.memory.tidy(dry_run=True, now=later)) == []
 
 
 @pytest.mark.spec("3.4", "3.8")
 def test_entries_of_a_core_grow_old_unless_they_are_verified(book: Book) -> None:
     lee = book.as_actor("lee", role="librarian")
-    lee.core("tools", config={"archive_after_days": 30})
+    lee.memory.set_core("tools", config={"archive_after_days": 30})
     old = str(lee.remember("The linter is called twice.", core="tools").item_id)
     later = datetime.now(UTC) + LATER
-    assert book.gc(dry_run=True, now=datetime.now(UTC)).chores == ()
-    assert book.gc(now=later).chores[0].names == (old,)
-    assert lee.items(core="tools") == []
-    assert lee.restore(old).status == "live"
+    assert book.memory.tidy(dry_run=True, now=datetime.now(UTC)).chores == ()
+    assert book.memory.tidy(now=later).chores[0].names == (old,)
+    assert lee.memory.list(core="tools") == []
+    assert lee.memory.restore(old).status == "live"
 
 
 @pytest.mark.spec("3.8")
@@ -63,42 +63,42 @@ def test_a_budget_is_kept_in_the_fixed_order_and_no_further_than_needed(book: Bo
     ada = book.as_actor("ada")
     ada.remember(key="port", value=1, confidence=0.9)
     second = ada.remember(key="port", value=2, confidence=0.5, sensitivity="sensitive")
-    book.resolve(second, "both", rationale="two hosts")
+    book.memory.resolve(second, "both", rationale="two hosts")
     for n in range(4):
         ada.remember(f"the {n}. thing that came to pass", kind="episode", occurred_at=NOW + timedelta(days=n))
     ada.remember("A note that stays.")
-    book.configure_memory(budget={"max_items": 6})
-    (chore,) = book.gc(dry_run=True).chores
+    book.memory.configure(budget={"max_items": 6})
+    (chore,) = book.memory.tidy(dry_run=True).chores
     assert (chore.act, len(chore.names)) == ("consolidate facts", 1)
-    book.configure_memory(budget={"max_items": 5})
-    done = book.gc()
+    book.memory.configure(budget={"max_items": 5})
+    done = book.memory.tidy()
     assert acts(done) == ["consolidate facts", "consolidate episodes"]
     assert done.items == 5
-    (fact,) = book.items(kind="fact")
+    (fact,) = book.memory.list(kind="fact")
     assert fact.value == 2  # the strictest stays
-    (told,) = [item for item in book.items(kind="note") if item.title == "Earlier episodes"]
+    (told,) = [item for item in book.memory.list(kind="note") if item.title == "Earlier episodes"]
     assert (
         told.body == "2026-06-01: the 0. thing that came to pass\n2026-06-02: the 1. thing that came to pass"
     )
     assert (told.agent, told.retells) == ("ada", done.chores[1].names)
-    assert told.text in [item.text for item in ada.items()]
-    stones = {stone.deleted_by for stone in book.tombstones()}
+    assert told.text in [item.text for item in ada.memory.list()]
+    stones = {stone.deleted_by for stone in book.memory.tombstones()}
     assert stones == {"consolidation"}
-    book.configure_memory(budget={"max_items": 2})
-    assert acts(book.gc()) == ["consolidate episodes", "drop index", "evict notes"]
-    assert {stone.deleted_by for stone in book.tombstones()} == {"consolidation", "budget"}
-    assert len(book.items()) == 2
-    assert book.restore(done.chores[1].names[0]).summary == "the 0. thing that came to pass"
+    book.memory.configure(budget={"max_items": 2})
+    assert acts(book.memory.tidy()) == ["consolidate episodes", "drop index", "evict notes"]
+    assert {stone.deleted_by for stone in book.memory.tombstones()} == {"consolidation", "budget"}
+    assert len(book.memory.list()) == 2
+    assert book.memory.restore(done.chores[1].names[0]).summary == "the 0. thing that came to pass"
 
 
 @pytest.mark.spec("3.4", "3.8", "L5")
 def test_a_key_of_one_core_does_not_give_way_to_the_same_key_of_another(book: Book) -> None:
     for number, core in enumerate(("tools", "house")):
-        book.core(core, name=core)
+        book.memory.set_core(core, name=core)
         assert book.remember(key="port", value=number, core=core).outcome == "stored"
     assert book.remember(key="port", value=2, shared=True).outcome == "stored"
-    book.configure_memory(budget={"max_items": 2})
-    assert "consolidate facts" not in acts(book.gc(dry_run=True))
+    book.memory.configure(budget={"max_items": 2})
+    assert "consolidate facts" not in acts(book.memory.tidy(dry_run=True))
 
 
 @pytest.mark.spec("L8", "L10")
@@ -108,22 +108,22 @@ def test_erasing_an_episode_tells_its_summary_again_without_it(book: Book) -> No
         str(ada.remember(text, kind="episode", occurred_at=NOW, sensitivity=level).item_id)
         for text, level in (("the vault was moved", "sensitive"), ("the roof was mended", "private"))
     ]
-    book.configure_memory(budget={"max_items": 1})
+    book.memory.configure(budget={"max_items": 1})
     ada.remember("the last one of all", kind="episode", occurred_at=NOW + timedelta(days=9))
     ada.remember("and one after that", kind="episode", occurred_at=NOW + timedelta(days=10))
-    book.gc()
-    (told,) = [item for item in book.items(status=None) if item.retells]
+    book.memory.tidy()
+    (told,) = [item for item in book.memory.list(status=None) if item.retells]
     assert told.sensitivity == "sensitive"  # as its strictest source
     assert "vault" in str(told.body)
     gone = book.forget(ids[0], erase=True, confirm="FORGET")
     assert told.id in gone.derived
-    (again,) = (book.item(id) for id in gone.rederived)
+    (again,) = (book.memory.get(id) for id in gone.rederived)
     assert again.body == "2026-06-01: the roof was mended"
     assert again.sensitivity == "private"
     assert not any("vault" in str(event.payload) for event in book.events())
     book.erase(ids[1])
     assert not any("roof" in str(event.payload) for event in book.events())
-    assert [item for item in book.items(status=None) if item.retells] == []
+    assert [item for item in book.memory.list(status=None) if item.retells] == []
     assert book.verify().ok
 
 

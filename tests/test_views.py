@@ -29,18 +29,18 @@ def book(book_url: str) -> Iterator[Book]:
 
 
 def put(book: Book, jar: str, coins: int, **more: Any) -> int:
-    held: int = book.submit("put", Put(jar, coins, **more))
+    held: int = book.ledger.submit("put", Put(jar, coins, **more))
     return held
 
 
 def row(book: Book, view: str, *key: str | int, at: int | None = None) -> Any:
-    with book.snapshot(at) as snapshot:
+    with book.ledger.snapshot(at) as snapshot:
         return snapshot.get(view, *key)
 
 
 def stored_rows(book: Book) -> dict[str, list[Row]]:
     """Every version of every view as the engine holds it, without the generation in its name."""
-    ledger = book._ledger
+    ledger = book.ledger
     with ledger.reads() as reads:
         meta = ledger.meta_of(reads.head)
         return {
@@ -73,7 +73,7 @@ def test_a_row_can_be_read_as_of_any_position(book: Book) -> None:
         None,
         5,
     ]
-    with book.snapshot(1) as then:
+    with book.ledger.snapshot(1) as then:
         assert then.scan("jars") == [(("tea",), {"coins": 3, "notes": []})]
 
 
@@ -81,7 +81,7 @@ def test_scans_keep_to_their_prefix_and_order(book: Book) -> None:
     for actor in ("a", "ab", "a b", "b"):
         for i in range(3):
             book.record("agent.spoke", actor=actor, payload={"text": f"{actor}{i}"})
-    with book.snapshot() as snapshot:
+    with book.ledger.snapshot() as snapshot:
         assert [value for _, value in snapshot.scan("diary", "a")] == ["a0", "a1", "a2"]
         assert [value for _, value in snapshot.scan("diary", "a", limit=1, reverse=True)] == ["a2"]
         assert [key[0] for key, _ in snapshot.scan("diary")] == ["a"] * 3 + ["a b"] * 3 + ["ab"] * 3 + [
@@ -93,31 +93,31 @@ def test_scans_keep_to_their_prefix_and_order(book: Book) -> None:
 def test_a_trailing_view_says_as_of_where_it_speaks(book: Book) -> None:
     put(book, "tea", 3)
     assert row(book, "totals", "ada") is None
-    assert book._ledger.speaks_as_of("totals") == 0
-    assert book._ledger.speaks_as_of("jars") == 1
-    assert book._ledger.follow("totals") == 1
+    assert book.ledger.speaks_as_of("totals") == 0
+    assert book.ledger.speaks_as_of("jars") == 1
+    assert book.ledger.follow("totals") == 1
     assert row(book, "totals", "ada") == 3
     put(book, "tea", 4)
     assert row(book, "totals", "ada") == 3
-    book._ledger.follow("totals")
-    assert (row(book, "totals", "ada"), book._ledger.speaks_as_of("totals")) == (7, 2)
+    book.ledger.follow("totals")
+    assert (row(book, "totals", "ada"), book.ledger.speaks_as_of("totals")) == (7, 2)
     with pytest.raises(commonplace.BadInput, match="inline"):
-        book._ledger.follow("jars")
+        book.ledger.follow("jars")
 
 
 def test_a_lease_is_taken_with_its_event_or_not_at_all(book: Book) -> None:
-    assert book.submit("hold", ("tea", "ada")) is True
-    assert book.submit("hold", ("tea", "bob")) is False
+    assert book.ledger.submit("hold", ("tea", "ada")) is True
+    assert book.ledger.submit("hold", ("tea", "bob")) is False
     assert book.head == 1
-    lease = book._ledger.store.lease("jar/tea", "ada", 0, fence=1)
+    lease = book.ledger.store.lease("jar/tea", "ada", 0, fence=1)
     assert lease.seconds == 0
-    assert book.submit("hold", ("tea", "bob")) is True
+    assert book.ledger.submit("hold", ("tea", "bob")) is True
 
 
 @pytest.mark.spec("L4")
 def test_a_decider_that_fails_leaves_nothing_behind_and_hurts_nobody(book: Book) -> None:
     with pytest.raises(ZeroDivisionError):
-        book.submit("crash", "tea")
+        book.ledger.submit("crash", "tea")
     assert (book.head, row(book, "jars", "tea")) == (0, None)
     assert put(book, "tea", 1) == 1
 
@@ -131,8 +131,8 @@ def test_old_events_are_read_in_the_current_schema_and_future_ones_are_kept(book
             draft("jar.changed", actor="ada", payload=fields[version], schema_version=version)
         )
 
-    book._ledger.run(in_the_past, 1)
-    book._ledger.run(in_the_past, 9)
+    book.ledger.run(in_the_past, 1)
+    book.ledger.run(in_the_past, 9)
     old, future = book.events()
     assert (old.schema_version, old.payload) == (1, {"jar": "tea", "coins": 2, "note": ""})
     assert (future.schema_version, future.payload["later"]) == (9, "field")
@@ -145,10 +145,10 @@ def test_deleting_every_view_and_rebuilding_gives_the_same_bytes(book: Book) -> 
         put(book, f"jar {i % 4}", i + 1, note=f"note {i}", by=f"actor {i % 3}")
         book.record("agent.spoke", actor="eve", payload={"text": f"line {i}"}, run_id=f"run {i % 2}")
     book.erase([event.id for event in book.events() if event.position % 9 == 0])
-    book._ledger.follow("totals")
+    book.ledger.follow("totals")
     before = stored_rows(book)
     assert all(before[name] for name in ("jars", "totals", "diary", "runs"))
-    book._ledger.store.drop_spaces("")
+    book.ledger.store.drop_spaces("")
     book.rebuild()
     assert stored_rows(book) == before
     book.rebuild()
@@ -160,7 +160,7 @@ def test_erasing_derives_each_row_again_and_keeps_what_the_kind_keeps(book: Book
     put(book, "tea", 3, note="from mum", id="first")
     put(book, "tea", 2, note="from dad")
     book.record("agent.spoke", actor="ada", payload={"text": "secret"}, id="spoken")
-    book._ledger.follow("totals")
+    book.ledger.follow("totals")
     book.erase(["first", "spoken"])
 
     assert row(book, "jars", "tea") == {"coins": 5, "notes": ["from dad"]}
@@ -189,7 +189,7 @@ def test_a_present_view_has_one_row_for_all_that_happened_to_it(book: Book, tmp_
     after = stored_rows(book)["purse"]
     assert row(book, "purse", "all") == {"coins": 36, "last": "jar 2"}
     with commonplace.open(tmp_path / "copy", capabilities=[TOY]) as copy:
-        assert book.copy(copy).exact
+        assert book.admin.copy(copy).exact
         assert stored_rows(copy)["purse"] == after
         put(book, "jar 0", 2, id="e10")
         put(copy, "jar 0", 2, id="e10")
@@ -221,10 +221,10 @@ def test_a_copy_that_broke_off_before_a_tombstone_is_whole_once_it_goes_on(
             commonplace.open(name, capabilities=[TOY]) as copy,
             pytest.raises(KeyboardInterrupt),
         ):
-            source.copy(copy, progress=stop)
+            source.admin.copy(copy, progress=stop)
         with commonplace.open(name, capabilities=[TOY]) as copy:
             copy.rebuild()
-            assert source.copy(copy).exact
+            assert source.admin.copy(copy).exact
             assert copy.verify().ok
             assert row(copy, "purse", "all") == row(source, "purse", "all") == {"coins": 21, "last": "tea"}
 
@@ -245,7 +245,7 @@ def test_what_is_erased_while_a_copy_checks_its_source_arrives_erased(
         return found
 
     monkeypatch.setattr(transfer, "of_ledger", late)
-    done = source.copy(target)
+    done = source.admin.copy(target)
     assert (done.exact, done.events, done.already) == (True, 7, 0)
     assert [one.hash for one in target.events()] == [one.hash for one in source.events()]
 
@@ -274,7 +274,7 @@ def test_below_the_horizon_views_are_refused_not_guessed(book: Book) -> None:
     put(book, "jam", 1)
     put(book, "jam", -1)
     kept = [row(book, "jars", "tea", at=at) for at in range(6, 11)]
-    assert book._ledger.raise_horizon(6) > 0
+    assert book.ledger.raise_horizon(6) > 0
     with pytest.raises(commonplace.BeforeHorizon, match="horizon 6"):
         row(book, "jars", "tea", at=5)
     assert [row(book, "jars", "tea", at=at) for at in range(6, 11)] == kept
@@ -290,7 +290,7 @@ def test_below_the_horizon_views_are_refused_not_guessed(book: Book) -> None:
     with pytest.raises(commonplace.BeforeHorizon):
         row(book, "jars", "tea", at=5)
     with pytest.raises(commonplace.BadInput):
-        book._ledger.raise_horizon(99)
+        book.ledger.raise_horizon(99)
 
 
 def with_views(*views: commonplace.View) -> Capability:
@@ -311,7 +311,7 @@ def test_a_new_fold_is_built_beside_the_old_and_switched_and_an_older_library_is
     with commonplace.open(book_url, capabilities=[with_views(newer, DIARY, TOTALS)]) as book:
         assert row(book, "jars", "tea") == {"twice": 6}
         assert row(book, "jars", "tea", at=1) == {"twice": 6}
-        assert book._ledger.speaks_as_of("totals") == 1
+        assert book.ledger.speaks_as_of("totals") == 1
     with pytest.raises(commonplace.BookTooNew, match="jars"):
         commonplace.open(book_url, capabilities=[with_views(JARS, DIARY, TOTALS)])
     with pytest.raises(commonplace.BookTooNew, match="capability"):
@@ -337,12 +337,12 @@ def test_a_book_with_a_newer_layout_is_refused_with_what_to_do(book_url: str) ->
     if book_url == "memory:":
         pytest.skip("a memory book cannot be opened again")
     with commonplace.open(book_url) as book:
-        meta = msgspec.structs.replace(book._ledger.meta, layout=99)
+        meta = msgspec.structs.replace(book.ledger.meta, layout=99)
 
         def make_newer(overlay: Overlay, _: None) -> None:
             overlay.write.meta = write_meta(meta)
 
-        book._ledger.run(make_newer, None)
+        book.ledger.run(make_newer, None)
     with pytest.raises(commonplace.BookTooNew, match="upgrade"):
         commonplace.open(book_url)
 

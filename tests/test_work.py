@@ -72,7 +72,7 @@ def test_a_work_is_begun_opened_again_paused_completed_and_archived(book: Book) 
     with pytest.raises(Conflict, match="archived"):
         work.resume()
     assert work.task(task.id).status == "completed"
-    assert [one.id for one in book.works("archived")] == ["w1"]
+    assert [one.id for one in book.works.list("archived")] == ["w1"]
 
 
 @pytest.mark.spec("5.1", "5.10")
@@ -82,12 +82,12 @@ def test_what_is_finished_long_enough_is_put_away(book: Book) -> None:
     done = book.work(name="done", auto_archive_hours=0)
     done.complete()
     still = book.work(name="still")
-    assert [id for id, _ in book.archive_works(dry_run=True)] == [done.id]
+    assert [id for id, _ in book.works.archive_finished(dry_run=True)] == [done.id]
     assert done.status() == "completed"
-    assert [id for id, _ in book.archive_works()] == [done.id]
+    assert [id for id, _ in book.works.archive_finished()] == [done.id]
     assert (done.status(), still.status()) == ("archived", "active")
     still.abandon("nobody wants it")
-    assert [id for id, _ in book.archive_works(older_than=timedelta(0))] == [still.id]
+    assert [id for id, _ in book.works.archive_finished(older_than=timedelta(0))] == [still.id]
 
 
 @pytest.mark.spec("5.1", "L10")
@@ -135,7 +135,7 @@ def test_whoever_works_on_something_that_was_given_up_learns_of_it(work: Work) -
 
 @pytest.mark.spec("5.1", "3.4")
 def test_a_pattern_of_a_core_gives_a_work_its_first_tasks(book: Book) -> None:
-    book.core("auth-jwt", name="JWT")
+    book.memory.set_core("auth-jwt", name="JWT")
     plan: list[dict[str, Any]] = [
         {"title": "Design"},
         {"title": "Build", "depends_on": ["Design"]},
@@ -398,7 +398,7 @@ def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(book: Book, 
     for title in ("first", "second", "third"):
         work.add_task(title, id=title)
     claim, begun = taken(work, lease=20), list[Tx]()
-    with each_transaction(book._ledger.store, begun.append):
+    with each_transaction(book.ledger.store, begun.append):
         following = claim.next("done", learnings=["look twice"])
     assert len(begun) == 1
     assert claim.task.status == "completed"
@@ -1108,7 +1108,7 @@ def test_a_handler_that_returns_nonsense_fails_its_task_and_hears_what_is_urgent
 
 @pytest.mark.spec("5.9")
 def test_what_is_worth_learning_is_proposed_reviewed_and_promoted(book: Book, work: Work) -> None:
-    book.core("auth-jwt", name="JWT")
+    book.memory.set_core("auth-jwt", name="JWT")
     decision = work.decide(
         question="Which library?", choice="jose", alternatives=["jwt-simple"], rationale="types"
     )
@@ -1126,13 +1126,13 @@ def test_what_is_worth_learning_is_proposed_reviewed_and_promoted(book: Book, wo
     with pytest.raises(Denied):
         dev.promote(decision.id, core="auth-jwt")
     kept = work.promote(found["decision"], core="auth-jwt", by="librarian")
-    entry = book.item(str(kept.item_id))
+    entry = book.memory.get(str(kept.item_id))
     assert (entry.core, entry.type, entry.source_type) == ("auth-jwt", "decision", "promoted")
     work.reject(insight.id, reason="known")
     assert not {decision.id, insight.id} & {one.id for one in work.candidates()}
     assert {one.verdict for one in work.candidates(judged=True)} == {"promoted", "rejected", ""}
     book.erase(decision.id)
-    assert not [one for one in book.items() if "jose" in (one.body or "")]  # it went with what it came from
+    assert not [one for one in book.memory.list() if "jose" in (one.body or "")]  # it went with what it came from
 
 
 # rights, limits, dates and the ledger
@@ -1166,7 +1166,7 @@ def test_each_does_what_its_role_allows_and_sees_what_it_may(book: Book, work: W
     assert book.as_actor("dev-1").work(id=hidden.id).about().name == "secret"
     with pytest.raises(NotFound):
         book.as_actor("dev-2").work(id=hidden.id)
-    assert [one.id for one in book.as_actor("dev-2").works()] == [work.id]
+    assert [one.id for one in book.as_actor("dev-2").works.list()] == [work.id]
     assert not [e for e in book.as_actor("dev-2").events() if e.payload.get("work") == hidden.id]
 
 

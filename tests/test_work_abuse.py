@@ -366,8 +366,8 @@ def verbs(book: Book, work: Work) -> list[tuple[Callable[..., Any], dict[str, An
         (book.work, {"name": "new"}, {"name": "said", "goal": "text", "constraints": "list", "cores": "names",
             "members": "names", "limits": "mapping", "on_failure": "policy", "by": "name", "id": "name",
             "auto_archive_hours": "seconds"}),
-        (book.works, {}, {"status": "word", "at": "at"}),
-        (book.archive_works, {"dry_run": True}, {"older_than": "said", "now": "said"}),
+        (book.works.list, {}, {"status": "word", "at": "at"}),
+        (book.works.archive_finished, {"dry_run": True}, {"older_than": "said", "now": "said"}),
         (work.pause, {}, {"reason": "text", "by": "name"}),
         (work.complete, {}, {"summary": "text"}),
         (work.abandon, {}, {"reason": "text"}),
@@ -524,10 +524,10 @@ def everything(book: Book, work: Work) -> str:
     told: list[Any] = [
         work.about(), tasks, work.inbox(), work.decisions(), work.discoveries(), work.artifacts(), work.nudges(),
         work.approvals(), work.escalations(), work.branches(), work.candidates(judged=True), work.contributions(),
-        work.graph(), [work.context_for(one).text for one in tasks], [work.radar(one) for one in tasks], book.works(),
+        work.graph(), [work.context_for(one).text for one in tasks], [work.radar(one) for one in tasks], book.works.list(),
         [event.payload for event in book.events()], [book.search(word).results for word in ("plover", "secretly")],
     ]  # fmt: skip
-    with book.snapshot() as snapshot:
+    with book.ledger.snapshot() as snapshot:
         told += [snapshot.scan(name) for name in snapshot.registry.views if name.startswith("work.")]
     return repr(told)
 
@@ -632,14 +632,14 @@ def test_a_work_among_members_shows_itself_to_nobody_else(book: Book, tmp_path: 
     work = book.work(name="plover", goal="plover", members=["dev-1", "dev-2", "qa"], id="hidden")
     story(work, "plover")
     member = book.as_actor("dev-1", role="developer")
-    assert [one.id for one in member.works()] == ["hidden"]
+    assert [one.id for one in member.works.list()] == ["hidden"]
     assert member.work("hidden").task("a").id == "a"
     for role in ("developer", "qa", "researcher", "librarian", "analyst", "orchestrator"):
         outsider = book.as_actor(f"out-{role}", role=role)
-        assert outsider.works() == []
+        assert outsider.works.list() == []
         with pytest.raises(NotFound):
             outsider.work("hidden")
-        hidden = Work(outsider, "hidden")
+        hidden = Work(outsider._session, "hidden")
         for act in (
             hidden.about, hidden.tasks, hidden.inbox, hidden.contributions, hidden.candidates, hidden.nudges,
             hidden.claim, hidden.take_nudges, lambda h=hidden: h.context_for("a"), lambda h=hidden: h.radar("a"),
@@ -673,7 +673,7 @@ def test_nobody_acts_in_anothers_name_or_through_anothers_eyes(book: Book, work:
             act()
     analyst = book.as_actor("ana", role="analyst")
     dev.claim()
-    eyes = analyst.view_of("dev-1").work("w")
+    eyes = analyst.access.look_as("dev-1").work("w")
     assert [one.id for one in eyes.in_progress()] == ["t"]
     head = book.head
     for look in (

@@ -15,15 +15,15 @@ def test_a_work_is_found_by_whatever_belongs_to_it(book: Book) -> None:
     work = book.work(name="auth", members=["dev-1"])
     task = work.add_task("design", id="t1")
     said = work.nudge("hurry")
-    assert {book.work_of(id).id for id in ("t1", task.id, said.id)} == {work.id}
-    assert book.as_actor("dev-1").work_of("t1").task("t1").title == "design"
+    assert {book.works.containing(id).id for id in ("t1", task.id, said.id)} == {work.id}
+    assert book.as_actor("dev-1").works.containing("t1").task("t1").title == "design"
     note = book.record("agent.spoke", payload={"work": work.id})
     for id in ("nothing", note.id, work.id):
         with pytest.raises(NotFound, match="no task"):
-            book.work_of(id)
+            book.works.containing(id)
     for id in ("t1", said.id):
         with pytest.raises(NotFound, match="no task") as unknown:
-            book.as_actor("eve").work_of(id)
+            book.as_actor("eve").works.containing(id)
         assert "auth" not in str(unknown.value)
 
     async def found() -> str:

@@ -193,7 +193,7 @@ def test_an_erased_task_or_work_is_not_added_again(book: Book, work: Work) -> No
 @pytest.fixture
 def cores(book: Book) -> None:
     for name in ("auth", "jwt"):
-        book.core(name, name=name)
+        book.memory.set_core(name, name=name)
 
 
 WORK: dict[str, tuple[Any, Any]] = {

@@ -42,7 +42,7 @@ def test_of_versions_that_a_reader_may_not_see_it_is_shown_the_last_one_before(
     second = work.artifact("schema.sql", content="2", description="with salaries", task=task)
     mine = book.as_actor("dev-1", role="developer").work(id=work.id)
     assert mine.context_for(task).artifacts == (second,)
-    book.relabel(second.id, sensitivity="sensitive", reason="it names salaries")
+    book.access.relabel(second.id, sensitivity="sensitive", reason="it names salaries")
     context = mine.context_for(task)
     assert [one.id for one in context.artifacts] == [first.id]
     assert second.id not in str(context.left_out)

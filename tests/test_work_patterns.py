@@ -26,10 +26,10 @@ PLAN: list[Any] = [
 
 @pytest.mark.spec("5.1", "3.4")
 def test_a_pattern_is_remembered_with_its_tasks_and_a_work_begins_with_them(book: Book) -> None:
-    book.core("auth", name="Authentication")
+    book.memory.set_core("auth", name="Authentication")
     kept = book.remember(SAYS, core="auth", type="pattern", tasks=PLAN)
     assert kept.item_id is not None
-    assert [task["title"] for task in book.item(kept.item_id).tasks] == ["Design", "Build", "Test"]
+    assert [task["title"] for task in book.memory.get(kept.item_id).tasks] == ["Design", "Build", "Test"]
     work = book.work(name="auth", cores=["auth"], pattern=kept.item_id, id="w")
     design, build, test = work.tasks()
     assert (build.description, build.for_role, build.priority) == ("both tables", "developer", 2)
@@ -46,19 +46,19 @@ def test_a_pattern_is_remembered_with_its_tasks_and_a_work_begins_with_them(book
 
 @pytest.mark.spec("5.1", "3.3", "L5")
 def test_tasks_are_revised_and_none_are_lost_without_a_word(book: Book) -> None:
-    book.core("auth", name="Authentication")
+    book.memory.set_core("auth", name="Authentication")
     first = book.remember(SAYS, core="auth", type="pattern", tasks=["Design"])
     same = book.remember(SAYS, core="auth", type="pattern", tasks=["Design", "Build"])
     assert (same.outcome, same.item_id) == ("merged", first.item_id)
     assert "not taken over: tasks" in same.reason
     assert first.item_id is not None
-    assert [one["title"] for one in book.revise(first.item_id, tasks=PLAN).tasks] == [
+    assert [one["title"] for one in book.memory.revise(first.item_id, tasks=PLAN).tasks] == [
         "Design",
         "Build",
         "Test",
     ]
     assert len(book.work(name="auth", pattern=first.item_id).tasks()) == 3
-    assert book.revise(first.item_id, tasks=None).tasks == ()
+    assert book.memory.revise(first.item_id, tasks=None).tasks == ()
     with pytest.raises(BadInput, match="not a pattern with tasks"):
         book.work(name="auth", pattern=first.item_id)
 
@@ -84,7 +84,7 @@ def test_tasks_are_revised_and_none_are_lost_without_a_word(book: Book) -> None:
 def test_tasks_that_no_work_could_begin_with_are_refused_when_they_are_remembered(
     tasks: Any, told: str, book: Book
 ) -> None:
-    book.core("auth", name="Authentication")
+    book.memory.set_core("auth", name="Authentication")
     with pytest.raises(BadInput, match=told):
         book.remember(SAYS, core="auth", type="pattern", tasks=tasks)
     with pytest.raises(BadInput, match="only a pattern has tasks"):

@@ -60,7 +60,7 @@ def test_a_prompt_begins_with_the_focus_of_the_work_and_memory_comes_after(book:
     places = [prompt.index(text) for text in ("## Task", "## Work Focus", "## Long-term Memory")]
     assert places == sorted(places)
     assert prompt.receipt_id is not None
-    assert dev.receipt(prompt.receipt_id).replay() == prompt
+    assert dev.receipts.get(prompt.receipt_id).replay() == prompt
     without = dev.prompt("Build the token service: rotation")
     assert "Work Focus" not in without
     assert without.parts["long_term"] == prompt.parts["long_term"]

@@ -54,7 +54,7 @@ def test_what_made_a_task_needless_then(book: Book, work: Work) -> None:
 
 @pytest.mark.spec("5.9", "L7")
 def test_what_was_worth_learning_then(book: Book, work: Work) -> None:
-    book.core("jwt", name="JWT")
+    book.memory.set_core("jwt", name="JWT")
     nothing = book.head
     first = work.decide(question="Which?", choice="HS256", alternatives=["RS256"], rationale="it is internal")
     decided = book.head
@@ -101,12 +101,12 @@ def test_who_might_not_know_of_a_work_then_or_may_not_now_reads_nothing_of_then(
     eve = book.as_actor("eve", role="developer").work(id="private")
     then = book.head
     assert READS[read](ada, then) == READS[read](ada, None)
-    book.grant("eve", ceiling="public")
+    book.access.grant("eve", ceiling="public")
     limited = book.head
     for at in (then, None):
         with pytest.raises(NotFound):
             READS[read](eve, at)
-    book.grant("eve", ceiling="private")
+    book.access.grant("eve", ceiling="private")
     READS[read](eve, then)
     with pytest.raises(NotFound, match="as of then"):
         READS[read](eve, limited)
@@ -120,12 +120,12 @@ def test_what_a_reader_might_not_see_then_or_may_not_now_is_not_counted(book: Bo
     hidden = book.head
     assert READS["candidates"](work, hidden) == [secret.id]
     assert READS["radar"](work, hidden) == [secret.id]
-    book.relabel(secret.id, sensitivity="private", reason="everybody knows")
+    book.access.relabel(secret.id, sensitivity="private", reason="everybody knows")
     shown = book.head
     for read in ("candidates", "radar"):
         assert READS[read](ada, None) == READS[read](ada, shown) == [secret.id]
         assert READS[read](ada, hidden) == []  # it might not know it then
-    book.relabel(secret.id, sensitivity="sensitive", reason="it should not")
+    book.access.relabel(secret.id, sensitivity="sensitive", reason="it should not")
     for read in ("candidates", "radar"):
         assert READS[read](ada, shown) == []  # nor may it now
     book.erase(secret.id)

@@ -83,7 +83,7 @@ def test_an_actor_claims_by_its_own_role_as_of_now(book: Book, work: Work) -> No
     work.add_task("Test it", for_role="qa")
     ada = book.as_actor("ada", role="developer").work(id=work.id)
     assert ada.claim() is None
-    book.grant("ada", role="qa")
+    book.access.grant("ada", role="qa")
     claim = ada.claim()
     assert claim is not None
     assert claim.task.title == "Test it"
@@ -94,7 +94,7 @@ def test_what_was_ready_for_an_agent_follows_the_role_that_it_had_then(book: Boo
     book.as_actor("ada", role="developer")
     task = work.add_task("Test it", for_role="qa")
     then = book.head
-    book.grant("ada", role="qa")
+    book.access.grant("ada", role="qa")
     assert work.ready("ada", at=then) == []
     assert [one.id for one in work.ready("ada", at=book.head)] == [task.id]
 

@@ -231,7 +231,7 @@ def pattern_of(work: Work) -> Candidate:
 
 @pytest.mark.spec("5.9", "L10")
 def test_a_promoted_pattern_goes_with_the_work_that_it_comes_from(book: Book, work: Work) -> None:
-    book.core("auth", name="Auth")
+    book.memory.set_core("auth", name="Auth")
     kept = work.promote(pattern_of(work), core="auth")
     assert kept.item_id is not None
     assert kept.outcome == "stored"
@@ -245,8 +245,8 @@ def test_a_promoted_pattern_goes_with_the_work_that_it_comes_from(book: Book, wo
 
 @pytest.mark.spec("5.9", "5.8")
 def test_what_a_private_work_teaches_is_shared_only_when_somebody_says_so(book: Book) -> None:
-    book.core("auth", name="Auth")
-    book.core("own", name="Own", visibility="private")
+    book.memory.set_core("auth", name="Auth")
+    book.memory.set_core("own", name="Own", visibility="private")
     work = book.work(name="private", members=["dev-1", "dev-2"])
     candidate, eve = pattern_of(work), book.as_actor("eve", role="developer")
     with pytest.raises(Conflict, match="shared=True"):

@@ -150,7 +150,7 @@ def test_what_has_become_sensitive_is_not_shown_as_of_before_either(book: Book, 
     found = work.discover(SECRET, by="d1")
     before = book.head
     assert [one.id for one in seen_by(book, "m2").discoveries(at=before)] == [found.id]
-    book.relabel(found.id, sensitivity="sensitive", reason="it tells too much")
+    book.access.relabel(found.id, sensitivity="sensitive", reason="it tells too much")
     assert seen_by(book, "m2").discoveries() == []
     assert seen_by(book, "m2").discoveries(at=before) == []
     assert [one.id for one in work.discoveries(at=before)] == [found.id]
@@ -181,9 +181,9 @@ def test_an_id_of_a_hidden_work_is_refused_in_the_same_words_whatever_it_is_call
 def test_nobody_acts_on_a_decision_that_it_may_not_see(book: Book, work: Work) -> None:
     hidden = work.decide(question="Which key?", choice="paper", sensitivity="sensitive", by="d1")
     relabelled = work.decide(question="Which lock?", choice="brass", by="d1")
-    book.relabel(relabelled.id, sensitivity="sensitive", reason="it tells too much")
+    book.access.relabel(relabelled.id, sensitivity="sensitive", reason="it tells too much")
     book.as_actor("kim", role="person")
-    book.grant("kim", ceiling="private")
+    book.access.grant("kim", ceiling="private")
     position = book.head
     for decision in (hidden.id, relabelled.id):
         with pytest.raises(NotFound) as refused:

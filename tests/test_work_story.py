@@ -184,9 +184,9 @@ def witness(url: str) -> dict[str, Any]:
 def test_four_processes_build_authentication_and_a_fifth_reads_how(shared_url: str) -> None:
     with commonplace.open(shared_url) as book:
         for agent, role in (("chief", "orchestrator"), ("dev", "developer"), ("qa", "qa"), ("kim", "person")):
-            book.grant(agent, role=role)
+            book.access.grant(agent, role=role)
         for core in ("auth-jwt", "acme-app"):
-            book.core(core, name=core)
+            book.memory.set_core(core, name=core)
         book.remember(
             "Tokens are signed with RS256.", core="auth-jwt", type="convention", override="a convention"
         )

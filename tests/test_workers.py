@@ -224,7 +224,7 @@ def interrupted(command: list[str], **more: Any) -> int:
 def test_ctrl_c_gives_the_task_back_at_once(work: Work, book_url: str, how: str) -> None:
     task = work.add_task("it", assigned_to="dev-1")
     assert interrupted([sys.executable, "-c", WORKS, book_url, how]) == -signal.SIGINT
-    found: Task = work.task(task, at=work._asker._position())  # and nobody has looked after it
+    found: Task = work.task(task, at=work._session.ledger.head)  # and nobody has looked after it
     assert (found.status, found.failures, found.for_agent) == ("assigned", 0, "dev-1")
     claim = work.claim("dev-1")
     assert claim is not None
@@ -237,7 +237,7 @@ def test_ctrl_c_gives_back_what_the_book_has_just_claimed_for_a_worker(
     book: Book, work: Work, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     work.add_tasks([{"title": "one"}, {"title": "two"}, {"title": "three"}])
-    namesake, submit = work.claim("dev-1", lease=600), book._ledger.submit
+    namesake, submit = work.claim("dev-1", lease=600), book.ledger.submit
     assert namesake is not None
 
     def interrupted_after(command: str, *args: Any, **how: Any) -> Any:
@@ -246,7 +246,7 @@ def test_ctrl_c_gives_back_what_the_book_has_just_claimed_for_a_worker(
             raise KeyboardInterrupt  # it is in the book, and nobody was told
         return answer
 
-    monkeypatch.setattr(book._ledger, "submit", interrupted_after)
+    monkeypatch.setattr(book.ledger, "submit", interrupted_after)
     with pytest.raises(KeyboardInterrupt):
         work.worker("dev-1", lambda _: "done", lease=600)
     monkeypatch.undo()

@@ -38,7 +38,7 @@ def told(**outputs: Any) -> dict[str, Work]:
 
 def run_one(book: Book, folder: Path, documents: Documents, work: Work, **more: Any) -> Any:
     """Run a workflow of one agent, `scout`, that does this."""
-    return book.execute(write(folder, documents), agents={"scout": work}, **more)
+    return book.runs.execute(write(folder, documents), agents={"scout": work}, **more)
 
 
 def with_(documents: Documents, changes: Mapping[str, object], file: str = WORKFLOW_FILE) -> Documents:
@@ -58,13 +58,13 @@ def refusals(book: Book, run_id: str | None = None) -> list[tuple[str, str]]:
 @pytest.mark.spec("3.8", "7.6")
 def test_a_workflow_leaves_the_settings_that_its_files_do_not_name(local: Book, tmp_path: Path) -> None:
     """An owner keeps logs for a year. A workflow that says nothing of retention changes nothing of it."""
-    local.configure_memory(retention_days=365, max_size_kb=7, stale="leave_out")
+    local.memory.configure(retention_days=365, max_size_kb=7, stale="leave_out")
     run_one(local, tmp_path / "silent", small("scout"), lambda _me: {"answer": "done", "confidence": 0.9})
-    assert (local.memory_settings().retention_days, local.memory_settings().max_size_kb) == (365, 7)
+    assert (local.memory.settings().retention_days, local.memory.settings().max_size_kb) == (365, 7)
 
     named = with_(small("scout"), {"memory.tiers.working.retention_days": 90})
     run_one(local, tmp_path / "named", named, lambda _me: {"answer": "done", "confidence": 0.9})
-    settings = local.memory_settings()
+    settings = local.memory.settings()
     assert (settings.retention_days, settings.max_size_kb, settings.stale) == (90, 7, "leave_out")
 
 
@@ -83,7 +83,7 @@ def test_the_rights_of_one_workflow_bind_its_own_runs_and_nothing_else(book: Boo
 
     def work(me: Task) -> dict[str, Any]:
         try:
-            kept = me.remember(f"The gate of {me.run.id} closes at nine.", shared=True)
+            kept = me.remember(f"The gate of {me.own_run.id} closes at nine.", shared=True)
             outcomes.append(kept.outcome)
         except Denied:
             outcomes.append("denied")
@@ -102,14 +102,14 @@ def test_the_rights_of_one_workflow_bind_its_own_runs_and_nothing_else(book: Boo
     scout.record("agent.thought", run_id="second", payload={"text": "hm"})
     scout.record("agent.thought", payload={"text": "hm"})
     assert scout.remember("Nobody limits what the scout does outside.").outcome == "stored"
-    assert scout.rights().tier("long_term") == "read_write"
+    assert scout.access.rights().tier("long_term") == "read_write"
     assert outcomes == ["denied", "stored"]
 
     turn = book.run(run_id="first").agent("scout")  # the first run's rules still hold in the first run
     with pytest.raises(Denied):
         turn.remember("The gate is made of oak.")
     with pytest.raises(Denied):
-        turn.days()
+        turn.documents.days()
     fork = book.fork("first", new_id="fork")
     with pytest.raises(Denied):
         fork.agent("scout").remember("The gate is made of oak.")
@@ -117,7 +117,7 @@ def test_the_rights_of_one_workflow_bind_its_own_runs_and_nothing_else(book: Boo
 
 @pytest.mark.spec("3.9")
 def test_a_workflow_gives_nobody_more_than_the_owner_has_given(local: Book, tmp_path: Path) -> None:
-    local.grant("scout", tiers={"long_term": "read"}, may_emit=["agent.spoke"])
+    local.access.grant("scout", tiers={"long_term": "read"}, may_emit=["agent.spoke"])
     documents = with_(small("scout"), {"memory.access_control.scout": {"long_term": "read_write"}})
     documents = changed(documents, agent_file("scout"), "may_emit", ["agent.*"])
     outcomes = list[str]()
@@ -141,17 +141,17 @@ def test_what_may_only_be_read_is_not_changed_either(local: Book, tmp_path: Path
     documents = with_(small("scout"), {"memory.access_control.scout": {"long_term": "read"}})
     run = local.run(write(tmp_path, documents))
     me = run.agent("scout")
-    assert me.item(own).body == "The gate closes at nine."
+    assert me.memory.get(own).body == "The gate closes at nine."
     for act in (
-        lambda: me.revise(own, text="The gate closes at ten."),
-        lambda: me.share(own),
+        lambda: me.memory.revise(own, text="The gate closes at ten."),
+        lambda: me.memory.share(own),
         lambda: me.forget(own, confirm="FORGET"),
         lambda: me.remember("Another gate."),
         lambda: me.remember("Another gate.", run_id="elsewhere"),
     ):
         with pytest.raises((Denied, BadInput)):
             act()
-    assert local.item(own).position == me.item(own).position
+    assert local.memory.get(own).position == me.memory.get(own).position
 
 
 # Tiers, and memory as a whole.
@@ -167,7 +167,7 @@ def test_a_tier_that_is_off_or_not_listed_is_neither_read_nor_written(
     """503 for what the workflow has switched off, 403 for what an agent's file does not list; the same for the tools
     and for the agent's own calls."""
     local.remember("The gate closes at nine.")
-    local.log("The gate was painted.")
+    local.documents.log("The gate was painted.")
     documents = small("scout")
     if listed:
         documents = changed(documents, agent_file("scout"), "memory.tiers", ["episodic"])
@@ -189,11 +189,11 @@ def test_a_tier_that_is_off_or_not_listed_is_neither_read_nor_written(
     before = len(refusals(local))
     for call in (
         lambda: me.remember("The lock is new."),
-        lambda: me.log("The lock is new."),
-        lambda: me.session_note("gate", "The lock is new."),
-        lambda: me.items(),
-        lambda: me.long_term(),
-        lambda: me.days(),
+        lambda: me.documents.log("The lock is new."),
+        lambda: me.documents.add_to_session("gate", "The lock is new."),
+        lambda: me.memory.list(),
+        lambda: me.memory.long_term(),
+        lambda: me.documents.days(),
         lambda: me.search("gate", tiers=["long_term"]),
         lambda: me.search("gate", mode="keyword"),
     ):
@@ -207,10 +207,10 @@ def test_a_tier_that_is_off_or_not_listed_is_neither_read_nor_written(
     prompt = me.prompt("Look after the gate.")
     assert "nine" not in prompt
     assert "painted" not in prompt
-    assert [one.body for one in local.items()] == ["The gate closes at nine."]
+    assert [one.body for one in local.memory.list()] == ["The gate closes at nine."]
     with run.agent("scout") as again:
         again.write({"answer": "ok", "confidence": 0.9})
-    assert len(local.day(local.days()[-1])) == 1  # nothing was logged for it either
+    assert len(local.documents.day(local.documents.days()[-1])) == 1  # nothing was logged for it either
 
 
 @pytest.mark.spec("3.9")
@@ -220,7 +220,7 @@ def test_an_episode_needs_the_episodic_tier(local: Book, tmp_path: Path) -> None
     with pytest.raises(NotEnabled, match="episodic"):
         me.remember("The gate fell.", kind="episode", occurred_at=datetime.now(UTC))
     with pytest.raises(NotEnabled, match="episodic"):
-        me.window()
+        me.receipts.window()
     local.record("agent.spoke", actor="scout", run_id="r", payload={"text": "The gate squeaks."})
     assert "squeaks" not in me.prompt("Look after the gate.")
     assert me.remember("The gate squeaks.").outcome == "stored"
@@ -241,10 +241,10 @@ def test_memory_that_is_switched_off_logs_nothing_and_shows_nothing(
         for call in (
             lambda: me.search("gate"),
             lambda: me.remember("The lock is new."),
-            lambda: me.log("The lock is new."),
-            lambda: me.items(),
-            lambda: me.day(local.days()[-1] if local.days() else "2026-01-01"),
-            lambda: me.premises(),
+            lambda: me.documents.log("The lock is new."),
+            lambda: me.memory.list(),
+            lambda: me.documents.day(local.documents.days()[-1] if local.documents.days() else "2026-01-01"),
+            lambda: me.receipts.changed_facts(),
         ):
             with pytest.raises(NotEnabled):
                 call()
@@ -253,7 +253,7 @@ def test_memory_that_is_switched_off_logs_nothing_and_shows_nothing(
     run_one(local, tmp_path, changed(small("scout"), *place, False), work, run_id="r")
     assert "nine" not in seen[0]
     assert "Memory" not in seen[0]
-    assert local.days() == []
+    assert local.documents.days() == []
     assert list(local.events(run_id="r", kinds=("memory.logged", "memory.item.created"))) == []
     for tool, arguments in (("memory.read", {"target": "dates"}), ("memory.search", {"query": "gate"})):
         assert Tools(local).call(tool, arguments, actor="scout", run_id="r")["status"] == 503
@@ -272,7 +272,7 @@ def test_search_that_is_switched_off_is_off_for_the_library_too(
         me.search("gate")
     assert refusals(local) == [("scout", "memory.search")]
     assert Tools(local).call("memory.search", {"query": "gate"}, actor="scout", run_id="r")["status"] == 403
-    assert [one.body for one in me.long_term()] == ["The gate closes at nine."]
+    assert [one.body for one in me.memory.long_term()] == ["The gate closes at nine."]
 
 
 @pytest.mark.spec("3.1")
@@ -295,7 +295,7 @@ def test_what_the_workflow_says_of_a_tier_holds_for_each_agent(
         return {"answer": "done", "confidence": 0.9}
 
     run_one(local, tmp_path, with_(small("scout"), changes), work)
-    assert local.days() == []
+    assert local.documents.days() == []
     assert ("## Long-term Memory" in prompts[0]) is ("memory.tiers.long_term.inject" not in changes)
 
 
@@ -378,8 +378,8 @@ def test_a_node_may_say_how_deep_it_delegates(local: Book, tmp_path: Path) -> No
         assert load(folder).node("inner").max_depth == 0
         assert placeless(load(write(folder / "again", dict(dump(load(folder)))))) == placeless(load(folder))
         with pytest.raises(commonplace.RunFailed, match="max_depth"):
-            local.execute(folder, agents=agents)
-    assert local.execute(flow("one", max_depth=1), agents=agents).status == "completed"
+            local.runs.execute(folder, agents=agents)
+    assert local.runs.execute(flow("one", max_depth=1), agents=agents).status == "completed"
     assert levels(flow("deep", max_depth=7)) == [("warning", "R32", "orchestration.graph[1].max_depth")]
     assert ("error", "R32", "orchestration.graph[1].max_depth") in levels(flow("deeper", max_depth=11))
 
@@ -397,7 +397,7 @@ def test_a_file_without_a_graph_is_valid_and_says_that_it_runs_nothing(
     validated = cli("--json", "validate", folder)
     assert (validated.code, json.loads(validated.out)["ok"]) == (0, True)
     assert "no graph" in validated.out
-    outcome = local.execute(folder)
+    outcome = local.runs.execute(folder)
     assert (outcome.status, outcome.steps) == ("completed", {})
     assert "no graph" in outcome.reason
     cli("init")
@@ -475,7 +475,7 @@ def test_an_agents_tiers_are_a_list_or_a_mapping(local: Book, tmp_path: Path) ->
     me = local.run(folder).agent("scout")
     assert me.remember("The gate closes at nine.").outcome == "stored"
     with pytest.raises(Denied, match="working"):
-        me.log("The gate was painted.")
+        me.documents.log("The gate was painted.")
     wrong = changed(small("scout"), agent_file("scout"), "memory.tiers", {"dreams": {}, "working": 5})
     assert [one[2] for one in levels(write(tmp_path / "wrong", wrong))] == [
         "memory.tiers.dreams",
@@ -528,9 +528,9 @@ def test_a_contract_without_confidence(
     assert cli("validate", folder).code == code
     if filled is None:
         with pytest.raises(BadWorkflow, match="R17"):
-            local.execute(folder, agents=told(scout={"answer": "tea"}))
+            local.runs.execute(folder, agents=told(scout={"answer": "tea"}))
         return
-    local.execute(folder, agents=told(scout={"answer": "tea"}), run_id="r")
+    local.runs.execute(folder, agents=told(scout={"answer": "tea"}), run_id="r")
     assert local.run(run_id="r").state()["scout"] == {"answer": "tea"} | (
         {"confidence": 0.5} if filled else {}
     )
@@ -552,7 +552,7 @@ def test_a_lone_file_is_validated_without_its_agents(cli: Cli, local: Book, tmp_
         assert [one["file"] for one in notices] == [name]
         assert {one["file"] for one in answer["problems"]} == {name}
     with pytest.raises(BadWorkflow, match="R8"):  # it cannot run without them
-        local.execute(tmp_path)
+        local.runs.execute(tmp_path)
     (tmp_path / "lone.yaml").write_text((tmp_path / WORKFLOW_FILE).read_text().replace("1.0.0", "1", 1))
     assert cli("validate", tmp_path / "lone.yaml").code == 1
     write(tmp_path, {agent_file("research_analyst"): example()[agent_file("research_analyst")]})
@@ -581,8 +581,8 @@ def test_a_delegation_loop_says_that_it_cannot_run_yet(
     folder = write(tmp_path / "flow", documents)
     assert cli("validate", folder).code == 0  # its files are well written
     with pytest.raises(NotEnabled, match=r"delegation_loop.*orchestration\.engine: dag"):
-        local.execute(folder)
-    assert local.runs() == []
+        local.runs.execute(folder)
+    assert local.runs.list() == []
     cli("init")
     ran = cli("run", folder)
     assert ran.code == 1
@@ -603,8 +603,8 @@ def test_a_delegation_loop_inside_a_workflow_is_told_before_anything_runs(
         for file, one in with_(LOWEST, {"orchestration.engine": "delegation_loop"}).items()
     }
     with pytest.raises(NotEnabled, match="lowest"):
-        local.execute(write(tmp_path, documents), agents=told(scout={"answer": "a", "confidence": 1}))
-    assert local.runs() == []
+        local.runs.execute(write(tmp_path, documents), agents=told(scout={"answer": "a", "confidence": 1}))
+    assert local.runs.list() == []
 
 
 # Agents that are no nodes, and runs within runs.
@@ -658,7 +658,7 @@ def test_the_memory_section_holds_for_agents_that_are_no_nodes(
 def test_a_digest_says_that_its_tiers_are_closed(local: Book, tmp_path: Path) -> None:
     local.remember("The gate closes at nine.", shared=True)
     folder = write(tmp_path, with_(small("scout"), {"memory.access_control.scout": CLOSED}))
-    local.grant("ada", tiers=CLOSED)
+    local.access.grant("ada", tiers=CLOSED)
     for reader in (local.run(folder).agent("scout"), local.as_actor("ada")):
         digest, prompt = reader.digest("gate"), reader.prompt("gate")
         assert "nothing is remembered" not in digest.text
@@ -679,7 +679,7 @@ def test_a_run_within_a_run_gives_nobody_more_than_the_outer_one(local: Book, tm
     def work(me: Task) -> dict[str, Any]:
         wide = Policy(agents={"scout": AgentPolicy(may_emit=("agent.*",))})
         for policy in (Policy(), wide):
-            inner = me.run.child(policy=policy)
+            inner = me.own_run.child(policy=policy)
             for within in (inner, inner.child(policy=Policy())):
                 answers.append(attempt(lambda turn=within.agent("scout"): turn.search("gate")))  # type: ignore[misc]
                 answers.append(attempt(lambda turn=within.agent("scout"): turn.remember("It squeaks.")))  # type: ignore[misc]
@@ -705,10 +705,10 @@ def test_what_a_workflow_switches_off_is_off_in_its_subworkflows(local: Book, tm
         return {"answer": "done", "confidence": 0.9}
 
     folder = write(tmp_path, documents)
-    local.execute(folder, agents={"scout": work, "helper": work})
+    local.runs.execute(folder, agents={"scout": work, "helper": work})
     assert answers == ["NotEnabled"] * 3
-    assert local.items() == []
-    assert local.days() == []
+    assert local.memory.list() == []
+    assert local.documents.days() == []
 
 
 @pytest.mark.spec("3.9", "7.6")
@@ -740,17 +740,17 @@ def test_a_fallback_has_no_more_rights_than_its_own_files_leave_it(
         answers.append(attempt(lambda: me.search("gate")))
         answers.append(attempt(lambda: me.remember("The lock is new.")))
         answers.append("nine" in str(me.prompt("When does the gate close?")))
-        tool = Tools(local).call("memory.search", {"query": "gate"}, actor="scout", run_id=me.run.id)
+        tool = Tools(local).call("memory.search", {"query": "gate"}, actor="scout", run_id=me.own_run.id)
         answers.append(tool["status"])
-        attempt(lambda: me.run.step("scout", "started"))  # saying that one is the scout changes nothing
+        attempt(lambda: me.own_run.step("scout", "started"))  # saying that one is the scout changes nothing
         with pytest.raises(Denied, match=r"agent\.thought"):
-            local.as_actor("scout").record("agent.thought", run_id=me.run.id, payload={"text": "hm"})
+            local.as_actor("scout").record("agent.thought", run_id=me.own_run.id, payload={"text": "hm"})
         return {"answer": "done", "confidence": 0.9}
 
     folder = write(tmp_path, documents)
-    local.execute(folder, agents={"scout": fails, "deputy": stands_in}, run_id="r")
+    local.runs.execute(folder, agents={"scout": fails, "deputy": stands_in}, run_id="r")
     assert answers == ["ok", refusal, refusal, False, status]
-    assert bool(local.days()) is (status == 403)
+    assert bool(local.documents.days()) is (status == 403)
     assert attempt(lambda: local.run(run_id="r").agent("scout").search("gate")) == "ok"  # its own again
 
 
@@ -758,7 +758,7 @@ def test_a_fallback_has_no_more_rights_than_its_own_files_leave_it(
 
 
 def where(book: Book, text: str) -> list[str]:
-    return [Path(one.path).name for one in book.look_for(text)]
+    return [Path(one.path).name for one in book.admin.find_text(text)]
 
 
 @pytest.mark.spec("L10", "2.4", "3.12")
@@ -770,7 +770,7 @@ def test_erasing_reaches_the_state_files_that_a_workflow_asks_for(tmp_path: Path
     answer: Work = lambda me: {"answer": me.state["topic"], "confidence": 0.9}  # noqa: E731
     with commonplace.open(tmp_path / "team.db") as book:
         for run_id, topic in (("kim", "Kim lives at Quartz Lane 7"), ("tea", "Tea is hot")):
-            book.execute(folder, agents={"scout": answer}, run_id=run_id, initial={"topic": topic})
+            book.runs.execute(folder, agents={"scout": answer}, run_id=run_id, initial={"topic": topic})
         (opened,) = book.events(run_id="kim", kinds=("state.opened",))
         (changed_at,) = book.events(run_id="kim", kinds=("state.changed",))
     files = {name: folder / "data/state" / f"{name}.{format}" for name in ("kim", "tea")}
@@ -833,13 +833,13 @@ def test_a_save_during_an_erasure_does_not_bring_back_what_was_erased(
     run = local.run(write(tmp_path, small("scout")), run_id="r")
     secret = run.agent("scout").write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
     (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]
-    saved = local._ledger.saved
+    saved = local._session.services.outside.saved
 
     def erased_meanwhile(*file: Any) -> None:
         saved(*file)
         local.erase(written.id)
 
-    monkeypatch.setattr(local._ledger, "saved", erased_meanwhile)
+    monkeypatch.setattr(local._session.services.outside, "saved", erased_meanwhile)
     assert "Quartz" not in run.save().read_text()
 
 
@@ -848,7 +848,7 @@ def test_a_purge_in_another_process_removes_a_state_file_that_erasing_did_not_re
     folder = write(tmp_path / "flow", with_(small("scout"), {"state.persistence": True}))
     file = folder / "data/state/r.json"
     with commonplace.open(tmp_path / "team.db") as book:
-        book.execute(folder, agents=told(scout={"answer": "Quartz Lane 7", "confidence": 0.9}), run_id="r")
+        book.runs.execute(folder, agents=told(scout={"answer": "Quartz Lane 7", "confidence": 0.9}), run_id="r")
         (written,) = book.events(run_id="r", kinds=("state.changed",))
         (folder / "data").rename(tmp_path / "elsewhere")
         book.erase(written.id)

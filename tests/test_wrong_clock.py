@@ -50,7 +50,7 @@ def spoken(book: Book, at: int | datetime | None = None) -> list[str]:
 
 
 def rows(book: Book) -> list[object]:
-    with book.snapshot() as snapshot:
+    with book.ledger.snapshot() as snapshot:
         return list(snapshot.scan("clocks"))
 
 
@@ -86,8 +86,8 @@ def test_what_has_an_end_keeps_it(local: Book) -> None:
     with clock_off(YEARS):
         local.record("agent.spoke", actor="wrong")
     local.remember("the printer is on the second floor")
-    assert [item.valid(int(now().timestamp() * 1e6)) for item in local.items()] == [True, True]
-    assert not local.gc(dry_run=True).chores
+    assert [item.valid(int(now().timestamp() * 1e6)) for item in local.memory.list()] == [True, True]
+    assert not local.memory.tidy(dry_run=True).chores
     work = local.work(name="w", id="w")
     work.add_tasks([{"title": "one"}])
     with clock_off(YEARS):
@@ -105,11 +105,11 @@ def test_doctor_and_opening_name_the_first_event_that_is_ahead_and_who_recorded_
     with commonplace.open(path) as book:
         for n in range(5):
             book.record("agent.spoke", actor=f"right {n}")
-        assert book.status().clock is None
+        assert book.admin.status().clock is None
         with clock_off(YEARS):
             book.record("agent.spoke", actor="mallory")
         book.record("agent.spoke", actor="right again")
-        assert book.status().clock is not None
+        assert book.admin.status().clock is not None
     with caplog.at_level(logging.WARNING, "commonplace"):
         commonplace.open(path).close()
     assert "event 6, recorded by 'mallory'" in caplog.text
@@ -130,7 +130,7 @@ def test_a_clock_that_is_behind_moves_nothing_and_is_told(local: Book) -> None:
     local.record("agent.spoke", actor="after")
     assert spoken(local, earlier) == []
     assert spoken(local, now()) == ["before", "slow", "after"]
-    status = local.status()
+    status = local.admin.status()
     assert status.clock is None
     assert "event 2, recorded by 'slow'" in str(status.slow_clock)
 
@@ -140,7 +140,7 @@ def test_a_book_that_nobody_has_used_for_months_is_nothing_to_talk_about(local: 
     with clock_off(timedelta(days=-120)):
         local.record("agent.spoke", actor="long ago")
     local.record("agent.spoke", actor="now")
-    status = local.status()
+    status = local.admin.status()
     assert (status.clock, status.slow_clock) == (None, None)
     assert spoken(local, now() - timedelta(days=60)) == ["long ago"]
     assert [event.clock_us for event in local.events()] == [None, None]
@@ -153,11 +153,11 @@ def test_what_a_clock_said_travels_with_its_event(tmp_path: Path) -> None:
     with commonplace.open(tmp_path / "a.db") as book:
         book.record("agent.spoke", id="right")
         assert book.record("agent.spoke", id="right") == book.event("right")
-        book.export(tmp_path / "export.jsonl")
+        book.admin.export(tmp_path / "export.jsonl")
         events = list(book.events())
         assert events[1].clock_us is not None
     with commonplace.open(f"file:{tmp_path / 'b'}") as copy:
-        copy.import_(tmp_path / "export.jsonl")
+        copy.admin.import_(tmp_path / "export.jsonl")
         assert list(copy.events()) == events
         assert spoken(copy, now()) == ["wrong", "owner"]
         assert copy.verify().ok

@@ -107,17 +107,17 @@ class Story(RuleBasedStateMachine):
         self.claims: list[Claim] = []
         self.leads: list[Lead] = []
         self.handled: set[str] = set()
-        self.book.core(CORE, name="Lore")
+        self.book.memory.set_core(CORE, name="Lore")
         self.done: Counter[str] = Counter()
         """Which commands were done, and not refused."""
-        submit = self.book._ledger.submit
+        submit = self.book.ledger.submit
 
         def counted(command: str, *how: Any, **more: Any) -> Any:
             answer = submit(command, *how, **more)
             self.done[command] += 1
             return answer
 
-        self.book._ledger.submit = counted  # type: ignore[method-assign]
+        self.book.ledger.submit = counted  # type: ignore[method-assign]
         self.past: list[tuple[int, Any]] = []
         self.steps = self.said = 0
 
@@ -792,7 +792,7 @@ class Story(RuleBasedStateMachine):
         known = self.work.task(task.id, at=self.book.head)
         holder = "back-off" if task.later else str(task.who)
         name = f"task/{self.work.id}/{task.number}/{known.token}"
-        self.book._ledger.store.lease(name, holder, 0, known.token or 0)
+        self.book.ledger.store.lease(name, holder, 0, known.token or 0)
         task.lost = True
 
     @rule()
@@ -1191,7 +1191,7 @@ class Story(RuleBasedStateMachine):
     @rule()
     def leader_dies(self) -> None:
         agent, fence = self.model.leader or ("", 0)
-        self.book._ledger.store.lease(f"lead/{self.work.id}/{fence}", agent, 0, fence)
+        self.book.ledger.store.lease(f"lead/{self.work.id}/{fence}", agent, 0, fence)
         self.model.leader = None
 
     @precondition(lambda self: self.leads)
@@ -1376,7 +1376,7 @@ class Story(RuleBasedStateMachine):
             for at, seen in self.past:
                 assert self.seen(at) == seen
             with commonplace.open("memory:") as copy:
-                self.book.copy(copy)
+                self.book.admin.copy(copy)
                 assert rows(copy) == before
             self.without_words(before)
             self.discarded()
@@ -1398,7 +1398,7 @@ class Story(RuleBasedStateMachine):
         self.book.rebuild()
         assert rows(self.book) == after
         with commonplace.open("memory:") as copy:
-            self.book.copy(copy)
+            self.book.admin.copy(copy)
             assert rows(copy) == after
 
     def discarded(self) -> None:

@@ -30,7 +30,7 @@ screen = Console(width=120)
 
 def sentences(embedder: str) -> None:
     with commonplace.open("memory:") as book:
-        book.configure_memory(embedder=embedder)
+        book.memory.configure(embedder=embedder)
         kept = [(one["text"], book.remember(one["text"])) for one in data("sentences")]
     outcomes = Counter(answer.outcome for _, answer in kept)
     touched = [(text, answer.advice) for text, answer in kept if answer.advice]
@@ -47,9 +47,9 @@ def questions(embedder: str, with_peers: bool) -> None:
     asked = data("questions")
     with ExitStack() as open_until:
         book = open_until.enter_context(commonplace.open("memory:"))
-        book.configure_memory(embedder=embedder)
+        book.memory.configure(embedder=embedder)
         ids = [_stored(book, one["note"]) for one in asked]
-        book.reindex()
+        book.admin.reindex()
         ways: dict[str, Find] = {mode: partial(found, book, mode=mode) for mode in MODES}
         notes = {id: one["note"] for id, one in zip(ids, asked, strict=True)}
         for name in installed() if with_peers else []:
@@ -77,7 +77,7 @@ def corrections(embedder: str) -> None:
     outcomes = Counter[str]()
     for one in data("corrections"):
         with commonplace.open("memory:") as book:
-            book.configure_memory(embedder=embedder)
+            book.memory.configure(embedder=embedder)
             with book.run() as run, run.agent("ada") as ada:
                 ada.remember(one["original"])
                 shown = [hit.text for hit in ada.search(one["question"]).results]

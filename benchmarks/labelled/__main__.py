@@ -72,7 +72,7 @@ def without(signal: str) -> Iterator[None]:
 
 def labelled(embedder: str, open_until: ExitStack) -> list[Asked]:
     book = open_until.enter_context(commonplace.open("memory:"))
-    book.configure_memory(embedder=embedder)
+    book.memory.configure(embedder=embedder)
     fill(book)
     return [Asked(book, one.text, set(one.answers), one.category, one.half) for one in questions()]
 
@@ -82,7 +82,7 @@ def conversations(path: Path, embedder: str, open_until: ExitStack) -> list[Aske
     found = []
     for one in json.loads(path.read_text()):
         book = open_until.enter_context(commonplace.open("memory:"))
-        book.configure_memory(embedder=embedder)
+        book.memory.configure(embedder=embedder)
         recall.told(book, one["conversation"])
         known = {turn.id for turn in recall.turns(one["conversation"])}
         for asked in one["qa"]:
@@ -95,7 +95,7 @@ def conversations(path: Path, embedder: str, open_until: ExitStack) -> list[Aske
 def beside(asked: list[Asked], embedder: str, open_until: ExitStack) -> dict[str, Marks]:
     """What other memories find that are given the same."""
     book = asked[0].book
-    texts = {item.id: item.text for item in book.items()}
+    texts = {item.id: item.text for item in book.memory.list()}
     for event in book.events(kinds=["agent.spoke"]):
         texts[event.id] = recall.spoken(
             event.payload["text"], event.actor, event.occurred_at or event.created_at

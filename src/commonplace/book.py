@@ -104,7 +104,7 @@ def open(
             raise Conflict(f"{url} holds the book {ledger.meta.name!r}, not {name!r}: leave the name out")
         if trust or ledger.created:
             trust_book(ledger, engine.beside)
-        session = _owner(engine, ledger, repository_around(engine.beside, repository), count_tokens)
+        session = owner_session(engine, ledger, repository_around(engine.beside, repository), count_tokens)
     except BaseException:
         store.close()
         engine.close()
@@ -118,8 +118,11 @@ def open(
     return opened
 
 
-def _owner(
-    engine: Engine, ledger: Ledger, repository: Path | None, count_tokens: Callable[[str], int] | None
+def owner_session(
+    engine: Engine,
+    ledger: Ledger,
+    repository: Path | None = None,
+    count_tokens: Callable[[str], int] | None = None,
 ) -> Session:
     """The session of a book's owner, with all that the sessions of this book share."""
     kind, beside = ledger.store.facts.engine, engine.beside

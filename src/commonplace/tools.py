@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .access.rights import OWNER
+from .access.rights import OWNER, check_actor
+from .actor import Actor
 from .errors import BadInput, CommonplaceError, NotFound, shown
 from .events import encode_payload
 from .memory import daily
@@ -26,7 +27,6 @@ from .recall.search import envelope
 from .state.contract import violations
 
 if TYPE_CHECKING:
-    from .book import Book
     from .participant import Participant
 
 log = logging.getLogger("commonplace")
@@ -148,8 +148,8 @@ TOOLS = {
 class Tools:
     """Every tool of a book, for callers that bring a name and arguments."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, owner: Participant) -> None:
+        self._owner = owner
 
     def call(
         self,
@@ -182,8 +182,9 @@ class Tools:
 
     def _acting(self, actor: str, run_id: str | None) -> Participant:
         if run_id is not None:
-            return self._book.run(run_id=run_id, create=False).agent(actor)
-        return self._book if actor == OWNER else self._book.as_actor(actor)
+            return self._owner.run(run_id=run_id, create=False).agent(actor)
+        session = self._owner._session
+        return self._owner if actor == OWNER else Actor(session.acting_as(check_actor(actor)))
 
 
 def _checked(name: str, tool: Tool, given: object) -> dict[str, Any]:

@@ -462,7 +462,7 @@ def core__propose(
 @_core
 def core__proposals(shell: Shell, at: AtOption = None) -> Answer:
     """List what was proposed and waits for resolve ITEM create or skip."""
-    found = shell.acting().memory.held(at=as_of(at))
+    found = shell.acting().memory.held("proposal", at=as_of(at))
     return Answer([_item(one) for one in found], _table(found))
 
 
