@@ -33,7 +33,7 @@ def team(book: Book) -> dict[str, Any]:
 
 
 def live(of: Any, **which: Any) -> list[str]:
-    return [item.text for item in of.items(**which)]
+    return [item.text for item in of.memory.list(**which)]
 
 
 # cores are for keepers of memory
@@ -42,25 +42,25 @@ def live(of: Any, **which: Any) -> list[str]:
 @pytest.mark.spec("3.4")
 def test_no_way_leads_into_a_core_but_a_keepers_choice(team: dict[str, Any]) -> None:
     ada, lee = team["ada"], team["lee"]
-    lee.core("auth", name="Auth")
+    lee.memory.set_core("auth", name="Auth")
     lee.remember(TEN, core="auth")
     skipped = ada.remember("Refresh tokens never rotate", core="auth")
-    ada.resolve(skipped, "skip")
+    ada.memory.resolve(skipped, "skip")
     with pytest.raises(Denied):
-        ada.restore(skipped.item_id)
+        ada.memory.restore(skipped.item_id)
     forgotten = ada.remember("Cookies are always secure", core="auth")
     ada.forget(forgotten.item_id, confirm="FORGET")
     with pytest.raises(Denied):
-        ada.restore(forgotten.item_id)
+        ada.memory.restore(forgotten.item_id)
     near = ada.remember(f"{TEN} eleven", core="auth")
     assert near.held.why == "near_duplicate"
-    ada.resolve(near, "create", "because")
-    assert ada.item(near.item_id).held.why == "proposal"
+    ada.memory.resolve(near, "create", "because")
+    assert ada.memory.get(near.item_id).held.why == "proposal"
     entry = ada.remember("Sessions live in redis", core="auth")
-    lee.resolve(entry, "create")
+    lee.memory.resolve(entry, "create")
     acts: list[Any] = [
-        lambda: ada.revise(entry.item_id, text="Sessions live nowhere"),
-        lambda: ada.verify_item(entry.item_id),
+        lambda: ada.memory.revise(entry.item_id, text="Sessions live nowhere"),
+        lambda: ada.memory.verify(entry.item_id),
     ]
     for act in acts:
         with pytest.raises(Denied):
@@ -71,13 +71,13 @@ def test_no_way_leads_into_a_core_but_a_keepers_choice(team: dict[str, Any]) -> 
 @pytest.mark.spec("3.4")
 def test_a_core_that_requires_verification_shows_only_what_was_verified(team: dict[str, Any]) -> None:
     lee = team["lee"]
-    lee.core("checked", config={"require_verification": True, "min_confidence": 0.5})
+    lee.memory.set_core("checked", config={"require_verification": True, "min_confidence": 0.5})
     assert lee.remember("No confidence is none.", core="checked").outcome == "rejected"
     kept = lee.remember("The checksum is sha256.", core="checked", confidence="high", source_type="manual",
                         code_refs=[{"file": "a.py", "symbol": "digest"}])  # fmt: skip
     assert (kept.outcome, live(lee, core="checked")) == ("flagged", [])
-    lee.verify_item(kept.item_id)
-    (item,) = lee.items(core="checked")
+    lee.memory.verify(kept.item_id)
+    (item,) = lee.memory.list(core="checked")
     assert (item.verified_by, item.confidence, item.source_type) == ("lee", 0.9, "manual")
 
 
@@ -89,7 +89,7 @@ def test_a_private_core_is_as_if_it_were_not_there(book: Book, team: dict[str, A
         with pytest.raises(NotFound):
             who.remember("anything", core="hush", confidence=0.1)
     with pytest.raises(NotFound):
-        lee.core("hush", visibility="team", owner="lee")
+        lee.memory.set_core("hush", visibility="team", owner="lee")
     assert book.remember("mine alone", core="hush", confidence=0.9, shared=True).outcome == "stored"
     assert live(ada) == []
 
@@ -102,26 +102,26 @@ def test_nothing_contradicts_silently_however_it_comes_to_stand(book: Book, team
     ada, bob, lee = team["ada"], team["bob"], team["lee"]
     first = ada.remember(key="limit", value=60, shared=True)
     other = bob.remember(key="limit", value=90, shared=True)
-    lee.resolve(other, "old")
-    bob.restore(other.item_id)
-    assert bob.item(other.item_id).status == "held"  # it waits again
+    lee.memory.resolve(other, "old")
+    bob.memory.restore(other.item_id)
+    assert bob.memory.get(other.item_id).status == "held"  # it waits again
     mine = ada.remember(key="mine", value=1)
     book.remember(key="mine", value=2)
     with pytest.raises(Conflict, match="mine"):
-        ada.share(mine.item_id)
+        ada.memory.share(mine.item_id)
     gone = ada.remember(key="back", value=1, shared=True)
     ada.forget(gone.item_id, confirm="FORGET")
     bob.remember(key="back", value=2, shared=True)
     with pytest.raises(Conflict):
-        ada.restore(gone.item_id)
+        ada.memory.restore(gone.item_id)
     then = datetime(2026, 1, 1, tzinfo=UTC)
     early = ada.remember(key="ceo", value="A", valid_until=then, shared=True)
     ada.remember(key="ceo", value="B", valid_from=then, shared=True)
     with pytest.raises(Conflict):
-        ada.revise(early.item_id, valid_until=then + timedelta(days=9))
+        ada.memory.revise(early.item_id, valid_until=then + timedelta(days=9))
     with pytest.raises(BadInput):
-        ada.revise(early.item_id, valid_from=then)
-    assert ada.item(first.item_id).value == 60
+        ada.memory.revise(early.item_id, valid_from=then)
+    assert ada.memory.get(first.item_id).value == 60
 
 
 @pytest.mark.spec("3.3")
@@ -143,11 +143,11 @@ def test_only_ones_own_is_superseded_without_a_choice(book: Book, team: dict[str
     assert live(bob, key="db.port") == ["db.port: 5433"]
     book.memory.resolve(taken, "new", rationale="it moved")
     assert book.memory.get(str(fact.item_id)).superseded_by == taken.item_id
-    lee.core("auth", name="Auth")
+    lee.memory.set_core("auth", name="Auth")
     entry = lee.remember("Tokens expire after an hour", core="auth")
     proposal = ada.remember("Tokens never expire at all", core="auth", supersedes=entry.item_id)
     assert live(bob, core="auth") == ["Tokens expire after an hour"]
-    lee.resolve(proposal, "create")
+    lee.memory.resolve(proposal, "create")
     assert live(bob, core="auth") == ["Tokens never expire at all"]
     for wrong in ({"supersedes": proposal.item_id}, {"scope": "repository", "key": "k", "value": "v"}):
         with pytest.raises(BadInput):
@@ -158,7 +158,7 @@ def test_only_ones_own_is_superseded_without_a_choice(book: Book, team: dict[str
 def test_the_same_words_are_not_merged_into_what_says_something_else_by_now(team: dict[str, Any]) -> None:
     ada = team["ada"]
     kept = ada.remember("The build uses gcc twelve")
-    ada.revise(kept.item_id, text="The deploy goes through argo only")
+    ada.memory.revise(kept.item_id, text="The deploy goes through argo only")
     again = ada.remember("The build uses gcc twelve")
     assert (again.outcome, again.item_id != kept.item_id) == ("stored", True)
 
@@ -169,11 +169,11 @@ def test_merging_and_trust_lower_no_label(team: dict[str, Any]) -> None:
     ada.remember(TEN, shared=True)
     held = ada.remember(f"{TEN} eleven", sensitivity="sensitive", reason="a secret reason")
     with pytest.raises(Conflict, match="more sensitive"):
-        ada.resolve(held, "merge")
+        ada.memory.resolve(held, "merge")
     with pytest.raises(BadInput, match="trust"):
         ada.remember("brought from elsewhere", trust="high", provenance={"source_kind": "import"})
     assert (
-        ada.item(ada.remember("brought along", provenance={"source_kind": "import"}).item_id).trust == "low"
+        ada.memory.get(ada.remember("brought along", provenance={"source_kind": "import"}).item_id).trust == "low"
     )
 
 
@@ -185,24 +185,24 @@ def test_nothing_names_what_its_reader_may_not_see(book: Book, team: dict[str, A
     ada, bob, lee = team["ada"], team["bob"], team["lee"]
     shared = str(bob.remember(key="x.y", value=1, shared=True).item_id)
     ada.remember(key="x.y", value=2)  # a dispute that bob may not know
-    assert bob.item(shared).disputed == ()
+    assert bob.memory.get(shared).disputed == ()
     secret = str(bob.remember("my private doubts about alpha", parents=[shared]).item_id)
     assert secret not in str(lee.forget(shared, erase=True, dry_run=True))
     open_ = str(ada.remember("alpha owns the queue", shared=True).item_id)
     derived = str(bob.remember("bob thinks of alpha in private", parents=[open_]).item_id)
-    ada.unshare(open_)
-    ada.share(open_)
+    ada.memory.unshare(open_)
+    ada.memory.share(open_)
     with pytest.raises(NotFound):
         book.as_actor("carol").event(derived)
     ada.forget(open_, confirm="FORGET")
     with pytest.raises(NotFound):
-        bob.item(open_)
-    assert open_ not in [item.id for item in bob.items(status=None)]
+        bob.memory.get(open_)
+    assert open_ not in [item.id for item in bob.memory.list(status=None)]
     with pytest.raises(Denied):
-        bob.gc(dry_run=True)
+        bob.memory.tidy(dry_run=True)
     book.access.relabel(shared, sensitivity="sensitive", reason="r")
     with pytest.raises(NotFound):
-        ada.link(str(ada.remember("mine to link").item_id), "related", shared)
+        ada.memory.link(str(ada.remember("mine to link").item_id), "related", shared)
     with pytest.raises(NotFound):
         lee.forget(shared, confirm="FORGET")
 
@@ -222,44 +222,44 @@ def test_a_tier_that_is_closed_is_closed_on_every_path(book: Book, team: dict[st
 @pytest.mark.spec("3.2", "6.12", "L7")
 def test_papers_follow_their_labels_and_cleared_sessions_are_gone(book: Book, team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
-    noted = ada.task_note("T two", "decisions", "the pelican is confidential")
+    noted = ada.documents.add_to_task("T two", "decisions", "the pelican is confidential")
     book.access.relabel(noted.id, sensitivity="sensitive", reason="r")
-    assert "pelican" not in str(bob.task_papers("T two"))
+    assert "pelican" not in str(bob.documents.task("T two"))
     assert bob.search("pelican").results == ()
-    ada.session_note("Bird", "a falcon was seen")
+    ada.documents.add_to_session("Bird", "a falcon was seen")
     before = book.head
     assert bob.search("falcon").total == 1
-    ada.clear_session("Bird")
+    ada.documents.clear_session("Bird")
     assert bob.search("falcon", at=before).results == ()
     assert "falcon" not in str([event.payload for event in bob.events()])
     assert "falcon" in book.documents.session("Bird", at=before)
-    ada.session_note("修复 bug", "one")
-    ada.session_note("添加 bug", "two")
-    assert "two" not in ada.session("修复 bug")
+    ada.documents.add_to_session("修复 bug", "one")
+    ada.documents.add_to_session("添加 bug", "two")
+    assert "two" not in ada.documents.session("修复 bug")
 
 
 @pytest.mark.spec("3.5", "2.7")
 def test_a_secret_hides_nowhere(book: Book, team: dict[str, Any]) -> None:
     ada, bob = team["ada"], team["bob"]
-    ada.gate("T", "PLAN", "GO", reason=f"use {KEY}")
+    ada.documents.record_gate("T", "PLAN", "GO", reason=f"use {KEY}")
     ada.remember("a note with a tag", tags=[KEY], provenance={"channel": KEY}, shared=True)
     book.access.grant("bob", ceiling="sensitive")
-    for shown in (bob.gates("T"), bob.items(), bob.search("note").results):
+    for shown in (bob.documents.gates("T"), bob.memory.list(), bob.search("note").results):
         assert KEY not in str(shown)
     kept = str(ada.remember("harmless", shared=True).item_id)
-    ada.revise(kept, text=f"now with {KEY} inside")
+    ada.memory.revise(kept, text=f"now with {KEY} inside")
     assert book.memory.get(kept).sensitivity == "sensitive"
     book.memory.configure(secrets="reject")
     acts: list[Any] = [
-        lambda: ada.revise(kept, text=f"again {KEY}"),
-        lambda: ada.log(KEY),
-        lambda: ada.write_notes(KEY),
+        lambda: ada.memory.revise(kept, text=f"again {KEY}"),
+        lambda: ada.documents.log(KEY),
+        lambda: ada.documents.write_notes(KEY),
     ]
     for act in acts:
         with pytest.raises(BadInput, match="secret"):
             act()
     book.memory.configure(secrets="mask")
-    assert KEY not in str(ada.log(f"the key is {KEY}").payload)
+    assert KEY not in str(ada.documents.log(f"the key is {KEY}").payload)
 
 
 # recall is no evidence
@@ -320,14 +320,14 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_dropped(book: Book, team
         lambda: ada.remember("abc", observed_at=datetime.now(UTC)),
         lambda: ada.remember("abc", title="t" * 1001),
         lambda: ada.remember("abc", links=[("related", "nope")]),
-        lambda: ada.items(status="bogus"),
-        lambda: ada.items(kind="bogus"),
-        lambda: ada.items(provenance="x"),
-        lambda: ada.revise(id, text="other", seen="x"),
-        lambda: ada.export_items("/nonexistent/folder/x"),
-        lambda: ada.resolve(id, "skip"),
-        lambda: ada.gate("T", "PLAN", "GO", trace_id="no"),
-        lambda: ada.gate("T", "PLAN", "GO", iteration_index=3, max_iterations=2),
+        lambda: ada.memory.list(status="bogus"),
+        lambda: ada.memory.list(kind="bogus"),
+        lambda: ada.memory.list(provenance="x"),
+        lambda: ada.memory.revise(id, text="other", seen="x"),
+        lambda: ada.memory.export("/nonexistent/folder/x"),
+        lambda: ada.memory.resolve(id, "skip"),
+        lambda: ada.documents.record_gate("T", "PLAN", "GO", trace_id="no"),
+        lambda: ada.documents.record_gate("T", "PLAN", "GO", iteration_index=3, max_iterations=2),
         lambda: book.memory.configure(retention_days=-1),
         lambda: book.memory.configure(retention_days=10**12),
         lambda: book.memory.configure(budget={"max_items": -3}),
@@ -339,7 +339,7 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_dropped(book: Book, team
             act()
     assert live(ada) == ["Tea is served at four."]
     with pytest.raises(Denied):
-        team["lee"].configure_memory(person="ada")
+        team["lee"].memory.configure(person="ada")
 
 
 # files
@@ -481,16 +481,16 @@ def test_nothing_is_merged_into_what_is_gone_or_hidden(book: Book, team: dict[st
     first = str(ada.remember(ALIKE, shared=True).item_id)
     held = bob.remember(f"{ALIKE} today", shared=True, reason="seen in the rack")
     assert held.outcome == "flagged"
-    ada.unshare(first)
-    ada.revise(first, reason="NEVER SHARED", citations=["private/path:3"])
+    ada.memory.unshare(first)
+    ada.memory.revise(first, reason="NEVER SHARED", citations=["private/path:3"])
     with pytest.raises(Conflict, match="does not stand any more"):
-        bob.resolve(held, "merge")
+        bob.memory.resolve(held, "merge")
     assert not any("NEVER SHARED" in str(event.payload) for event in bob.events())
-    ada.share(first)
+    ada.memory.share(first)
     ada.forget(first, confirm="FORGET")
     with pytest.raises(Conflict, match="create it, or skip it"):
-        bob.resolve(held, "merge")
-    assert bob.resolve(held, "create", rationale="it stands alone now").status == "live"
+        bob.memory.resolve(held, "merge")
+    assert bob.memory.resolve(held, "create", rationale="it stands alone now").status == "live"
 
 
 @pytest.mark.spec("3.3", "L5")
@@ -501,16 +501,16 @@ def test_settling_makes_no_silent_contradiction(book: Book, team: dict[str, Any]
     assert other.outcome == "flagged"
     third = ada.remember(key="limit", value=120, supersedes=True)
     assert book.memory.get(str(third.item_id)).shared  # a correction is for those who know what it corrects
-    lee.resolve(other, "new", rationale="measured")
+    lee.memory.resolve(other, "new", rationale="measured")
     assert [one.value for one in book.memory.list(key="limit")] == [90]
     assert book.memory.get(str(first.item_id)).superseded_by == third.item_id
     both = ada.remember(key="limit", value=130, shared=True)
-    lee.resolve(both, "both", rationale="one each for the two regions")
+    lee.memory.resolve(both, "both", rationale="one each for the two regions")
     kept = str(both.item_id)
-    assert ada.revise(kept, tags=["regions"]).tags == ("regions",)
-    assert lee.verify_item(kept).verified_by == "lee"
-    assert ada.archive(kept).status == "archived"
-    assert ada.restore(kept).status == "live"
+    assert ada.memory.revise(kept, tags=["regions"]).tags == ("regions",)
+    assert lee.memory.verify(kept).verified_by == "lee"
+    assert ada.memory.archive(kept).status == "archived"
+    assert ada.memory.restore(kept).status == "live"
 
 
 @pytest.mark.spec("3.3", "L5")
@@ -521,10 +521,10 @@ def test_settling_one_dispute_says_nothing_against_what_another_one_has_let_stan
     ada.remember(key="limit", value=60, shared=True)
     other = bob.remember(key="limit", value=90, shared=True)
     beside = ada.remember(key="limit", value=130, shared=True)
-    lee.resolve(beside, "both", rationale="one each for the two regions")
+    lee.memory.resolve(beside, "both", rationale="one each for the two regions")
     with pytest.raises(Conflict, match="130"):
-        lee.resolve(other, "new", rationale="measured")
-    assert [one.value for one in lee.items(key="limit")] == [60, 130]
+        lee.memory.resolve(other, "new", rationale="measured")
+    assert [one.value for one in lee.memory.list(key="limit")] == [60, 130]
 
 
 @pytest.mark.spec("3.3")
@@ -543,18 +543,18 @@ def test_a_contradiction_within_an_earlier_time_is_seen(team: dict[str, Any]) ->
 @pytest.mark.spec("3.4")
 def test_verifying_is_no_way_round_what_was_decided(team: dict[str, Any]) -> None:
     ada, lee = team["ada"], team["lee"]
-    lee.core("ops", name="Operations")
+    lee.memory.set_core("ops", name="Operations")
     old = lee.remember("Deploys need one approval.", core="ops")
     dropped = ada.remember("Deploys need no approval at all, as far as I know.", core="ops")
-    lee.resolve(dropped, "skip")
+    lee.memory.resolve(dropped, "skip")
     with pytest.raises(Conflict, match="dropped"):
-        lee.verify_item(str(dropped.item_id))
+        lee.memory.verify(str(dropped.item_id))
     better = ada.remember(
         "Deploys need two approvals of other teams.", core="ops", supersedes=str(old.item_id)
     )
     assert better.outcome == "flagged"
-    assert lee.verify_item(str(better.item_id)).status == "live"
-    assert [one.id for one in lee.items(core="ops")] == [better.item_id]
+    assert lee.memory.verify(str(better.item_id)).status == "live"
+    assert [one.id for one in lee.memory.list(core="ops")] == [better.item_id]
 
 
 @pytest.mark.spec("L5", "L4")
@@ -590,9 +590,9 @@ def test_secrets_said_beside_an_item_are_taken_out(book: Book, team: dict[str, A
     ada, lee = team["ada"], team["lee"]
     one = str(ada.remember("The lift is slow on Mondays.", shared=True, override=secret).item_id)
     two = str(ada.remember("The stairs are steep.", shared=True).item_id)
-    ada.revise(one, tags=["lift"], why=f"as {secret} says")
-    ada.link(one, f"like {secret}", two)
-    lee.core("ops", name=secret, description=f"of {secret}")
+    ada.memory.revise(one, tags=["lift"], why=f"as {secret} says")
+    ada.memory.link(one, f"like {secret}", two)
+    lee.memory.set_core("ops", name=secret, description=f"of {secret}")
     ada.forget(two, confirm="FORGET", reason=secret)
     said = [str(event.payload) for event in book.events()]
     assert len(said) > 5
@@ -621,7 +621,7 @@ def test_what_a_comparison_shows_is_no_new_evidence(team: dict[str, Any]) -> Non
     first = str(ada.remember(ALIKE, shared=True).item_id)
     assert bob.remember(f"{ALIKE} today", shared=True).held is not None
     assert bob.remember(ALIKE, shared=True).outcome == "rejected"
-    assert ada.item(first).corroborated == ()
+    assert ada.memory.get(first).corroborated == ()
 
 
 @pytest.mark.spec("3.7", "3.8")
@@ -650,7 +650,7 @@ def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, te
     for id in (kept, "nowhere"):
         before = book.head
         with pytest.raises(Denied, match="long_term"):
-            team["ada"].item(id)
+            team["ada"].memory.get(id)
         assert [event.kind for event in book.events(before)] == ["access.denied"]
     before = book.head
     assert team["ada"].search("lift", tiers=["long_term"]).results == ()
@@ -663,46 +663,46 @@ def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, te
         lambda book: book.remember("x y z", kind=[]),
         lambda book: book.remember("x y z", kind=[1]),
         lambda book: book.remember("x y z", parents=None),
-        lambda book: book.items(kind=[]),
+        lambda book: book.memory.list(kind=[]),
         lambda book: book.search("x", mode=[]),
         lambda book: book.search("x", tiers=5),
         lambda book: book.search("x", cores=5),
         lambda book: book.search("x", agent_filter=5),
-        lambda book: book.task_note("a", None, "t"),
-        lambda book: book.write_notes("- Objective: x", seen=""),
-        lambda book: book.repository_fact("a", "b", citations=5, reason="c", category="user"),
-        lambda book: book.suggestions([]),
-        lambda book: book.traverse(book.items()[0].id, relations=5),
-        lambda book: book.unarchive(tasks=5),
-        lambda book: book.unarchive(tasks=[[]]),
-        lambda book: book.unarchive(days=["\ud800"]),
-        lambda book: book.adopt("\ud800"),
-        lambda book: book.export(["x"]),
-        lambda book: book.import_(5),
-        lambda book: book.backup(None),
-        lambda book: book.copy("elsewhere"),
+        lambda book: book.documents.add_to_task("a", None, "t"),
+        lambda book: book.documents.write_notes("- Objective: x", seen=""),
+        lambda book: book.memory.repository_fact("a", "b", citations=5, reason="c", category="user"),
+        lambda book: book.memory.suggestions([]),
+        lambda book: book.memory.traverse(book.memory.list()[0].id, relations=5),
+        lambda book: book.documents.restore(tasks=5),
+        lambda book: book.documents.restore(tasks=[[]]),
+        lambda book: book.documents.restore(days=["\ud800"]),
+        lambda book: book.memory.import_("\ud800"),
+        lambda book: book.admin.export(["x"]),
+        lambda book: book.admin.import_(5),
+        lambda book: book.admin.backup(None),
+        lambda book: book.admin.copy("elsewhere"),
         lambda book: book.verify(progress=[]),
-        lambda book: book.look_for(5),
+        lambda book: book.admin.find_text(5),
         lambda book: list(book.watch(timeout=float("nan"))),
         lambda book: list(book.watch(timeout=10**400)),
         lambda book: book.digest("x", max_tokens="\ud800"),
         lambda book: book.digest("x", max_tokens=10**10),
         lambda book: book.prompt("x", parts=[[]]),
         lambda book: book.prompt("x", max_tokens=10**400),
-        lambda book: book.run(run_id="r").agent("ada").salient([]),
-        lambda book: book.run(run_id="r").agent("ada").salient("x", rules=[1]),
-        lambda book: book.run(run_id="r").agent("ada").salient("x", shown=5),
-        lambda book: book.run(run_id="r").agent("ada").window(shown=b"x"),
+        lambda book: book.run(run_id="r").agent("ada").receipts.salient([]),
+        lambda book: book.run(run_id="r").agent("ada").receipts.salient("x", rules=[1]),
+        lambda book: book.run(run_id="r").agent("ada").receipts.salient("x", shown=5),
+        lambda book: book.run(run_id="r").agent("ada").receipts.window(shown=b"x"),
         lambda book: book.run(run_id="r").agent("ada").fail([[]]),
         lambda book: book.run(run_id="r").child(sources=[[]]),
         lambda book: book.work(name="it", id="w").board(limit=[]),
         lambda book: book.work(name="it", id="w").board(limit=-1),
         lambda book: book.work(name="it", id="w").complete_many(5),
         lambda book: book.work(name="it", id="w").orchestrate("ada", "x"),
-        lambda book: book.adopt(5),
-        lambda book: book.mirror(5),
-        lambda book: book.revise(book.items()[0].id, value="\ud800"),
-        lambda book: book.revise(book.items()[0].id, once=1.5, tags=["x"]),
+        lambda book: book.memory.import_(5),
+        lambda book: book.mirror.folder(5),
+        lambda book: book.memory.revise(book.memory.list()[0].id, value="\ud800"),
+        lambda book: book.memory.revise(book.memory.list()[0].id, once=1.5, tags=["x"]),
     ],
 )
 def test_what_has_the_wrong_type_is_bad_input(call: Any) -> None:
@@ -718,8 +718,8 @@ def test_what_has_the_wrong_type_is_bad_input(call: Any) -> None:
 def test_what_is_taken_away_from_an_item_is_gone(team: dict[str, Any]) -> None:
     ada = team["ada"]
     kept = ada.remember("Tea is served.", tags=["tea"], citations=["a.md:1"], reason="said so", title="tea")
-    ada.revise(kept.item_id, tags=None, citations=[], reason=None, title=None)
-    item = ada.item(kept.item_id)
+    ada.memory.revise(kept.item_id, tags=None, citations=[], reason=None, title=None)
+    item = ada.memory.get(kept.item_id)
     assert (item.tags, item.citations, item.reason, item.title) == ((), (), "", None)
 
 
