@@ -33,6 +33,8 @@ CATEGORIES = ("user", "feedback", "project", "reference")
 SOURCES = ("user", "operator", "tool", "system", "import")
 ENTRY_TYPES = ("lesson", "pattern", "gotcha", "decision", "example", "reference", "convention")
 RELATIONS = ("related", "supersedes", "depends_on")
+BESIDE = "beside"
+"""The relation of two facts under one key of which somebody has decided that both hold."""
 PROVENANCE = ("source_kind", "channel", "thread", "session", "message", "tool_call", "refs", "metadata")
 ORIGINS = ("channel", "thread", "session", "message", "tool_call")
 """The fields of a provenance that name where something comes from."""
