@@ -18,7 +18,6 @@ from ..events import Event, blobs_of, check_name, check_seen, check_text, encode
 from . import daily, papers, upkeep
 from .cores import Core, may_know
 from .daily import Entry, Log
-from .items import mask
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
 from .reading import settings_of
 from .requests import Kept
@@ -197,7 +196,7 @@ class Noting:
         given = encode_payload({**more, "gate": gate, "decision": decision})[1]
         if blobs_of(given):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
-        event = mask(checked_gate(self._memory_actor, given))
+        event = masked(checked_gate(self._memory_actor, given))
         request = Gate(self._memory_actor, gates_path(task, id), event, self._memory_run)
         recorded: Event = self._ask_memory("memory.gate", request, "gate")
         return recorded

@@ -41,7 +41,6 @@ from .items import (
     check_tasks,
     checked,
     from_row,
-    mask,
     texts_in,
     value_text,
     wanted_provenance,
@@ -585,7 +584,7 @@ class Remembering(Noting):
         """A core by its id; with fields, it is made or changed, which takes a librarian or person."""
         id = check_name("a core", id)
         if fields:
-            request = SetCore(self._memory_actor, id, mask(encode_payload(fields)[1]))
+            request = SetCore(self._memory_actor, id, masked(encode_payload(fields)[1]))
             core: Core = self._ask_memory("memory.core", request, "core")
             return core
         with self._seeing(at) as viewer:
@@ -657,7 +656,7 @@ def _without_risk(
     """What is found of secrets, and what the book's settings say to do about them."""
     found = tuple(sorted({one.kind for text in texts_in(content) for one in find_secrets(text)}))
     if found and settings.secrets == "mask":
-        return {name: mask(value) for name, value in content.items()}, found, sensitivity
+        return masked(content), found, sensitivity
     return content, found, "sensitive" if found else sensitivity
 
 

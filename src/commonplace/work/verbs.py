@@ -72,7 +72,6 @@ from .tasks import (
     checked_priority,
     checked_role,
     checked_text,
-    without_secrets,
 )
 from .things import (
     KINDS,
@@ -1400,8 +1399,7 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
     ):
         raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
-    kept: dict[str, Any] = without_secrets(encode_payload(named)[1])
-    return kept
+    return masked(encode_payload(named)[1])
 
 
 def _said(field: str, given: object) -> str:
