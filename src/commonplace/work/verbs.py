@@ -548,11 +548,16 @@ class Work:
     def held(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
         longer in force."""
+        claim = self._with_token(task, token)
+        if claim.task.status != "in_progress":
+            raise Fenced(_not_in_force(claim.task, token))
+        return claim
+
+    def _with_token(self, task: str | Task, token: int) -> Claim:
+        """The last claim of a task, also after its end: the call that ended it can be repeated."""
         found = self.task(task)
         if found.token != token or found.assigned_to is None:
-            raise Fenced(
-                f"{shown(token)} is no claim of task {found.id!r} in force: it is {found.status} now"
-            )
+            raise Fenced(_not_in_force(found, token))
         return Claim(self, self._agent(found.assigned_to), found)
 
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
@@ -1352,6 +1357,10 @@ def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
     """The leases of these tasks that are in force now."""
     assert isinstance(reading.lens, Snapshot)
     return reading.lens.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
+
+
+def _not_in_force(task: Task, token: object) -> str:
+    return f"{shown(token)} is no claim of task {task.id!r} in force: it is {task.status} now"
 
 
 # checking what is given
