@@ -131,7 +131,8 @@ def test_a_team_builds_something_through_the_shell(
     assert (settled["status"], settled["answer"]) == ("resolved", "the runner was full")
     assert ask("task", "retry", "t2")["status"] == "pending"
     held = ask("task", "claim", work, "--agent", "dev-2")
-    assert ask("task", "complete", "t2", held["token"])["status"] == "completed"
+    for _ in range(2):  # the call can be repeated
+        assert ask("task", "complete", "t2", held["token"])["status"] == "completed"
 
     board = ask("work", "show", work)
     assert (board["progress"], board["counts"]["completed"]) == (1.0, 2)

@@ -725,7 +725,9 @@ def test_no_words_forge_a_line_of_a_context(book: Book) -> None:
 def test_secrets_are_masked_wherever_somebody_writes(book: Book) -> None:
     key = "AKIA" + "Q7XJ2M4LPZ6RTW5K"
     work = book.work(name=key, goal=key, constraints=[key], id="w")
-    work.add_task(key, description=key, risk=key, metadata={"x": [{"y": key}]}, id="t")
+    metadata = {"x": [{"y": key, key: 1}], f"by {key}": 2, f"by {key[:-1]}B": 3}
+    task = work.add_task(key, description=key, risk=key, metadata=metadata, id="t")
+    assert sorted(task.metadata.values(), key=str) == [2, 3, [{"y": "[REDACTED]", "[REDACTED]": 1}]]
     work.edit("t", title=f"again {key}")
     work.approve(work.inbox().approvals[0], why=key, by="ann")
     claim = taken(work)

@@ -42,13 +42,21 @@ def test_a_claim_is_gone_on_with_in_another_process(book: Book) -> None:
     assert (again.agent, again.lease) == ("dev-1", first.lease)
     assert again.heartbeat() == []
     assert again.complete("done").status == "completed"
-    assert work.held("t1", first.token).complete("done").status == "completed"  # the same call again
+    assert again.complete("done").status == "completed"  # the same call again
+    with pytest.raises(Fenced, match="it is completed now"):
+        work.held("t1", first.token)
     second = book.as_actor("dev-2").work(work.id).claim()
     assert second is not None
     second.release()
     for token in (second.token, first.token, 0):
         with pytest.raises(Fenced, match="pending now"):
             work.held("t2", token)
+    third = work.claim("dev-3")
+    assert third is not None
+    third.block("nobody knows how")
+    with pytest.raises(Fenced, match="it is blocked now"):
+        work.held("t2", third.token)
+    work.unblock("t2")
     third = work.claim("dev-3")
     assert third is not None
     with pytest.raises(Denied, match="not as 'dev-3'"):

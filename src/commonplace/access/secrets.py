@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from .redact import TOKEN
+
+T = TypeVar("T")
 
 Looks = tuple[str, str]
 """Words one of which every secret of a kind has (`|` between them, in lower case), and the kind's pattern. Looking for
@@ -146,8 +148,25 @@ def find_secrets(text: str) -> list[Secret]:
     return found
 
 
-def masked(text: str) -> str:
-    """A text with every secret in it taken out."""
+def masked(value: T) -> T:
+    """A text, or plain data of any shape, with every secret in its texts and names taken out. Where two names become
+    the same by that, the later one gets a number."""
+    plain: Any = value
+    if isinstance(plain, str):
+        plain = _masked_text(plain)
+    elif isinstance(plain, list | tuple):
+        plain = type(plain)(map(masked, plain))
+    elif isinstance(plain, dict):
+        plain = {}
+        for name, item in value.items():  # type: ignore[attr-defined]
+            hidden = masked(name)
+            while hidden in plain:
+                hidden = f"{hidden} {len(plain)}"
+            plain[hidden] = masked(item)
+    return cast(T, plain)
+
+
+def _masked_text(text: str) -> str:
     parts, end = [], 0
     for one in find_secrets(text):
         parts += [text[end : one.start], TOKEN]

@@ -19,7 +19,7 @@ from ..erase import EraseRequest, Erasure, decide_erase
 from ..errors import BadInput, Conflict, Denied, Stale
 from ..events import canonical, draft
 from ..labels import strictness
-from .items import COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
+from .items import BESIDE, COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
 from .reading import all_items, item_at, may_name, may_read, words
 from .remember import (
     change,
@@ -44,10 +44,6 @@ def _may_change(overlay: Overlay, by: str, item: Item, act: str) -> Denied | Non
     if refused or (item.agent == by and (item.core is None or item.status == "held") and act != "verified"):
         return refused
     return need(overlay, by, "keep_memory", f"{act} {item.id}")
-
-
-BESIDE = "beside"
-"""The relation of two facts under one key that somebody has decided both hold."""
 
 
 def _check_consistent(

@@ -13,7 +13,6 @@ from ..errors import BadInput, TooLarge, shown
 from ..events import Event, blobs_of, check_name, check_seen, check_text, encode_payload
 from . import daily, papers, upkeep
 from .daily import Entry, Log
-from .items import mask
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
 from .reading import settings_of
 from .remembering import each
@@ -117,7 +116,7 @@ class Documents:
         given = encode_payload({**more, "gate": gate, "decision": decision})[1]
         if blobs_of(given):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
-        event = mask(checked_gate(self._session.actor, given))
+        event = masked(checked_gate(self._session.actor, given))
         request = Gate(self._session.actor, gates_path(task, id), event, self._session.run)
         recorded: Event = self._session.submit("memory.gate", request, "gate")
         return recorded

@@ -12,7 +12,7 @@ erasure) holds for items, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from math import ceil
@@ -33,6 +33,12 @@ CATEGORIES = ("user", "feedback", "project", "reference")
 SOURCES = ("user", "operator", "tool", "system", "import")
 ENTRY_TYPES = ("lesson", "pattern", "gotcha", "decision", "example", "reference", "convention")
 RELATIONS = ("related", "supersedes", "depends_on")
+BESIDE = "beside"
+"""The relation of two facts under one key of which somebody has decided that both hold."""
+WRITTEN = (
+    "value", "title", "body", "summary", "key", "reason", "citations", "tags", "code_refs", "tasks", "provenance",
+)  # fmt: skip
+"""The fields of an item that hold what somebody wrote."""
 PROVENANCE = ("source_kind", "channel", "thread", "session", "message", "tool_call", "refs", "metadata")
 ORIGINS = ("channel", "thread", "session", "message", "tool_call")
 """The fields of a provenance that name where something comes from."""
@@ -226,20 +232,11 @@ def from_row(row: Mapping[str, Any]) -> Item:
     return typed(row, Item, "memory.items", str(row.get("id", "")))
 
 
-def unmasked_fields(item: Item) -> Iterable[str]:
-    return (name for name in ("value", "title", "body", "summary", "key", "reason") if getattr(item, name))
-
-
 def without_secrets(item: Item) -> Item:
     """The item as anybody may be shown it."""
     if not item.secrets:
         return item
-    hidden = {name: mask(getattr(item, name)) for name in unmasked_fields(item)}
-    lists = {
-        name: tuple(mask(one) for one in getattr(item, name))
-        for name in ("citations", "tags", "code_refs", "tasks")
-    }
-    return msgspec.structs.replace(item, **hidden, **lists, provenance=mask(item.provenance))
+    return msgspec.structs.replace(item, **{name: masked(getattr(item, name)) for name in WRITTEN})
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -253,17 +250,6 @@ def texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for one in value:
             yield from texts_in(one)
-
-
-def mask(value: Any) -> Any:
-    """A value of any shape with every secret in its texts taken out."""
-    if isinstance(value, str):
-        return masked(value)
-    if isinstance(value, dict):
-        return {masked(name): mask(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [mask(one) for one in value]
-    return value
 
 
 # what alike items share

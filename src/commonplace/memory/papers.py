@@ -78,19 +78,20 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def slug(title: str) -> str:
-    """A task's title as the name of its folder. Raises BadInput if nothing of it can be one."""
-    plain = (
-        unicodedata.normalize("NFKD", check_text("a task", title)).encode("ascii", "ignore").decode().lower()
-    )
-    found = "-".join(re.findall(r"[a-z0-9]+", plain))[:80].strip("-")
-    lost = any(one.isalnum() and not one.isascii() for one in unicodedata.normalize("NFKD", title))
-    if lost or len(title) > MAX_TITLE:  # another title could come to the same
-        found = f"{found}-{sha256(title.strip().casefold().encode()).hexdigest()[:8]}".strip("-")
-    if not found:
+    """A task's title as the name of its folder, in kebab case. Titles that differ only in case, in spaces, hyphens and
+    underscores between words, or in a full stop, comma or other mark after one share a folder. A title with any other
+    sign ends in a digest, and so does a long one. Raises BadInput for a title without letters and digits."""
+    plain = unicodedata.normalize("NFC", " ".join(check_text("a task", title).casefold().split()))
+    plain = re.sub(r"[.,:;!?]+(?= |$)", "", plain)
+    if not any(sign.isalnum() for sign in plain):
         raise BadInput(
             f"task {shown(title)} has no letters or digits to name a folder by: give it a title that has"
         )
-    return found
+    ascii = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
+    kebab = "-".join(re.findall("[a-z0-9]+", ascii))[:MAX_TITLE].strip("-")
+    if len(plain) <= MAX_TITLE and re.fullmatch("[a-z0-9 _-]+", plain):
+        return kebab
+    return f"{kebab}-{sha256(plain.encode()).hexdigest()[:8]}".strip("-")
 
 
 def file_name(name: str) -> str:

@@ -40,7 +40,7 @@ from .items import (
     words_of,
 )
 from .markdown import HEAD, block, size
-from .reading import MEMORY_MD, compared, item_at, may_read, settings_of
+from .reading import MEMORY_MD, compared, item_at, may_read, of_memory, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
 from .similar import FLAGGED, jaccard, tokens
 from .visibility import may_read_id, may_see
@@ -523,11 +523,17 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         payload["secrets"] = list(request.secrets)
     if request.override:
         payload["override"] = request.override
-    overflow = ""
-    if request.labels.get("audience") == "team" and held is None:
-        weight = size(from_row({"id": "x" * 36, "agent": "", **content})) - sum(map(weight_of, superseded))
-        overflow = _overflow(overlay, weight)
+    weight = 0
+    if held is None:
+        labels = {
+            "shared": request.labels.get("audience") == "team",
+            "sensitivity": request.labels["sensitivity"],
+        }
+        item = from_row({"id": "x" * 36, "agent": "", **content, **labels})
+        weight = weight_of(item) - sum(map(weight_of, superseded))
+    if weight:
         payload["weight"] = weight
+    overflow = _overflow(overlay, weight) if weight > 0 else ""
     event = overlay.emit(_draft(request, payload))
     for one in superseded if held is None else ():
         end_disputes(overlay, request.by, one)
@@ -614,7 +620,7 @@ def change(
 
 def weight_of(item: Item) -> int:
     """What an item takes of MEMORY.md, in bytes."""
-    return size(item) if item.shared and item.current else 0
+    return size(item) if of_memory(item) and item.current else 0
 
 
 def known(overlay: Overlay, by: str, id: str) -> Item:

@@ -16,7 +16,7 @@ from ..labels import SENSITIVITY, TRUST, strictness
 from .cores import core_of, may_know, no_core
 from .exclusions import excluded
 from .facts import checked_fact
-from .items import SHAPES, check_tasks, checked, from_row, mask, texts_in, value_text
+from .items import SHAPES, check_tasks, checked, from_row, texts_in, value_text
 from .reading import Settings, labelled, settings_of
 from .remember import comparable, echo_among, new_item, texts_of
 from .requests import Kept, Remember
@@ -212,7 +212,7 @@ def without_secrets_as_set(
     """What is found of secrets, and what the book's settings say to do about them."""
     found = tuple(sorted({one.kind for text in texts_in(content) for one in find_secrets(text)}))
     if found and settings.secrets == "mask":
-        return {name: mask(value) for name, value in content.items()}, found, sensitivity
+        return masked(content), found, sensitivity
     return content, found, "sensitive" if found else sensitivity
 
 

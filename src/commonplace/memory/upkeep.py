@@ -28,7 +28,7 @@ from ..events import Event, draft, from_us
 from ..keys import Key
 from ..labels import strictness
 from .claims import key_form
-from .items import Item
+from .items import BESIDE, Item
 from .reading import Budget, Settings, item_at
 from .requests import CREATED
 
@@ -173,13 +173,15 @@ def _age(item: Item) -> tuple[bool, int, str]:
 
 
 def _duplicates(live: list[Item]) -> list[tuple[str, tuple[str, ...]]]:
-    """For each key that stands more than once in one place, the facts that give way."""
+    """For each key that stands more than once in one place, the facts that give way. Those of which somebody has
+    decided that they stand beside each other stay."""
     found: dict[tuple[str, str, str], list[Item]] = defaultdict(list)
     for one in live:
         if (
             one.kind == "fact"
             and one.key
             and not one.scope
+            and not any(relation == BESIDE for relation, _ in one.links)
             and one.valid_from_us is None
             and one.valid_until_us is None
         ):

@@ -17,7 +17,7 @@ from ..events import check_call, check_name, check_path, check_seen, check_text,
 from ..private import new_file
 from .cores import DEEPEST, Core, SetCore, Step, core_of, no_core, walked
 from .facts import checked_fact
-from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, mask, wanted_provenance
+from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
 from .markdown import fitting
 from .reading import Settings, chosen, of_memory, settings_of, tombstones
 from .remembering import check_no_blob, each, remember, shape_of, without_secrets_as_set
@@ -318,7 +318,7 @@ class Memory:
 
     def set_core(self, id: str, **fields: Any) -> Core:
         """Make a core, or change these fields of it, which takes a librarian or person."""
-        request = SetCore(self._session.actor, check_name("a core", id), mask(encode_payload(fields)[1]))
+        request = SetCore(self._session.actor, check_name("a core", id), masked(encode_payload(fields)[1]))
         core: Core = self._session.submit("memory.core", request, "core")
         return core
 

@@ -460,7 +460,7 @@ def task__complete_many(
             raise typer.BadParameter(
                 f"{claim!r} is not a claim: write TASK=TOKEN, as `task claim-many` tells them"
             )
-        held.append(one.held(task, int(token)))
+        held.append(one._with_token(task, int(token)))
     return some_tasks(one.complete_many(held, summary))
 
 

@@ -237,17 +237,7 @@ def checked_metadata(given: object) -> dict[str, Any]:
     """A mapping of plain values, without the secrets that are in it."""
     if not isinstance(given, Mapping):
         raise BadInput(f"metadata {shown(given)} is not a mapping: give one, such as {{'ticket': 7}}")
-    kept: dict[str, Any] = without_secrets(encode_payload(given)[1])
-    return kept
-
-
-def without_secrets(given: Any) -> Any:
-    """Plain data with the secrets in its texts masked."""
-    if isinstance(given, str):
-        return masked(given)
-    if isinstance(given, list):
-        return [without_secrets(one) for one in given]
-    return {name: without_secrets(one) for name, one in given.items()} if isinstance(given, dict) else given
+    return masked(encode_payload(given)[1])
 
 
 def checked_priority(given: object) -> int:

@@ -72,7 +72,6 @@ from .tasks import (
     checked_priority,
     checked_role,
     checked_text,
-    without_secrets,
 )
 from .things import (
     KINDS,
@@ -547,11 +546,16 @@ class Work:
     def held(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
         longer in force."""
+        claim = self._with_token(task, token)
+        if claim.task.status != "in_progress":
+            raise Fenced(_not_in_force(claim.task, token))
+        return claim
+
+    def _with_token(self, task: str | Task, token: int) -> Claim:
+        """The last claim of a task, also after its end: the call that ended it can be repeated."""
         found = self.task(task)
         if found.token != token or found.assigned_to is None:
-            raise Fenced(
-                f"{shown(token)} is no claim of task {found.id!r} in force: it is {found.status} now"
-            )
+            raise Fenced(_not_in_force(found, token))
         return Claim(self, self._agent(found.assigned_to), found)
 
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
@@ -1353,6 +1357,10 @@ def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
     return reading.lens.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
 
 
+def _not_in_force(task: Task, token: object) -> str:
+    return f"{shown(token)} is no claim of task {task.id!r} in force: it is {task.status} now"
+
+
 # checking what is given
 
 
@@ -1398,8 +1406,7 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
     ):
         raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
-    kept: dict[str, Any] = without_secrets(encode_payload(named)[1])
-    return kept
+    return masked(encode_payload(named)[1])
 
 
 def _said(field: str, given: object) -> str:
