@@ -237,13 +237,13 @@ def test_erasing_takes_the_text_out_of_the_files_also_where_it_was_edited(book: 
 
 @pytest.mark.spec("3.1", "3.4", "L5")
 def test_what_stands_on_other_pages_does_not_fill_memory_md(book: Book, tmp_path: Path) -> None:
-    book.configure_memory(max_size_kb=1)
-    book.core("tools", name="tools")
+    book.memory.configure(max_size_kb=1)
+    book.memory.set_core("tools", name="tools")
     for number in range(30):
         text = f"number {number} of many lines, which are all about {number * number}"
         assert book.remember(text, core="tools", shared=True).overflow == ""
     assert book.remember("The only entry of the team's memory").overflow == ""
-    book.mirror().sync()
+    book.mirror.folder().sync()
     assert "The only entry" in (tmp_path / "MEMORY.md").read_text()
     assert not (tmp_path / "archive/MEMORY.md").exists()
 
@@ -255,7 +255,7 @@ def test_what_does_not_fit_into_memory_md_goes_to_its_archive_and_is_said(book: 
     assert "full" in kept[-1].overflow
     assert kept[0].overflow == ""
     assert book.remember("what a person alone may read", sensitivity="sensitive").overflow == ""
-    book.mirror().sync()
+    book.mirror.folder().sync()
     memory, archive = ((tmp_path / name).read_text() for name in ("MEMORY.md", "archive/MEMORY.md"))
     assert "number 29 of" in memory
     assert "number 0 of" not in memory

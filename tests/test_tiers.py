@@ -180,9 +180,9 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
         "Z",
         24,
     )
-    assert "plans/artifacts/feature-x/observability/t-1.ndjson" in book.papers()
+    assert "plans/artifacts/feature-x/observability/t-1.ndjson" in book.documents.list()
     with pytest.raises(BadInput, match="no letters or digits"):
-        ada.task_note("+++", "decisions", "Nobody finds this again.")
+        ada.documents.add_to_task("+++", "decisions", "Nobody finds this again.")
     for wrong in (
         {"gate": "MAYBE"},
         {"decision": "PERHAPS"},
@@ -205,13 +205,13 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
 def test_titles_that_differ_have_notes_of_their_own(book: Book) -> None:
     titles = ["C build", "C++ build", "C# build", "build v1.2", "build v1-2", "Café", "Cafe", "日本"]
     for title in titles:
-        book.session_note(title, f"of {title}", "Worklog")
-        book.task_note(title, "decisions", f"of {title}")
+        book.documents.add_to_session(title, f"of {title}", "Worklog")
+        book.documents.add_to_task(title, "decisions", f"of {title}")
     for title in titles:
-        assert book.session(title).count("of ") == 1
-        assert f"of {title}" in book.session(title)
-        assert book.task_papers(title)["decisions.md"].endswith(f"\n\nof {title}\n")
-    assert book.session("c-build") == book.session("C  build.") == book.session("C build")
+        assert book.documents.session(title).count("of ") == 1
+        assert f"of {title}" in book.documents.session(title)
+        assert book.documents.task(title)["decisions.md"].endswith(f"\n\nof {title}\n")
+    assert book.documents.session("c-build") == book.documents.session("C  build.") == book.documents.session("C build")
 
 
 

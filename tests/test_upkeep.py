@@ -61,7 +61,7 @@ def test_entries_of_a_core_grow_old_unless_they_are_verified(book: Book) -> None
 @pytest.mark.spec("3.8")
 def test_a_budget_is_kept_in_the_fixed_order_and_no_further_than_needed(book: Book) -> None:
     ada = book.as_actor("ada")
-    book.core("hosts", name="hosts")
+    book.memory.set_core("hosts", name="hosts")
     book.remember(key="port", value=1, confidence=0.9, core="hosts")
     book.remember(key="port", value=2, confidence=0.5, sensitivity="sensitive", core="hosts")
     for n in range(4):
@@ -95,11 +95,11 @@ def test_a_budget_is_kept_in_the_fixed_order_and_no_further_than_needed(book: Bo
 def test_facts_that_were_settled_to_hold_both_do_not_give_way_to_each_other(book: Book) -> None:
     book.remember(key="port", value=1, confidence=0.9)
     second = book.remember(key="port", value=2, confidence=0.5)
-    book.resolve(second, "both", rationale="two hosts")
+    book.memory.resolve(second, "both", rationale="two hosts")
     book.remember("A note that is longer and not needed any more.")
-    book.configure_memory(budget={"max_items": 2})
-    assert acts(book.gc()) == ["drop index", "evict notes"]
-    assert {item.value for item in book.items(kind="fact")} == {1, 2}
+    book.memory.configure(budget={"max_items": 2})
+    assert acts(book.memory.tidy()) == ["drop index", "evict notes"]
+    assert {item.value for item in book.memory.list(kind="fact")} == {1, 2}
 
 
 @pytest.mark.spec("3.4", "3.8", "L5")

@@ -171,7 +171,7 @@ def on_task(shell: Shell, task: str) -> Found:
 
 
 def on_claim(shell: Shell, task: str, token: int) -> Found:
-    return shell.acting().work_of(task)._with_token(task, token), ()
+    return shell.acting().works.containing(task)._with_token(task, token), ()
 
 
 A_TEXT = Annotated[str, argument("TEXT", "What to say.")]
