@@ -580,7 +580,7 @@ def story(work: Work, word: str) -> None:
 def test_words_that_are_erased_are_gone_from_every_read_and_the_graph_stands(book: Book, work: Work) -> None:
     story(work, "plover")
     assert "plover" in everything(book, work)
-    stood = [(one.id, one.status, one.waits, one.queue, one.depends_on) for one in work.tasks()]
+    stood = [(one.id, one.status, one.waits, one.ready_for, one.depends_on) for one in work.tasks()]
     counts = work.counts()
     kinds = [event for event in book.events() if event.kind.startswith(("task.", "work."))]
     assert len({event.kind for event in kinds}) >= 22
@@ -588,7 +588,7 @@ def test_words_that_are_erased_are_gone_from_every_read_and_the_graph_stands(boo
         book.erase(event.id)
         assert [one.id for one in work.tasks()] == [id for id, *_ in stood]
     assert "plover" not in everything(book, work)
-    assert [(one.id, one.status, one.waits, one.queue, one.depends_on) for one in work.tasks()] == stood
+    assert [(one.id, one.status, one.waits, one.ready_for, one.depends_on) for one in work.tasks()] == stood
     assert work.counts() == counts
     before = everything(book, work)
     book.rebuild()
