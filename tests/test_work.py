@@ -28,19 +28,7 @@ from commonplace import (
 from commonplace.engines.contract import Tx
 from commonplace.testing.transactions import each_transaction
 from commonplace.work.tasks import MOVES, STATUSES, Task
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(
-        name="auth", goal="Add JWT authentication to the API", constraints=["No breaking changes"]
-    )
-
-
-def taken(work: Work, agent: str = "dev-1", **how: float) -> Claim:
-    claim = work.claim(agent, **how)  # type: ignore[arg-type]
-    assert claim is not None
-    return claim
+from tests.works import taken
 
 
 def titles(tasks: list[Task]) -> list[str]:
