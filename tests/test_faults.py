@@ -565,14 +565,14 @@ def without_leases() -> None:
             whole(self, task, holder)
 
     Desk.hold = late  # type: ignore[method-assign]
-    claims.EVERY = 0  # so that it does not take a second until somebody notices
+    claims.OFTEN = 1  # so that it does not take a second until somebody notices
 
 
 def early(task: Any) -> Any:
     """A task is for anybody at once, whatever it waits for."""
     from msgspec.structs import replace
 
-    return replace(task, queue="" if task.status == "pending" else task.assigned_to)
+    return replace(task, ready_for="" if task.status == "pending" else task.assigned_to)
 
 
 def without_step_ids() -> None:

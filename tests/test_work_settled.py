@@ -9,17 +9,7 @@ import pytest
 
 from commonplace import BadInput, Book, Claim, Conflict, Denied, Fenced, Work
 from commonplace.work.candidates import Candidate
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT authentication to the API")
-
-
-def taken(work: Work, agent: str = "dev-1") -> Claim:
-    claim = work.claim(agent)
-    assert claim is not None
-    return claim
+from tests.works import taken
 
 
 @pytest.mark.spec("5.8")

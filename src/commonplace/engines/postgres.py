@@ -460,7 +460,7 @@ class PostgresTx(PostgresReads, GatedTx):
         trip. The server skips what follows an error, the COMMIT included, so an error it tells us means that nothing
         happened."""
         conn, names = self._conn, {one.name for one in write.leases}
-        more = write.drops or write.erase or write.blobs or write.blob_drops
+        more = write.erase or write.blobs or write.blob_drops
         plain = bool(write.records) and not more and len(names) == len(write.leases)
         if plain and self._hopes:
             return run_prepared(
@@ -500,11 +500,11 @@ class PostgresTx(PostgresReads, GatedTx):
         moved = None
         if write.records:
             moved = conn.execute(*self._add(write, ()), binary=True)
-        elif write.rows:
-            conn.execute(q.PUT_ROWS, self._rows(write))
-        if write.drops:
-            drops = [(book, to_bytes(space), key, position) for space, key, position in write.drops]
-            conn.cursor().executemany(q.DROP_ROW, drops)
+        elif write.rows or write.drops:
+            rows = self._rows(write)
+            conn.execute(q.PUT_ROWS, rows)
+            if "drop_keys" in rows:
+                conn.execute(q.DROP_ROWS, rows)
         if write.erase:
             conn.execute(q.ERASE_BODIES, (book, Numbers(write.erase)))
         if write.blobs:
@@ -515,20 +515,26 @@ class PostgresTx(PostgresReads, GatedTx):
         return moved or conn.execute(q.WRITE_META, (write.meta, book), binary=True)
 
     def _rows(self, write: WriteSet) -> dict[str, Any]:
-        latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
-        return {
+        rows, drops = write.changes()
+        asked: dict[str, Any] = {
             "book": self._store.book,
-            "spaces": Bytes(to_bytes(space) for space, _, _ in latest),
-            "keys": Bytes(key for _, key, _ in latest),
-            "versions": Numbers(position for _, _, position in latest),
-            "values": Bytes(latest.values()),
+            "spaces": Bytes(to_bytes(space) for space, _, _ in rows),
+            "keys": Bytes(key for _, key, _ in rows),
+            "versions": Numbers(position for _, _, position in rows),
+            "values": Bytes(rows.values()),
         }
+        if drops:
+            asked["drop_spaces"] = Bytes(to_bytes(space) for space, _, _ in drops)
+            asked["drop_keys"] = Bytes(key for _, key, _ in drops)
+            asked["drop_versions"] = Numbers(position for _, _, position in drops)
+        return asked
 
     def _add(self, write: WriteSet, leases: Sequence[Lease]) -> tuple[LiteralString, dict[str, Any]]:
         """The statement that adds events, with all that it is asked with."""
         book, records = self._store.book, write.records
         takes, leaves = _takes(leases), _leaves(leases)
-        asked = self._rows(write) | takes | leaves
+        rows = self._rows(write)
+        asked = rows | takes | leaves
         asked |= {
             "positions": Numbers(one.position for one in records),
             "ids": Bytes(to_bytes(one.id) for one in records),
@@ -547,7 +553,7 @@ class PostgresTx(PostgresReads, GatedTx):
             "before": self.head.position,
             "hash_before": self.head.hash,
         }
-        return q.add(self._hopes, bool(takes), bool(leaves)), asked
+        return q.add(self._hopes, "drop_keys" in rows, bool(takes), bool(leaves)), asked
 
     def _take(self, leases: list[Lease]) -> None:
         """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The

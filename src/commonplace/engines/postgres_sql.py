@@ -236,6 +236,12 @@ PUT_ROWS = """
         %(spaces)s::bytea[], %(keys)s::bytea[], %(versions)s::bigint[], %(values)s::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
+# Versions that are removed.
+DROP_ROWS = """
+    DELETE FROM commonplace.rows r USING unnest(
+        %(drop_spaces)s::bytea[], %(drop_keys)s::bytea[], %(drop_versions)s::bigint[]) AS gone (space, key, position)
+    WHERE r.book = %(book)s AND r.space = gone.space AND r.key = gone.key AND r.position = gone.position
+"""
 # Leases that are taken or renewed, and whether all of them were.
 TAKEN = """
     taken AS (
@@ -297,11 +303,13 @@ MOVED = f"""
 
 
 @cache
-def add(hopes: bool, takes: bool, leaves: bool) -> LiteralString:
+def add(hopes: bool, drops: bool, takes: bool, leaves: bool) -> LiteralString:
     """All that a commit mostly is, in one statement: events, rows, the head, and leases if there are some. It fails as
     a whole if a lease is somebody else's or, for who `hopes`, if the head is not as it was left (see SAME_STATE)."""
     parts: list[LiteralString] = [STILL_HERE if hopes else HERE, EVENTS, f"rows AS ({PUT_ROWS})", MOVED]
     holds: list[LiteralString] = ["(SELECT count(*) FROM moved) = 1"]
+    if drops:
+        parts.append(f"dropped AS ({DROP_ROWS})")
     if takes:
         parts.append(TAKEN)
         holds.append(ALL_TAKEN)
@@ -312,8 +320,6 @@ def add(hopes: bool, takes: bool, leaves: bool) -> LiteralString:
     return f"WITH {', '.join(parts)} SELECT {told}, 1 / ({' AND '.join(holds)})::int"
 
 
-# One version less.
-DROP_ROW = "DELETE FROM commonplace.rows WHERE book = %s AND space = %s AND key = %s AND position = %s"
 # Bodies go.
 ERASE_BODIES = "UPDATE commonplace.events SET body = NULL WHERE book = %s AND position = ANY(%s)"
 # One blob; the same content again writes nothing.

@@ -50,11 +50,11 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         charter, counts = charter_of(reading.lens, work.id), reading.counts
         assert charter is not None
         groups = {
-            "in_progress": reading.numbers("in_progress"),
-            "review": reading.numbers("review"),
-            "failed": reading.numbers("failed"),
-            "ready": reading.numbers(*reading.ready_for_somebody()),
-            "blocked": reading.numbers("blocked", "waiting", "later", "assigned"),
+            "in_progress": list(reading.members(["in_progress"])),
+            "review": list(reading.members(["review"])),
+            "failed": list(reading.members(["failed"])),
+            "ready": list(reading.members(reading.ready_for_somebody())),
+            "blocked": list(reading.members(["blocked", "waiting", "later", "assigned"])),
         }
         seen = set[int]()
         for name, numbers in groups.items():

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
-from . import claims, graph, lifecycle, people, sets
+from . import claims, graph, lifecycle, people
 from .desk import CHANGED, CREATED, WORDS, Act
-from .tasks import Task
+from .tasks import Standing, Task
+from .words import words_of
 
 TASK_KINDS = frozenset(
     {
@@ -40,7 +44,14 @@ STAMPS = {
     claims.COMPLETED: "completed_us",
 }
 DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
-FOUND_BY_WORDS = frozenset({graph.ADDED, graph.EDITED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
+FOUND_BY = {
+    graph.ADDED: ("title",),
+    graph.EDITED: ("title",),
+    graph.DECIDED: ("question", "choice", "rationale"),
+    people.DISCOVERED: ("text",),
+    claims.PRODUCED: ("path", "description"),
+}
+"""The texts by whose words something is found."""
 
 
 def _works(event: Event) -> list[Key]:
@@ -56,16 +67,23 @@ def _fold_work(key: Key, before: Any, event: Event) -> Any:
 
 
 def _tasks(event: Event) -> list[Key]:
-    return [(event.payload["work"], number) for number, _ in event.payload["tasks"]]
+    return [(event.payload["work"], entry["number"]) for entry in event.payload["tasks"]]
+
+
+def _entry(event: Event, number: int | str) -> Mapping[str, Any]:
+    """What an event says of one of its tasks. All but the first follow by their numbers, and there may be thousands."""
+    tasks: list[Mapping[str, Any]] = event.payload["tasks"]
+    if tasks[0]["number"] == number:
+        return tasks[0]
+    return tasks[bisect_left(tasks, number, lo=1, key=lambda entry: entry["number"])]
 
 
 def _fold_task(key: Key, before: Any, event: Event) -> Any:
-    payload = event.payload
-    tasks, number = payload["tasks"], key[1]
-    first = tasks[0][0] == number  # the others follow by their numbers, and there may be thousands of them
-    place = 0 if first else bisect_left(tasks, number, lo=1, key=lambda one: one[0])
-    row = {**(before or {}), **tasks[place][1], "position": event.position}
-    if first:
+    payload, (work, number) = event.payload, key
+    entry = _entry(event, number)
+    before = before or {"id": payload["task_id"], "work": work, "number": number}
+    row = {**before, **entry["set"], "position": event.position}
+    if entry is payload["tasks"][0]:
         row |= {name: value for name, value in payload["said"].items() if name in WORDS}
         if "comment" in payload["said"]:
             row["comments"] = [*row.get("comments", ()), payload["said"]["comment"]]
@@ -74,19 +92,67 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
     return row
 
 
-def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
-    counts, payload = dict(before or {}), event.payload
-    more = {**payload.get("counts", {})}
-    more |= {"tasks": 1} if event.kind == graph.ADDED else {}
-    more |= {"agents": 1} if payload.get("joins") else {}
-    for name, delta in more.items():
-        counts[name] = counts.get(name, 0) + delta
-    return {name: count for name, count in counts.items() if count}
+def _moves(event: Event, entry: Mapping[str, Any]) -> tuple[Standing | None, Standing] | None:
+    """How a task stood before an event and how it stands after it, if that has changed."""
+    if event.kind != graph.ADDED and "was" not in entry:
+        return None
+    was = entry.get("was", {})
+    after = _standing({**was, **{name: entry["set"][name] for name in STANDING if name in entry["set"]}})
+    return None if event.kind == graph.ADDED else _standing(was), after
+
+
+def _standing(fields: Mapping[str, Any]) -> Standing:
+    return msgspec.convert(fields, Standing)
+
+
+STANDING = Standing.__struct_fields__
+
+
+def _places(standing: Standing | None) -> set[tuple[str, int]]:
+    """The lists that a task is in, and its place by priority."""
+    return set() if standing is None else {(name, -standing.priority) for name in standing.lists}
+
+
+def _lists(event: Event) -> list[Key]:
+    """The rows of the lists that tasks leave or come to."""
+    found = list[Key]()
+    for entry in event.payload["tasks"]:
+        moves = _moves(event, entry)
+        if moves is not None:
+            changed = sorted(_places(moves[0]) ^ _places(moves[1]))
+            found += [(event.payload["work"], *place, entry["number"]) for place in changed]
+    return found
+
+
+def _fold_list(key: Key, _before: Any, event: Event) -> Any:
+    moves = _moves(event, _entry(event, key[3]))
+    assert moves is not None
+    return True if key[1:3] in _places(moves[1]) else None
 
 
 def _counted(event: Event) -> list[Key]:
-    payload = event.payload
-    return [(payload["work"],)] if payload.get("counts") or payload.get("joins") else []
+    counts = event.payload.get("joins") or (event.kind in TASK_KINDS and any(_status_moves(event)))
+    return [(event.payload["work"],)] if counts else []
+
+
+def _status_moves(event: Event) -> Iterator[tuple[str | None, str]]:
+    """The status before and after of each task that has another one."""
+    for entry in event.payload["tasks"]:
+        moves = _moves(event, entry)
+        if moves is not None:
+            before, after = moves
+            if before is None or before.status != after.status:
+                yield None if before is None else before.status, after.status
+
+
+def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
+    counts = Counter(before or {})
+    if event.payload.get("joins"):
+        counts["agents"] += 1
+    for was, becomes in _status_moves(event) if event.kind in TASK_KINDS else ():
+        counts[becomes] += 1
+        counts["tasks" if was is None else was] += 1 if was is None else -1
+    return {name: count for name, count in counts.items() if count}
 
 
 def _edges(event: Event) -> list[Key]:
@@ -117,8 +183,7 @@ def _fold_thing(key: Key, before: Any, event: Event) -> Any:
         row = {name: value for name, value in payload.items() if name not in NOT_A_FIELD}
         row |= {"kind": event.kind, "by": event.actor, "position": event.position, "at_us": event.created_us}
         level = event.labels.get("sensitivity", "private")
-        said = {name: value for name, value in payload["said"].items() if name != "words"}
-        return {**row, "sensitivity": level, "said": said}
+        return {**row, "sensitivity": level, "said": payload["said"]}
     if before is None:
         return None
     return {**before, **next(fields for id, fields in event.payload["updates"] if id == key[1])}
@@ -130,8 +195,9 @@ def _affected(event: Event) -> list[Key]:
 
 
 def _words(event: Event) -> list[Key]:
-    payload = event.payload
-    return [(payload["work"], word, event.position) for word in payload["said"].get("words", ())]
+    work, said = event.payload["work"], event.payload["said"]
+    words = words_of(*(said[name] for name in FOUND_BY[event.kind] if name in said))
+    return [(work, word, event.position) for word in words]
 
 
 def _fold_words(_key: Key, _before: Any, event: Event) -> Any:
@@ -249,10 +315,10 @@ WORK = Capability(
         View("work.tasks", 1, _tasks, _fold_task, kinds=TASK_KINDS),
         View(
             "work.ids", 2, lambda event: [(event.payload["task_id"],)],
-            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0], event.id],
+            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0]["number"], event.id],
             kinds=frozenset({graph.ADDED}),
         ),
-        View(sets.VIEW, 2, sets.keys, sets.fold, kinds=TASK_KINDS, present=True),
+        View("work.lists", 1, _lists, _fold_list, kinds=TASK_KINDS, told=True, present=True),
         View("work.counts", 2, _counted, _fold_counts, kinds=TASK_KINDS | NOTES, present=True),
         View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS, told=True),
         View(
@@ -266,7 +332,7 @@ WORK = Capability(
         View(
             "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=THINGS, fresh=True
         ),
-        View("work.words", 1, _words, _fold_words, kinds=FOUND_BY_WORDS, fresh=True),
+        View("work.words", 1, _words, _fold_words, kinds=frozenset(FOUND_BY), fresh=True),
         View("work.pending", 1, _pending, _fold_pending, kinds=NOTES),
         View(
             "work.told", 1, _told,

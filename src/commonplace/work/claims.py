@@ -10,21 +10,19 @@ happened to do meanwhile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
-from ..commit import RowName
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..events import Event
 from .desk import Desk, command, given_back, lease_name, moved
 from .graph import BLOCKED, ESCALATED, NewTask, add, cancel, new_edges, settle
-from .sets import Sets
-from .tasks import OnFailure, Result, Task, check_is, placed, role_queue
+from .tasks import OnFailure, Result, Task, check_is, placed, role_lane
 
 log = logging.getLogger("commonplace")
 
@@ -32,11 +30,10 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
-SOME, EVERY = 32, 1_000_000
-"""How many holders a claim looks after by the way, if its process has not done so for so many microseconds."""
+SOME, EVERY, OFTEN = 32, 1_000_000, 256
+"""How many holders a claim looks after by the way: the first claim of each so many microseconds, as the ledger's times
+say, and one of so many others, because other events may be the first every time."""
 MOST_AT_ONCE = 1_000
-NEXT = 32
-"""How many tasks are looked up in advance for the next claim, where that saves a trip to a server."""
 BACK_OFF = "back-off"
 """Who holds a task that is to be tried again later."""
 
@@ -47,11 +44,9 @@ def _mixed(position: int) -> int:
 
 
 def _due(desk: Desk) -> bool:
-    last, now = f"{desk.work} was looked after", desk.overlay.now
-    if abs(now - desk.overlay.memo.get(last, 0)) < EVERY:
-        return False
-    desk.overlay.memo[last] = now
-    return True
+    """Whether a claim is to look after holders that are gone."""
+    overlay = desk.overlay
+    return overlay.now // EVERY != overlay.created_at // EVERY or _mixed(overlay.position) % OFTEN == 0
 
 
 class Claiming(TypedDict):
@@ -101,46 +96,21 @@ def claim(
 
 
 def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    queues, found = desk.ready_for(agent), list[Task]()
-    if count == 1:
-        first = desk.sets().first(queues)
-        if first is None:
-            return found
-        if desk.overlay.at_hand("work.tasks", desk.work, first):
-            (task,) = desk.all_numbered([first])
-            if agent not in task.avoid:
-                return [task]
-    members = desk.sets().together(queues)
-    while some := list(islice(members, count - len(found))):
-        if desk.overlay.tx.far:
-            members = _look_ahead(desk, some, members)
-        found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
-    return found
-
-
-def _look_ahead(desk: Desk, some: Sequence[int], members: Iterator[int]) -> Iterator[int]:
-    """Where reading is a trip to a server, tasks that will be claimed next come with those that are needed now."""
-    ahead = list[int]()
-
-    def rows(numbers: Sequence[int]) -> list[RowName]:
-        return [("work.tasks", (desk.work, number)) for number in numbers]
-
-    def later() -> list[RowName]:
-        ahead.extend(islice(members, NEXT))
-        return rows(ahead)
-
-    desk.overlay.bring(rows(some), later)
-    return chain(ahead, members)
+    lists = desk.ready_for(agent)
+    tasks = desk.all_numbered(desk.first(lists, count))
+    if not any(agent in task.avoid for task in tasks):
+        return tasks
+    return list(islice((task for task in desk.listed(*lists) if agent not in task.avoid), count))
 
 
 def _that(desk: Desk, agent: str, id: str) -> Task:
     task = desk.task(id)
-    if {"in_progress", "later"} & {*task.lists} and _lost(desk, [task]):
+    if {"in_progress", "later"} & {*task.standing.lists} and _lost(desk, [task]):
         task = _give_back(desk, task)
-    if task.queue is None or f"ready:{task.queue}" not in desk.ready_for(agent):
+    if task.ready_for is None or f"ready:{task.ready_for}" not in desk.ready_for(agent):
         why = f"it is {task.status}" + (f", with {task.assigned_to!r}" if task.assigned_to else "")
         why += f", and waits for {task.waits} more" if task.waits else ""
-        if task.queue == role_queue(task.for_role) != "":
+        if task.ready_for == role_lane(task.for_role) != "":
             why = f"it is for the role {task.for_role!r}, which {agent!r} does not have"
         raise Conflict(f"{agent!r} cannot claim task {id!r}: {why}")
     if agent in task.avoid:
@@ -159,28 +129,11 @@ def decide_reclaim(desk: Desk) -> list[Task]:
 
 def reclaim(desk: Desk, some: int | None) -> list[Task]:
     """The same for some of them, others each time, or for all."""
-    total = desk.counts.get("tasks", 0)
-    start = 0 if some is None else _mixed(desk.overlay.position) % max(1, total)
-    sets = desk.sets()
-    sets.look_at(("in_progress", "later"))
-    looked_at = [
-        number for name in ("in_progress", "later") for number in _looked_at(sets, name, start, some)
-    ]
-    found = _lost(desk, desk.all_numbered(looked_at)) if looked_at else []
-    return [_give_back(desk, one) for one in found]
-
-
-def _looked_at(sets: Sets, name: str, start: int, some: int | None) -> list[int]:
-    if not sets.has(name):
-        return []
-    found = list[int]()
-    for begin in (start, 0) if start else (0,):
-        for _, number in sets.walk(name, begin):
-            if some is not None and len(found) >= some:
-                return found
-            if number not in found:
-                found.append(number)
-    return found
+    numbers = list(desk.members(("in_progress", "later")))
+    if some is not None and some < len(numbers):
+        start = _mixed(desk.overlay.position) % len(numbers)
+        numbers = (numbers[start:] + numbers[:start])[:some]
+    return [_give_back(desk, task) for task in _lost(desk, desk.all_numbered(numbers))]
 
 
 def _lost(desk: Desk, tasks: Sequence[Task]) -> list[Task]:

@@ -1,8 +1,7 @@
 """The desk: one work as a decider sees it, and the one way in which events about it are told.
 
-Every event about tasks tells the same things, so that folding it needs no thought: which fields of which tasks become
-what, which rows of the sets change, by how much each status is counted, and under `said` the words, which an erasure
-takes away while everything else stays.
+Every event about tasks says the same things: which fields of which tasks become what (`set`), how a task stood before
+if that has changed (`was`), and under `said` the words, which an erasure takes away while everything else stays.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from heapq import merge
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
@@ -18,13 +18,12 @@ from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
-from ..commit import Kept, Lens, Overlay
+from ..commit import Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
 from ..labels import strictness
-from .sets import Sets
-from .tasks import OnFailure, Task, check_moves, placed, returned, role_queue, waiting_less
+from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
 
 CREATED, CHANGED = "work.created", "work.changed"
 
@@ -42,8 +41,10 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
 OPEN = ("active", "paused")
 PAGE, MOST_PAGE, FEW = 16, 1_024, 8
 _USUAL = Task("", "", 0)
-READY_FOR_MANY = tuple(f"ready:{role_queue(role)}" for role in (None, *ROLES))
-"""The sets of the tasks that can be claimed now and that no one agent was given."""
+_NAMES = frozenset({"id", "work", "number"})
+"""The fields that name a task, which never change."""
+READY_FOR_MANY = tuple(f"ready:{role_lane(role)}" for role in (None, *ROLES))
+"""The lists of the tasks that can be claimed now and that no one agent was given."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,21 +210,35 @@ class Reading:
         return found  # type: ignore[return-value]
 
     def listed(self, *lists: str) -> Iterator[Task]:
-        """The tasks of these sets, the highest priority first and then the oldest. They are read page by page, and
+        """The tasks of these lists, the highest priority first and then the oldest. They are read page by page, and
         pages grow: who wants a few does not pay for many."""
-        members, size = self.sets().together(lists), PAGE
+        members, size = self.members(lists), PAGE
         while page := list(islice(members, size)):
             yield from self.all_numbered(page)
             size = min(size * 4, MOST_PAGE)
 
-    def numbers(self, *lists: str) -> list[int]:
-        """The numbers of the tasks of these sets, in the same order."""
-        return list(self.sets().together(lists))
+    def members(self, lists: Sequence[str]) -> Iterator[int]:
+        """The numbers of the tasks of these lists in the same order, each once."""
+        if self.lens.past:
+            wanted = set(lists)
+            found = (one for one in self.all if not wanted.isdisjoint(one.standing.lists))
+            yield from (one.number for one in sorted(found, key=lambda one: (-one.priority, one.number)))
+            return
+        walks = [self.lens.each("work.lists", self.work, name) for name in lists]
+        last = -1
+        for _, number in merge(*(((key[2], key[3]) for key, _ in walk) for walk in walks)):
+            if number != last:  # a task of two lists comes twice, one after the other
+                yield int(number)
+            last = int(number)
+
+    def first(self, lists: Sequence[str], count: int) -> list[int]:
+        """The numbers of the first tasks of these lists."""
+        rows = [row for name in lists for row in self.lens.scan("work.lists", self.work, name, limit=count)]
+        best = sorted({(key[2], key[3]) for key, _ in rows})
+        return [int(number) for _, number in best[:count]]
 
     def dependents(self, number: int) -> list[int]:
         """The numbers of the tasks that depend on this one."""
-        if not self.lens.past and not self.sets().needed(number):
-            return []
         few = self.lens.scan(
             "work.edges", self.work, number, limit=FEW
         )  # most have none, and to see that is quick
@@ -231,12 +246,12 @@ class Reading:
         return [int(key[2]) for key, _ in found]
 
     def ready_for(self, agent: str) -> tuple[str, ...]:
-        """The sets of the tasks that an agent may claim: anybody's, its role's and its own."""
-        queues = dict.fromkeys(["", role_queue(role_of(self.lens, agent)), agent])
-        return tuple(f"ready:{queue}" for queue in queues)
+        """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
+        lanes = dict.fromkeys(["", role_lane(role_of(self.lens, agent)), agent])
+        return tuple(f"ready:{lane}" for lane in lanes)
 
     def ready_for_somebody(self) -> tuple[str, ...]:
-        """The sets of all tasks that can be claimed now."""
+        """The lists of all tasks that can be claimed now."""
         agents = (str(key[1]) for key, _ in self.lens.scan("work.agents", self.work))
         return (*READY_FOR_MANY, *(f"ready:{agent}" for agent in agents))
 
@@ -246,20 +261,6 @@ class Reading:
         if row is None or (kinds and row["kind"] not in kinds):
             raise NotFound(no_thing(id, kinds))
         return dict(row)
-
-    def sets(self) -> Sets:
-        """The sets that its tasks are in. Those of the past are made from the tasks as they were then."""
-        return self._sets
-
-    @cached_property
-    def _sets(self) -> Sets:
-        if not self.lens.past:
-            return Sets(self.lens, self.work)
-        sets = Sets(None, self.work)
-        for task in self.all:
-            for name in task.lists:
-                sets.put(name, task.rank, task.number)
-        return sets
 
     @property
     def counts(self) -> dict[str, int]:
@@ -294,19 +295,6 @@ class Desk(Reading):
         if self._rights is not None and not may_see_thing(self._rights, row, self.lens.get("labels", id)):
             raise NotFound(no_thing(id, kinds))
         return row
-
-    def sets(self) -> Sets:
-        """Those that the last event has left are gone on with, by whoever acts next, too."""
-        kept = self.overlay.kept.get(self.work)
-        if kept is None or kept.position != self.overlay.position:
-            kept = self._keep(Sets(self.overlay, self.work), self.overlay.position)
-        sets: Sets = kept.made
-        sets.lens = self.overlay
-        return sets
-
-    def _keep(self, sets: Sets, position: int) -> Kept:
-        kept = self.overlay.kept[self.work] = Kept(position, sets, sets.rows)
-        return kept
 
     # who may
 
@@ -372,32 +360,17 @@ class Desk(Reading):
         **more: Any,
     ) -> Event:
         """Record what happens to tasks; the first of them is what the event is about. Answers with the event."""
-        sets, counts, tasks = self.sets(), dict[str, int](), list[list[Any]]()
-        words = dict(said or {})
+        tasks, words = list[dict[str, Any]](), dict(said or {})
         for before, after in changes:
             fields = _differences(before, after)
             if after is changes[0][1]:
                 words |= {name: fields.pop(name) for name in WORDS & fields.keys()}
-            tasks.append([after.number, fields])
-            was = () if before is None else before.lists
-            for name in was:
-                if name not in after.lists or (before is not None and before.rank != after.rank):
-                    sets.take(name, before.rank if before is not None else 0, after.number)
-            for name in after.lists:
-                if name not in was or (before is not None and before.rank != after.rank):
-                    sets.put(name, after.rank, after.number)
-            if before is None or before.status != after.status:
-                counts[after.status] = counts.get(after.status, 0) + 1
-                if before is not None:
-                    counts[before.status] = counts.get(before.status, 0) - 1
-        told = {"tasks": tasks, **sets.changes(), "counts": counts, **more}
-        payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
-        event = self.emit(kind, payload, parents=parents, id=id)
-        if event.position == self.overlay.position and not more.get("edges"):
-            self._keep(sets, event.position)
-        else:
-            self.overlay.kept.clear()
-        return event
+            entry = {"number": after.number, "set": fields}
+            if before is not None and before.standing != after.standing:
+                entry["was"] = msgspec.to_builtins(before.standing)
+            tasks.append(entry)
+        payload = {"work": self.work, "task_id": changes[0][1].id, "tasks": tasks, **more, "said": words}
+        return self.emit(kind, payload, parents=parents, id=id)
 
     def note(
         self,
@@ -481,9 +454,9 @@ class Desk(Reading):
 def _differences(before: Task | None, after: Task) -> dict[str, Any]:
     """The fields that are new, as plain data."""
     pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
-    new = {name: value for name, value, old in pairs if value is not old and value != old}
-    if before is None:
-        new |= {"id": after.id, "work": after.work, "number": after.number}
+    new = {
+        name: value for name, value, old in pairs if value is not old and value != old and name not in _NAMES
+    }
     fields: dict[str, Any] = msgspec.to_builtins(new)
     return fields
 
@@ -515,7 +488,7 @@ def command(
 
 
 def moved(task: Task, *path: str, **fields: Any) -> Task:
-    """The task after these steps, each of them checked, in the queue where it then belongs."""
+    """The task after these steps, each of them checked, ready for those who may claim it then."""
     check_moves(task, *path)
     status = path[-1] if path else task.status
     if status != "in_progress":

@@ -14,7 +14,6 @@ from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
 from ..events import check_name, decode, encode_payload, new_id
 from .desk import Desk, command, given_back, moved
-from .sets import MOST
 from .tasks import (
     Task,
     check_is,
@@ -27,7 +26,6 @@ from .tasks import (
     placed,
     waiting_less,
 )
-from .words import words_of
 
 ADDED, LINKED, BRANCHED = "task.added", "task.linked", "work.branched"
 ASSIGNED, BLOCKED, UNBLOCKED, CANCELLED, EDITED = (
@@ -60,7 +58,6 @@ class NewTask(msgspec.Struct, frozen=True):
     risk: str = ""
     metadata: dict[str, Any] = {}
     parent: str | None = None
-    words: tuple[str, ...] = ()
 
 
 def _plain(task: NewTask) -> dict[str, Any]:
@@ -100,7 +97,6 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         checked_text("risk", fields["risk"]),
         checked_metadata(fields["metadata"]),
         None if parent is None else id_of(parent),
-        tuple(words_of(title)),
     )
 
 
@@ -133,7 +129,7 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     if all(known):
         return [_same(desk, new, old) for new, old in zip(tasks, known, strict=True) if old]
     desk.need_open()
-    total, most = desk.counts.get("tasks", 0), min(desk.charter.limits.max_tasks, MOST)
+    total, most = desk.counts.get("tasks", 0), desk.charter.limits.max_tasks
     if total + len(tasks) > most:
         raise TooLarge(
             f"this work has {total:,} tasks, and its limit is {most:,}: begin another work, or raise max_tasks"
@@ -196,7 +192,8 @@ def _added_with(desk: Desk, id: str) -> dict[str, Any]:
     if added is None or added.erased:
         raise _erased(id)
     recorded = {
-        **added.payload["tasks"][0][1],
+        "id": id,
+        **added.payload["tasks"][0]["set"],
         **added.payload["said"],
         "blocks": added.payload.get("blocks", []),
     }
@@ -235,7 +232,7 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
     )  # fmt: skip
     joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
     blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
-    added = desk.tell(ADDED, (None, task), said={"words": list(new.words)}, edges=edges, **blocks, **joins)
+    added = desk.tell(ADDED, (None, task), edges=edges, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(
@@ -384,14 +381,14 @@ def decide_unassign(desk: Desk, task: str) -> Task:
 
 
 @command("orchestrate")
-def decide_edit(desk: Desk, task: str, fields: dict[str, Any], words: tuple[str, ...]) -> Task:
-    """Change what a task says of itself; with a new title, it is found by other words."""
+def decide_edit(desk: Desk, task: str, fields: dict[str, Any]) -> Task:
+    """Change what a task says of itself."""
     before = desk.task(task)
     if before.final:
         raise Conflict(f"task {task!r} is {before.status}: it can be changed no more")
     after = placed(replace(before, **fields))
     if after != before:
-        desk.tell(EDITED, (before, after), said={"words": list(words)} if words else None)
+        desk.tell(EDITED, (before, after))
     return desk.task(task)
 
 

@@ -94,8 +94,7 @@ class Lead:
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
             self._check(charter_of(reading.lens, self.work.id))
-            numbers = reading.sets().together(READY_FOR_MANY)
-            ready = (reading.numbered(number) for number in numbers)
+            ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
     def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> Step | None:

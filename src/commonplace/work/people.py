@@ -272,12 +272,12 @@ def decide_decide(
 
 @command()
 def decide_discover(
-    desk: Desk, text: str, words: tuple[str, ...], type: str, affects: tuple[str, ...], task: str | None,
-    core: str | None, sensitivity: str, token: int | None,
+    desk: Desk, text: str, type: str, affects: tuple[str, ...], task: str | None, core: str | None, sensitivity: str,
+    token: int | None,
 ) -> str:  # fmt: skip
     named = _named(desk, affects, _said_of(desk, task, token))
     return desk.note(
-        DISCOVERED, {"text": text, "words": list(words)}, affects=named, type=type, task=task, promote_to_core=core,
+        DISCOVERED, {"text": text}, affects=named, type=type, task=task, promote_to_core=core,
         labels=desk.labels(sensitivity), **desk.joined(desk.act.by),
     ).id  # fmt: skip
 

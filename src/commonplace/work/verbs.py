@@ -87,7 +87,6 @@ from .things import (
     nudge_for,
     thing,
 )
-from .words import words_of
 
 if TYPE_CHECKING:
     import threading
@@ -433,7 +432,6 @@ class Work:
         new = dict(fields)
         if "title" in new:
             new["title"] = _said("title", new["title"])
-        words = tuple(words_of(new["title"])) if "title" in new else ()
         if "description" in new:
             new["description"] = checked_text("description", new["description"])
         if "needs_review" in new:
@@ -446,7 +444,7 @@ class Work:
             new["for_role"] = checked_role(new["for_role"])
         if "on_failure" in new:
             new["on_failure"] = checked_policy(new["on_failure"])
-        found: Task = self._do("edit", by, task=id_of(task), fields=new, words=words)
+        found: Task = self._do("edit", by, task=id_of(task), fields=new)
         return found
 
     def block(self, task: str | Task, reason: str, *, by: str | None = None) -> Task:
@@ -630,7 +628,6 @@ class Work:
             ):
                 raise BadInput(f"confidence {shown(confidence)} is not a number from 0 to 1")
             said["confidence"] = confidence
-        said["words"] = words_of(said["question"], said["choice"], said["rationale"])
         id: str = self._do(
             "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
             reversible=checked_flag("reversible", reversible), reverses=None if reverses is None else _id(reverses),
@@ -659,7 +656,7 @@ class Work:
         core = None if promote_to_core is None else check_name("promote_to_core", promote_to_core)
         said = _said("text", text)
         id: str = self._do(
-            "discover", by, text=said, words=tuple(words_of(said)), type=kind,
+            "discover", by, text=said, type=kind,
             affects=names("affects", affects), core=core,
             task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=_token,
         )  # fmt: skip
@@ -1451,7 +1448,7 @@ def _made(
     if store and data is None:
         raise BadInput(f"there is no file {where} to store: give its content")
     about = checked_text("description", description)
-    said: dict[str, Any] = {"path": where, "description": about, "words": words_of(where, about)}
+    said: dict[str, Any] = {"path": where, "description": about}
     more: dict[str, Any] = {
         "type": checked("type of artifact", type, ARTIFACT_TYPES),
         "commit": None if commit is None else masked(check_name("commit", commit)),

@@ -209,7 +209,7 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
             return True, True, counts
         if not counts.get("failed") or counts.get("in_progress") or counts.get("review"):
             return True, False, counts
-        if any(map(reading.sets().has, ("later", *reading.ready_for_somebody()))):
+        if reading.first(("later", *reading.ready_for_somebody()), 1):
             return True, False, counts
         hanging = all_hang(list(reading.listed("failed", "blocked", "waiting", "assigned")))
         return True, hanging, counts
