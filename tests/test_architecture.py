@@ -236,7 +236,7 @@ def test_every_extra_is_declared_and_all_brings_all_of_them() -> None:
     project = tomllib.loads((SOURCE.parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     for_users = set(extras) - {"all", "testing", "dev", "bench"}
-    assert for_users == {"postgres", "redis", "semantic", "server", "llm", "otel"}
+    assert for_users == {"postgres", "redis", "semantic", "otel"}
     assert extras["all"] == [f"commonplace-memory[{','.join(name for name in extras if name in for_users)}]"]
     assert set(EXTRAS) <= for_users  # what doctor looks for can be installed by that name
 

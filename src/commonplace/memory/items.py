@@ -32,7 +32,6 @@ Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten
 CATEGORIES = ("user", "feedback", "project", "reference")
 SOURCES = ("user", "operator", "tool", "system", "import")
 ENTRY_TYPES = ("lesson", "pattern", "gotcha", "decision", "example", "reference", "convention")
-RELATIONS = ("related", "supersedes", "depends_on")
 PROVENANCE = ("source_kind", "channel", "thread", "session", "message", "tool_call", "refs", "metadata")
 ORIGINS = ("channel", "thread", "session", "message", "tool_call")
 """The fields of a provenance that name where something comes from."""
