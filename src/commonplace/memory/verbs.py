@@ -57,7 +57,7 @@ from .visibility import may_be_told
 if TYPE_CHECKING:
     from ..book import At
     from ..commit import Lens
-    from .adopt import Adopted
+    from .imports.adopt import Adopted
     from .suggestions import Suggestion
 
 CONFIRMATION = "FORGET"
@@ -500,7 +500,7 @@ class Remembering(Noting):
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
         export of mem0 or of the MCP memory server. The answer says what each part became; doing it again changes
         nothing."""
-        from .adopt import adopt
+        from .imports.adopt import adopt
 
         self._memory_acts("adopt")
         return adopt(self, check_path("a source", source), dry_run, shared, check_call("progress", progress))
