@@ -21,8 +21,10 @@ from commonplace.access.secrets import beginning, masked
 from commonplace.index.hints import asks_when, dates, flags
 from commonplace.index.query import flat, parse
 from commonplace.index.words import counted, snippet
-from commonplace.memory import foreign_exports, foreign_front, foreign_markdown, markdown, notes, papers
+from commonplace.memory import markdown, notes, papers
 from commonplace.memory.exclusions import excluded
+from commonplace.memory.imports import markdown as imported
+from commonplace.memory.imports import records
 from commonplace.memory.items import Item
 from commonplace.memory.similar import near_duplicate
 from commonplace.mirror import pages
@@ -292,12 +294,10 @@ _FUNCTIONS: dict[str, Callable[[str], object]] = {
     "words": counted,
     "snippet": lambda text: snippet(text, {"needle"}),
     "notes": notes.check_notes,
-    "front matter": lambda text: foreign_front.read_front(text[: foreign_front.MAX_FRONT]),
-    "markdown": lambda text: foreign_markdown.read_page("a.md", text),
-    "vault": lambda text: foreign_markdown.weave(
-        [foreign_markdown.read_page("a.md", f"---\ntitle: x\n---\n- a [[b]] {text}")]
-    ),
-    "export": lambda text: foreign_exports.read_export("a.json", text),
+    "front matter": lambda text: imported.read("a.md", f"---\n{text[: imported.MAX_FRONT]}\n---\n"),
+    "markdown": lambda text: imported.read("a.md", text),
+    "vault": lambda text: imported.link([imported.read("a.md", f"---\ntitle: x\n---\n- a [[b]] {text}")]),
+    "export": lambda text: records.read("a.json", text),
     "page": pages.parse,
     "hand edits": lambda text: pages.edits(None, text),
     "rendered": lambda text: pages.parse(pages.render(pages.Page("a.md", "# a", (pages.Block("id", text),)))),

@@ -60,10 +60,6 @@ class Redactor:
             found = found.union(*map(self.secrets_in, value))
         return found
 
-    def knowing(self, value: object) -> Redactor:
-        """The same, with every text under a secret field of this value known as a secret, too."""
-        return Redactor(self.fields, self._sources, self._texts | self.secrets_in(value))
-
     def text(self, text: str) -> str:
         """A text without its secrets; TOKEN alone if it cannot be looked through, or not in time."""
         if not self._usable or len(text) * (len(self._known) // 100) > MOST_STEPS:

@@ -32,7 +32,6 @@ Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten
 CATEGORIES = ("user", "feedback", "project", "reference")
 SOURCES = ("user", "operator", "tool", "system", "import")
 ENTRY_TYPES = ("lesson", "pattern", "gotcha", "decision", "example", "reference", "convention")
-RELATIONS = ("related", "supersedes", "depends_on")
 BESIDE = "beside"
 """The relation of two facts under one key of which somebody has decided that both hold."""
 WRITTEN = (

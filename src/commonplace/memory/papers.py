@@ -22,7 +22,7 @@ import msgspec
 
 from ..access.commands import need_tier
 from ..commit import Lens, Overlay
-from ..errors import BadInput, Denied, NotFound, Stale, shown
+from ..errors import BadInput, Denied, Stale, shown
 from ..events import Event, check_text, draft, iso
 from ..keys import Key
 from .notes import check_notes
@@ -42,14 +42,13 @@ _PAPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Write to a paper: add an entry, write it anew, replace one entry, or clear it."""
+    """Write to a paper: add an entry (`add`), write the whole of it (`set`), or clear it (`clear`)."""
 
     by: str
     path: str
     act: str
     text: str = ""
     section: str = ""
-    entry: str = ""
     run: str | None = None
     sensitivity: str = "private"
     secrets: tuple[str, ...] = ()
@@ -129,22 +128,15 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
         wrong = check_notes(request.text)
         if wrong:
             raise BadInput(f"{NOTES} holds the active objective only: " + "; ".join(map(str, wrong)))
-    if request.act == "replace" and not any(one.id == request.entry for one in lines(overlay, request.path)):
-        raise NotFound(f"there is no entry {request.entry!r} in {request.path}")
     last = max((one.position for one in lines(overlay, request.path)), default=0)
     if request.seen is not None and last > request.seen:
         raise Stale(
             f"{request.path} was written at {last}, after you had read it at {request.seen}: read it again"
         )
     payload: dict[str, Any] = {"path": request.path, "act": request.act, "text": request.text}
-    more = {"section": request.section, "entry": request.entry, "secrets": list(request.secrets)}
+    more = {"section": request.section, "secrets": list(request.secrets)}
     payload |= {name: one for name, one in more.items() if one}
-    if request.entry:
-        payload["line"] = next(
-            one.position for one in lines(overlay, request.path) if one.id == request.entry
-        )
     labels = {"sensitivity": request.sensitivity, "audience": "team"}
-    parents = [request.entry] if request.entry else []
     return overlay.emit(
         draft(
             NOTED,
@@ -152,7 +144,6 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
             payload=payload,
             run_id=request.run,
             labels=labels,
-            parents=parents,
             id=request.id,
         )
     )
@@ -224,8 +215,6 @@ def touched(event: Event) -> list[Key]:
     if event.kind == GATED:
         return [(payload["path"], event.position)]
     match payload["act"]:
-        case "replace":
-            return [(payload["path"], payload["line"])]
         case "clear":
             return [(payload["path"], WHOLE)]
         case "set":
@@ -236,18 +225,16 @@ def touched(event: Event) -> list[Key]:
             return [(payload["path"], event.position)]
 
 
-def fold(key: Key, before: Any, event: Event) -> Any:
+def fold(key: Key, _before: Any, event: Event) -> Any:
     payload = event.payload
     if event.kind == GATED:
         return {"id": event.id, "by": event.actor, "text": json.dumps(payload["event"], ensure_ascii=False)}
     if key[1] == WHOLE:
         return {"since": event.position + (payload["act"] == "clear")}
-    if payload["act"] == "replace" and before is None:
-        return None
     row = {"id": event.id, "by": event.actor, "section": payload.get("section", ""), "text": payload["text"]}
     row |= {"written_us": event.created_us, "changed": event.position, "secrets": payload.get("secrets", [])}
     row["sensitivity"] = event.labels.get("sensitivity", "private")
-    return {**before, **row, "id": before["id"]} if payload["act"] == "replace" else row
+    return row
 
 
 def lines(lens: Lens, path: str) -> list[Line]:

@@ -572,7 +572,6 @@ def _draft(request: Remember, payload: dict[str, Any]) -> Draft:
         payload=payload,
         run_id=request.run,
         session_id=request.session,
-        turn=request.turn,
         parents=request.parents,
         labels=request.labels,
         id=request.id,

@@ -24,7 +24,6 @@ class Remember(msgspec.Struct, frozen=True):
     labels: Mapping[str, str]
     run: str | None = None
     session: str | None = None
-    turn: int = 0
     parents: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
     follows: bool = False

@@ -28,7 +28,7 @@ from .upkeep import Upkeep
 if TYPE_CHECKING:
     from ..ledger import At
     from ..session import Session
-    from .adopt import Adopted
+    from .imports.adopt import Adopted
     from .suggestions import Suggestion
 
     Suggestions = list[Suggestion]
@@ -270,7 +270,7 @@ class Memory:
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
         export of mem0 or of the MCP memory server. The answer says what each part became; doing it again changes
         nothing."""
-        from .adopt import adopt
+        from .imports.adopt import adopt
 
         self._session.check_may_act("adopt")
         return adopt(

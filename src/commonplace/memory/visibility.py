@@ -41,8 +41,8 @@ def may_see(lens: Lens, rights: Rights, event: Event) -> bool:
         core = lens.get("memory.cores", event.payload["id"])
         return core is not None and may_know(rights, msgspec.convert(core, Core))
     if event.kind == papers.NOTED and event.payload["path"].startswith(papers.SESSIONS):
-        entry, entries = event.payload.get("entry") or event.id, papers.lines(lens, event.payload["path"])
-        return event.payload["act"] == "clear" or any(line.id == entry for line in entries)
+        entries = papers.lines(lens, event.payload["path"])
+        return event.payload["act"] == "clear" or any(line.id == event.id for line in entries)
     return True
 
 

@@ -58,17 +58,6 @@ def _told(error: Any) -> Iterator[tuple[str, str]]:
         yield field, f"must meet {error.validator}: {limit!r}"[:200]
 
 
-def check_contract(contract: object) -> str | None:
-    """What is wrong with a contract itself, or None."""
-    if not isinstance(contract, dict):
-        return "a contract is an object"
-    try:
-        _validator(canonical(contract))
-    except BadInput as error:
-        return str(error)
-    return None
-
-
 def bad_pattern_in(schema: object) -> str | None:
     """What is wrong with a pattern somewhere in a schema, or None. What agents put out is matched with them."""
     if isinstance(schema, dict):

@@ -18,11 +18,12 @@ from ..access.patterns import bad_pattern
 from ..access.rights import EVERYBODY, TIERS, Permission
 from ..errors import BadInput, shown
 from ..memory.portions import DigestRules, merged, rules_with
+from ..plain_yaml import kind_of
 from ..state.policy import AgentMemory, AgentPolicy, Limits, Model, Persistence, Policy, Rule, Start, Strategy
 from . import model
 from .check import ancestors, check, mapping, parts
 from .model import AGENT_FILE, WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
-from .yaml import Notes, Reader, Texts, kind_of, read_yaml
+from .yaml import Notes, Reader, Texts, read_yaml
 
 MAX_NODES = 1_000
 MAX_NESTED = 8

@@ -1,5 +1,8 @@
 """Other tools' memories, read as plain data: folders of markdown, and exports of mem0 and of MCP's memory server.
 
+A reader takes the files with certain suffixes: `read(name, text)` gives a `FileRead`. A new format of markdown is one
+more rule in `markdown.py`; a new format of JSON records is a module like `mem0.py`, listed in `records.py`.
+
 Nothing is lost silently: whatever a file holds is part of an `Incoming`, or `Skipped` with the reason. Nothing
 outside the path that was given is read, nothing in a file is executed or followed, and the same files give the
 same answer: paths in order, then lines.
@@ -11,30 +14,38 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
-from ..errors import BadInput, TooLarge, UnsafePath
-from ..folders import Folder
-from .foreign_exports import read_export
-from .foreign_items import Incoming, Read, Skipped
-from .foreign_markdown import Page, read_page, weave
+import msgspec
 
-__all__ = ["FORMATS", "Incoming", "Read", "Skipped", "read_foreign"]
+from ...errors import BadInput, TooLarge, UnsafePath
+from ...folders import Folder
+from . import markdown, records
+from .items import FileRead, Incoming, Skipped
 
-FORMATS = {
-    "markdown": "MEMORY.md, CLAUDE.md, AGENTS.md and the like (.md): a note for each bullet and paragraph",
-    "front-matter": "notes with front matter or [[links]] (.md; Basic Memory, Obsidian): a note for each file",
-    "mem0": "what mem0's get_all() answers, as JSON or one memory a line (.json, .jsonl)",
-    "server-memory": "the file of MCP's memory server, or its read_graph answer (.jsonl, .json)",
-}
-
-MAX_NOTE = 1_000_000
-MAX_EXPORT = 16_000_000
 MAX_FILES = 20_000
-MARKDOWN = {".md", ".markdown", ".mdc"}
-EXPORTS = {".json", ".jsonl", ".ndjson"}
 
 
-def read_foreign(path: Path) -> Read:
+class Reader(Protocol):
+    SUFFIXES: set[str]
+    MAX_BYTES: int
+
+    def read(self, name: str, text: str, /) -> FileRead: ...
+
+
+READERS: tuple[Reader, ...] = (markdown, records)
+FORMATS = {**markdown.ABOUT, **{each.NAME: each.ABOUT for each in records.FORMATS}}
+
+
+class Memories(msgspec.Struct, frozen=True):
+    """All that was read. `format` names the format, or the formats of a mixed folder with a comma between."""
+
+    format: str
+    items: tuple[Incoming, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def read_memories(path: Path) -> Memories:
     """Read a folder with all that is below it, or one file; each file's format is found out by its content.
 
     Skipped in a folder: hidden files and folders, links (what they lead to is read where it is, if it is inside),
@@ -44,34 +55,29 @@ def read_foreign(path: Path) -> Read:
     whole = Path(os.path.realpath(path))
     root = whole if whole.is_dir() else whole.parent
     folder = Folder(root)
-    formats: set[str] = set()
     skipped: list[Skipped] = []
-    read: dict[str, list[Incoming]] = {}
-    pages: list[Page] = []
+    files: list[FileRead] = []
     for name, file, reason in _files(folder, "" if whole == root else whole.name):
-        why, is_note = reason, PurePosixPath(file).suffix.lower() in MARKDOWN
-        if not why:
-            try:
-                text = _text(folder, file, MAX_NOTE if is_note else MAX_EXPORT)
-            except BadInput as error:
-                why = str(error)
-        if why:
+        reader, why = _reader(file), reason
+        if reader is None or why:
             skipped.append(Skipped(name, why))
-        elif is_note:
-            pages.append(read_page(name, text))
-            read[name] = []
-            formats.add(pages[-1].format)
-            skipped += pages[-1].skipped
-        else:
-            format, read[name], more = read_export(name, text)
-            formats |= {format} if format else set()
-            skipped += more
+            continue
+        try:
+            files.append(reader.read(name, _text(folder, file, reader.MAX_BYTES)))
+            skipped += files[-1].skipped
+        except BadInput as error:
+            skipped.append(Skipped(name, str(error)))
+    formats = {file.format for file in files if file.format}
     if not formats:
         raise BadInput(_unknown(path, skipped))
-    read |= weave(pages)
-    return Read(
-        ", ".join(sorted(formats)), tuple(one for items in read.values() for one in items), tuple(skipped)
-    )
+    markdown.link([file for file in files if file.format in markdown.ABOUT])
+    items = tuple(item for file in files for item in file.items)
+    return Memories(", ".join(sorted(formats)), items, tuple(skipped))
+
+
+def _reader(file: str) -> Reader | None:
+    suffix = PurePosixPath(file).suffix.lower()
+    return next((reader for reader in READERS if suffix in reader.SUFFIXES), None)
 
 
 def _files(folder: Folder, only: str) -> Iterator[tuple[str, str, str]]:
@@ -103,7 +109,7 @@ def _files(folder: Folder, only: str) -> Iterator[tuple[str, str, str]]:
                 why = "a hidden file; give its path to read it"
             elif not stat.S_ISREG(mode):
                 why = "cannot be read (No such file or directory)" if there is None else "not a file"
-            elif name.suffix.lower() not in MARKDOWN | EXPORTS:
+            elif _reader(path) is None:
                 why = "neither markdown nor JSON"
         except UnsafePath as error:
             why = str(error)

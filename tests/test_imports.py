@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace.errors import BadInput
-from commonplace.memory import foreign
-from commonplace.memory.foreign import FORMATS, Incoming, Read, Skipped, read_foreign
-from commonplace.memory.foreign_exports import read_export
-from commonplace.memory.foreign_markdown import read_page, weave
+from commonplace.memory import imports
+from commonplace.memory.imports import FORMATS, markdown, read_memories, records
+from commonplace.memory.imports.items import FileRead, Incoming, Skipped
 
 CLAUDE = """\
 # Shop
@@ -69,6 +68,16 @@ this comment -->
 """
 
 
+def export(name: str, text: str) -> tuple[str | None, list[Incoming], list[Skipped]]:
+    read = records.read(name, text)
+    return read.format, read.items, read.skipped
+
+
+def linked(*pages: FileRead) -> dict[str, list[Incoming]]:
+    markdown.link(pages)
+    return {page.path: page.items for page in pages}
+
+
 def write(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,17 +85,13 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def pairs(read: Read) -> list[tuple[str | None, str]]:
-    return [(one.title, one.body) for one in read.found]
-
-
 @pytest.mark.spec("3.3")
 def test_a_project_s_instructions_become_a_note_for_each_rule_and_a_procedure_for_each_way_to_do_things(
     tmp_path: Path,
 ) -> None:
-    read = read_foreign(write(tmp_path, {"CLAUDE.md": CLAUDE}) / "CLAUDE.md")
+    read = read_memories(write(tmp_path, {"CLAUDE.md": CLAUDE}) / "CLAUDE.md")
     assert read.format == "markdown"
-    assert [(one.kind, one.title, one.body, one.source) for one in read.found] == [
+    assert [(one.kind, one.title, one.body, one.source) for one in read.items] == [
         (
             "note",
             "Shop",
@@ -112,7 +117,7 @@ def test_a_project_s_instructions_become_a_note_for_each_rule_and_a_procedure_fo
         ),
         ("note", "Shop > Release", "```\nsrc/\n└── shop/\n```", "CLAUDE.md:36"),
     ]
-    assert read.found[1].tags == ("style",)
+    assert read.items[1].tags == ("style",)
     assert read.skipped == (
         Skipped("CLAUDE.md:43", "a comment: <!-- the linter wants\nthis comment -->"),
         Skipped("CLAUDE.md:46", "a heading with nothing below it: Later"),
@@ -121,7 +126,7 @@ def test_a_project_s_instructions_become_a_note_for_each_rule_and_a_procedure_fo
 
 @pytest.mark.spec("3.3")
 def test_a_memory_folder_keeps_its_index_with_the_notes_it_lists(tmp_path: Path) -> None:
-    read = read_foreign(
+    read = read_memories(
         write(
             tmp_path,
             {
@@ -137,7 +142,7 @@ def test_a_memory_folder_keeps_its_index_with_the_notes_it_lists(tmp_path: Path)
         )
     )
     assert read.format == "front-matter, markdown"
-    gone, keep, summaries, role = read.found
+    gone, keep, summaries, role = read.items
     assert (gone.body, gone.title, gone.links) == (
         "[Gone](gone.md) — its file was deleted",
         "Memory index > Feedback",
@@ -188,11 +193,11 @@ rating: 4.50
 - "contrasts with" [[tea]]
 - uses [[tea]] in summer, says `[[nobody]]` #2024
 """
-    read = read_foreign(
+    read = read_memories(
         write(tmp_path, {"a/coffee.md": coffee, "b/grind.md": "---\ntitle: Proper Grinding\n---\nFine.\n"})
     )
     assert read.format == "front-matter"
-    note, grind = read.found
+    note, grind = read.items
     assert (note.title, note.name, note.created_at) == (
         "Coffee Brewing, by Hand",
         "a/coffee",
@@ -210,7 +215,7 @@ rating: 4.50
 
 @pytest.mark.spec("3.3")
 def test_an_obsidian_vault_links_by_file_name_alias_path_and_property(tmp_path: Path) -> None:
-    read = read_foreign(
+    read = read_memories(
         write(
             tmp_path,
             {
@@ -224,7 +229,7 @@ def test_an_obsidian_vault_links_by_file_name_alias_path_and_property(tmp_path: 
             },
         )
     )
-    day, old, ada, bo = read.found
+    day, old, ada, bo = read.items
     assert day.links == (
         ("links_to", "people/Ada Byron"),
         ("links_to", "people/Bo"),
@@ -274,10 +279,10 @@ def test_mem0_memories_keep_who_when_and_where_from(tmp_path: Path, shape: str) 
         "list": json.dumps(MEMORIES),
         "lines": "\n".join(map(json.dumps, MEMORIES)) + "\n",
     }[shape]
-    read = read_foreign(write(tmp_path, {"export.json": text}) / "export.json")
+    read = read_memories(write(tmp_path, {"export.json": text}) / "export.json")
     assert read.format == "mem0"
     assert not read.skipped
-    assert read.found == (
+    assert read.items == (
         Incoming(
             kind="note",
             body="Prefers window seats",
@@ -322,7 +327,7 @@ def test_mem0_s_graph_further_pages_and_deleted_memories_are_told() -> None:
         "next": "https://…?page=2",
         "a": {"b": 1},
     }
-    format, found, skipped = read_export("m.json", json.dumps(document))
+    format, found, skipped = export("m.json", json.dumps(document))
     assert format == "mem0"
     assert [one.body for one in found] == ["new", "ada lives_in london\nada knows bo"]
     assert found[0].metadata == {"id": "4", "metadata": {}, "state": "active", "app": "cursor"}
@@ -361,15 +366,15 @@ def test_the_memory_server_s_entities_become_notes_and_its_relations_links(
         if shape == "file"
         else json.dumps({"entities": ENTITIES, "relations": RELATIONS}, indent=2)
     )
-    read = read_foreign(write(tmp_path, {"memory.json": text}))
+    read = read_memories(write(tmp_path, {"memory.json": text}))
     assert read.format == "server-memory"
-    assert [(one.title, one.body, one.tags, one.name, one.links) for one in read.found] == [
+    assert [(one.title, one.body, one.tags, one.name, one.links) for one in read.items] == [
         ("Ada", "Speaks Italian", ("person",), "Ada", (("programs", "Engine"), ("knows", "Bo"))),
         ("Ada", "Rises early", ("person",), None, ()),
         ("Engine", "Engine (machine)", ("machine",), "Engine", ()),
         ("Bo", "Bo knows Ada", (), "Bo", (("knows", "Ada"),)),
     ]
-    assert read.found[0].source == {"file": "memory.json:1", "answer": "memory.json#entities[0]"}[shape]
+    assert read.items[0].source == {"file": "memory.json:1", "answer": "memory.json#entities[0]"}[shape]
     assert not read.skipped
 
 
@@ -415,7 +420,7 @@ def test_a_broken_line_in_the_middle_costs_only_itself() -> None:
         '{"type":"entity","name":"\\ud800"}',
         '{"type":"entity","name":"D","weight":1e999}',
     ]
-    format, found, skipped = read_export("memory.jsonl", "\r\n".join(lines))
+    format, found, skipped = export("memory.jsonl", "\r\n".join(lines))
     assert format == "server-memory"
     assert [(one.title, one.name, one.body, one.created_at) for one in found] == [
         ("Ada", "Ada", "one", None),
@@ -444,8 +449,8 @@ def test_a_folder_says_what_it_did_not_read(tmp_path: Path, monkeypatch: pytest.
     (folder / "up").symlink_to("..")
     (folder / "loop.md").symlink_to("loop.md")
     os.mkfifo(folder / "pipe.md")
-    read = read_foreign(folder)
-    assert [one.body for one in read.found] == ["read"]
+    read = read_memories(folder)
+    assert [one.body for one in read.items] == ["read"]
     told = {one.source: one.why for one in read.skipped}
     assert list(told) == sorted(told)
     assert told.pop("broken.json").startswith("not JSON (Expecting value: line 2")
@@ -466,9 +471,9 @@ def test_a_folder_says_what_it_did_not_read(tmp_path: Path, monkeypatch: pytest.
         "same.md": "a link inside the folder; links are not followed",
         "up": "a link that leaves the folder; links are not followed",
     }
-    monkeypatch.setattr(foreign, "MAX_FILES", 2)
+    monkeypatch.setattr(imports, "MAX_FILES", 2)
     with pytest.raises(BadInput, match="more than 2 files: this one and all that come after it"):
-        read_foreign(folder)
+        read_memories(folder)
 
 
 @pytest.mark.spec("L5")
@@ -478,11 +483,11 @@ def test_where_nothing_can_be_read_the_formats_are_listed(tmp_path: Path) -> Non
     (tmp_path / "large.md").write_bytes(b"a" * 1_000_001)
     for name in ("chat.json", "notes.docx", "none", "large.md", "missing.md"):
         with pytest.raises(BadInput) as refused:
-            read_foreign(tmp_path / name)
+            read_memories(tmp_path / name)
         for format, about in FORMATS.items():
             assert f"{format}: {about}" in str(refused.value)
-    assert read_export("e.json", '{"entities": [], "relations": []}') == ("server-memory", [], [])
-    assert read_export("e.json", '{"results": []}') == ("mem0", [], [])
+    assert export("e.json", '{"entities": [], "relations": []}') == ("server-memory", [], [])
+    assert export("e.json", '{"results": []}') == ("mem0", [], [])
 
 
 BOMB = "a: &a [x, x, x]\n" + "".join(
@@ -494,11 +499,11 @@ BOMB = "a: &a [x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("front", "why"),
     [
-        (BOMB, "anchors and aliases are not followed"),
+        (BOMB, "with its aliases written out"),
         ("title: !!python/object/apply:os.system ['true']", "tag"),
         ("title: one\ntitle: two", "the key 'title' comes twice"),
         ("[a, b]: c", "must be text"),
-        ("x: " + "[" * 500 + "]" * 500, "nested deeper than 32 levels"),
+        ("x: " + "[" * 500 + "]" * 500, "nested deeper than 64 levels"),
         ("title: " + "x" * 70_000, "at most 64,000 are read"),
         ("title: Design: a plan", "line 2: not YAML"),
         ("title: x\n--- y", "second document"),
@@ -507,8 +512,8 @@ BOMB = "a: &a [x, x, x]\n" + "".join(
     ],
 )
 def test_front_matter_that_means_harm_is_kept_as_text_and_never_followed(front: str, why: str) -> None:
-    page = read_page("note.md", f"---\n{front}\n---\nThe note did nothing wrong. #kept\n")
-    assert [(one.body, one.title, one.tags, one.metadata) for one in page.found] == [
+    page = markdown.read("note.md", f"---\n{front}\n---\nThe note did nothing wrong. #kept\n")
+    assert [(one.body, one.title, one.tags, one.metadata) for one in page.items] == [
         ("The note did nothing wrong. #kept", "note", ("kept",), {"front_matter": front})
     ]
     assert [one.source for one in page.skipped] == ["note.md:1"]
@@ -531,32 +536,35 @@ def test_front_matter_that_means_harm_is_kept_as_text_and_never_followed(front: 
     ],
 )
 def test_markdown_is_cut_where_a_reader_would_cut_it(text: str, expected: list[str] | None) -> None:
-    page = read_page("AGENTS.md", text)
+    page = markdown.read("AGENTS.md", text)
     if expected is None:
         expected = ["one\n2024. was a year", "1. a\n\n   more\n- sub\n2) b\n- c"]
-        assert [one.kind for one in page.found] == ["note", "procedure"]
-    assert [one.body for one in page.found] == expected
+        assert [one.kind for one in page.items] == ["note", "procedure"]
+    assert [one.body for one in page.items] == expected
     assert all(one.source != "AGENTS.md" for one in page.skipped)
 
 
 def test_a_title_stays_short_however_long_the_heading_is() -> None:
-    page = read_page("MEMORY.md", f"# {'long ' * 100}\n- a\n- b\n")
-    assert [one.body for one in page.found] == [("long " * 100).strip(), "a", "b"]
-    assert all(len(one.title or "") <= 120 for one in page.found)
+    page = markdown.read("MEMORY.md", f"# {'long ' * 100}\n- a\n- b\n")
+    assert [one.body for one in page.items] == [("long " * 100).strip(), "a", "b"]
+    assert all(len(one.title or "") <= 120 for one in page.items)
     entity = {"type": "entity", "name": "n" * 500, "entityType": "t" * 500, "observations": ["a", "b"]}
-    _, found, _ = read_export("m.jsonl", json.dumps(entity))
+    _, found, _ = export("m.jsonl", json.dumps(entity))
     assert [(len(one.title or ""), len(one.tags[0])) for one in found] == [(120, 120)] * 2
     assert (found[0].name, found[0].metadata) == ("n" * 500, {"entityType": "t" * 500})
 
 
 def test_indexes_of_each_other_do_not_vanish() -> None:
-    pages = [read_page("a/MEMORY.md", "- [b](../b.md)"), read_page("b.md", "- [a](a/MEMORY.md) — all\n")]
-    assert [one.body for items in weave(pages).values() for one in items] == [
+    pages = [
+        markdown.read("a/MEMORY.md", "- [b](../b.md)"),
+        markdown.read("b.md", "- [a](a/MEMORY.md) — all\n"),
+    ]
+    assert [one.body for items in linked(*pages).values() for one in items] == [
         "[b](../b.md)",
         "[a](a/MEMORY.md) — all",
     ]
-    pages = [read_page("MEMORY.md", "# Index\n- [b](b.md)\n"), read_page("b.md", "alone\n")]
-    woven = weave(pages)
+    pages = [markdown.read("MEMORY.md", "# Index\n- [b](b.md)\n"), markdown.read("b.md", "alone\n")]
+    woven = linked(*pages)
     assert woven["MEMORY.md"] == []
     assert woven["b.md"][0].metadata["listed"] == [
         {"source": "MEMORY.md:2", "under": "Index", "text": "[b](b.md)"}
@@ -601,19 +609,19 @@ def told(items: list[Incoming], skipped: list[Skipped]) -> set[str]:
 @given(st.lists(fields, max_size=3), st.lists(lines, max_size=25), st.sampled_from(["CLAUDE.md", "note.md"]))
 def test_no_word_of_a_page_is_lost(front: list[str], written: list[str], name: str) -> None:
     text = "\n".join([*(["---", *front, "---"] if front else []), *written])
-    page = read_page(name, text)
-    assert set(re.findall(r"\w+", text)) <= told(weave([page])[name], page.skipped)
-    again = read_page(name, text)
-    assert (again.found, again.skipped) == (page.found, page.skipped)
+    page = markdown.read(name, text)
+    again = markdown.read(name, text)
+    assert (again.items, again.skipped) == (page.items, page.skipped)
+    assert set(re.findall(r"\w+", text)) <= told(linked(page)[name], page.skipped)
 
 
 @pytest.mark.spec("3.3", "L5")
 @settings(deadline=None)
 @given(st.text(), st.sampled_from(["AGENTS.md", "note.md"]))
 def test_no_text_makes_the_reader_fail(text: str, name: str) -> None:
-    page = read_page(name, f"---\n{text}\n---\n{text}")
-    msgspec.json.encode(weave([page])[name])
-    read_export("m.json", text)
+    page = markdown.read(name, f"---\n{text}\n---\n{text}")
+    msgspec.json.encode(linked(page)[name])
+    export("m.json", text)
 
 
 names = st.sampled_from(["Ada", "Bo", "Cy"])
@@ -637,7 +645,7 @@ rows = st.one_of(
 @settings(deadline=None)
 @given(st.lists(rows, min_size=1, max_size=8))
 def test_no_word_of_an_export_is_lost(given_rows: list[dict[str, object]]) -> None:
-    _, found, skipped = read_export("m.jsonl", "\n".join(map(json.dumps, given_rows)))
+    _, found, skipped = export("m.jsonl", "\n".join(map(json.dumps, given_rows)))
     said = json.dumps([{**row, "type": ""} for row in given_rows], ensure_ascii=False)
     said = re.sub(
         r'"(type|name|entityType|observations|from|to|relationType|memory|metadata|user_id)":', "", said

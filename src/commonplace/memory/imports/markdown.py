@@ -12,19 +12,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from posixpath import basename, dirname, join, normpath
 from typing import Any
 from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from ..errors import BadInput
-from .foreign_blocks import blocks, heading, prose
-from .foreign_front import read_front
-from .foreign_items import Incoming, Skipped, category_of, short, taken_time
+from ...errors import BadInput
+from .blocks import blocks, heading, prose
+from .items import FileRead, Incoming, Skipped, category_of, short, take_time, unique
 
-LISTS = {"memory", "claude", "claude.local", "agents", "agents.override", "gemini", "copilot-instructions"}
+SUFFIXES = {".md", ".markdown", ".mdc"}
+MAX_BYTES = 1_000_000
+MAX_FRONT = 64_000
+LISTS, NOTES = "markdown", "front-matter"
+ABOUT = {
+    LISTS: "MEMORY.md, CLAUDE.md, AGENTS.md and the like (.md): a note for each bullet and paragraph",
+    NOTES: "notes with front matter or [[links]] (.md; Basic Memory, Obsidian): a note for each file",
+}
+ALWAYS_LISTS = {
+    "memory",
+    "claude",
+    "claude.local",
+    "agents",
+    "agents.override",
+    "gemini",
+    "copilot-instructions",
+}
 """Names of files that are lists whatever is in them."""
 
 # As with blocks: linear time only.
@@ -41,45 +56,29 @@ _RELATION = re.compile(
 _ENTRY = re.compile(r"\[[^\[\]\n]+\]\(([^()<>\s#:]+\.md)\)[ \t]*(?:[-:–—][^\n]*)?")
 
 
-@dataclass
-class Page:
-    """One file that was read. `entries` are the sources of items that only point to another file, and to which."""
-
-    path: str
-    format: str
-    found: list[Incoming]
-    skipped: list[Skipped]
-    aliases: list[str]
-    entries: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.path.removesuffix(".md")
-
-
-def read_page(path: str, text: str) -> Page:
+def read(path: str, text: str) -> FileRead:
     """Read one file. `path` is relative, with slashes: it is the provenance and what links are resolved by."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     front, start, skipped = _split(path, lines)
     stem = basename(path).rpartition(".")[0]
-    page = Page(path, "markdown", [], skipped, [stem])
+    page = FileRead(path, LISTS, skipped=skipped, aliases=[stem])
     body = "\n".join(lines[start:]).strip()
-    if stem.lower() not in LISTS and (front or _WIKI.search(prose(body))):
-        page.format = "front-matter"
-        page.found.append(_note(page, front, body))
+    if stem.lower() not in ALWAYS_LISTS and (front or _WIKI.search(prose(body))):
+        page.format = NOTES
+        page.items.append(_note(page, front, body))
     else:
         _cut(page, lines, start)
-        if front and page.found:
-            page.found[0] = replace(page.found[0], metadata=front)
+        if front and page.items:
+            page.items[0] = replace(page.items[0], metadata=front)
         elif front:
-            page.found.append(_note(page, front, body))
-    if not page.found and not skipped:
+            page.items.append(_note(page, front, body))
+    if not page.items and not skipped:
         skipped.append(Skipped(path, "empty"))
     return page
 
 
-def weave(pages: Sequence[Page]) -> dict[str, list[Incoming]]:
-    """The items of each page by its path, with links that lead to each other.
+def link(pages: Sequence[FileRead]) -> None:
+    """Make the links of pages lead to each other.
 
     The first item of a page bears the page's name. A link is followed by path, then by whatever else exactly
     one page is called: file name, title, permalink, alias. An entry of an index (`- [Title](file.md) — hook`)
@@ -90,7 +89,7 @@ def weave(pages: Sequence[Page]) -> dict[str, list[Incoming]]:
         for alias in page.aliases:
             called.setdefault(alias.casefold(), set()).add(page.name)
 
-    def resolved(page: Page, target: str, among: set[str]) -> str:
+    def resolved(page: FileRead, target: str, among: set[str]) -> str:
         plain = target.removesuffix(".md")
         for place in (normpath(join(dirname(page.path), plain)), normpath(plain)):
             if place in among:
@@ -99,29 +98,28 @@ def weave(pages: Sequence[Page]) -> dict[str, list[Incoming]]:
         return others.pop() if len(others) == 1 else target
 
     # Only a page with something of its own can keep an entry: two indexes of each other stay as they are.
-    solid = {page.name for page in pages if len(page.found) > len(page.entries)}
+    solid = {page.name for page in pages if len(page.items) > len(page.pointers)}
     listed: dict[str, list[dict[str, str]]] = {}
-    kept: dict[str, list[Incoming]] = {}
     for page in pages:
-        kept[page.path] = []
-        for item in page.found:
-            target = resolved(page, page.entries.get(item.source, ""), solid)
-            if item.source in page.entries and target in solid:
+        kept = []
+        for item in page.items:
+            target = resolved(page, page.pointers.get(item.source, ""), solid)
+            if item.source in page.pointers and target in solid:
                 entry = {"source": item.source, "under": item.title or "", "text": item.body}
                 listed.setdefault(target, []).append(entry)
             else:
-                kept[page.path].append(item)
-    names = {page.name for page in pages if kept[page.path]}
+                kept.append(item)
+        page.items = kept
+    names = {page.name for page in pages if page.items}
     for page in pages:
-        items = [
-            replace(one, links=_once((relation, resolved(page, to, names)) for relation, to in one.links))
-            for one in kept[page.path]
+        page.items = [
+            replace(item, links=unique((relation, resolved(page, to, names)) for relation, to in item.links))
+            for item in page.items
         ]
-        if items:
+        if page.items:
             more = {"listed": listed[page.name]} if page.name in listed else {}
-            items[0] = replace(items[0], name=page.name, metadata={**items[0].metadata, **more})
-        kept[page.path] = items
-    return kept
+            first = page.items[0]
+            page.items[0] = replace(first, name=page.name, metadata={**first.metadata, **more})
 
 
 def _split(path: str, lines: list[str]) -> tuple[dict[str, Any], int, list[Skipped]]:
@@ -132,7 +130,7 @@ def _split(path: str, lines: list[str]) -> tuple[dict[str, Any], int, list[Skipp
         end = next((at for at, line in enumerate(lines) if at and line.rstrip() in ("---", "...")), 0)
     raw = "\n".join(lines[1:end])
     try:
-        front = read_front(raw) if end else None
+        front = _front_matter(raw) if end else None
     except BadInput as error:
         return {"front_matter": raw}, end + 1, [Skipped(f"{path}:1", str(error))]
     if not front:
@@ -145,7 +143,16 @@ def _split(path: str, lines: list[str]) -> tuple[dict[str, Any], int, list[Skipp
     return front, end + 1, comments
 
 
-def _note(page: Page, front: dict[str, Any], body: str) -> Incoming:
+def _front_matter(text: str) -> dict[str, Any] | None:
+    """The mapping that stands between a file's two `---` lines, all scalars as text, or None when something else stands
+    there."""
+    from ...plain_yaml import parse_yaml
+
+    mapping = parse_yaml(f"\n{text}", "front matter", MAX_FRONT, typed=False)  # it begins on the second line
+    return mapping if isinstance(mapping, dict) else None
+
+
+def _note(page: FileRead, front: dict[str, Any], body: str) -> Incoming:
     left = dict(front)
     kind = left.get("type")
     inner = left["metadata"] if isinstance(left.get("metadata"), dict) else {}
@@ -159,10 +166,10 @@ def _note(page: Page, front: dict[str, Any], body: str) -> Incoming:
         body=body or (left.pop("description") if isinstance(left.get("description"), str) else "") or title,
         title=title,
         tags=_tags(body, tags),
-        links=_once([*_links(body), *_properties(left)]),
+        links=unique([*_links(body), *_properties(left)]),
         category=category_of(kind, left.get("category"), inner.get("type")),
-        occurred_at=taken_time(left, "occurred_at", "date"),
-        created_at=taken_time(left, "created_at", "created"),
+        occurred_at=take_time(left, "occurred_at", "date"),
+        created_at=take_time(left, "created_at", "created"),
         source=page.path,
         metadata=left,
     )
@@ -176,7 +183,7 @@ class _Above:
     used: bool = False
 
 
-def _cut(page: Page, lines: list[str], start: int) -> None:
+def _cut(page: FileRead, lines: list[str], start: int) -> None:
     """The items of a list, each titled by the headings above it and by the line that introduces it."""
     above: list[_Above] = []
 
@@ -207,14 +214,14 @@ def _cut(page: Page, lines: list[str], start: int) -> None:
         for one in above:
             one.used = True
         if block.kind == "bullet" and (entry := _ENTRY.fullmatch(body)):
-            page.entries[source] = unquote(entry[1])
-        page.found.append(
+            page.pointers[source] = unquote(entry[1])
+        page.items.append(
             Incoming(
                 kind="procedure" if block.kind == "steps" or _COMMANDS.search(body) else "note",
                 body=body,
                 title=" > ".join(filter(None, [*(one.text for one in above), lead])) or None,
                 tags=_tags(body),
-                links=_once(_links(body)),
+                links=unique(_links(body)),
                 source=source,
             )
         )
@@ -248,7 +255,3 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [one.strip() for one in value.split(",")]
     return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
-
-
-def _once(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(dict.fromkeys(pairs))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-CATEGORIES = ("user", "feedback", "project", "reference")
+from ..items import CATEGORIES
 
 MAX_TITLE = 120
 """What a heading or an entity may add to the title of everything below it, however much there is."""
+
+Links = tuple[tuple[str, str], ...]
+"""(relation, the other's `name`); a name that nothing in the import bears stands as it was written."""
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -23,8 +27,7 @@ class Incoming(msgspec.Struct, frozen=True):
     key: str | None = None
     value: Any = None
     tags: tuple[str, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    """(relation, the other's `name`); a name that nothing here bears stands as it was written."""
+    links: Links = ()
     name: str | None = None
     category: str | None = None
     """user, feedback, project or reference, when the source says so."""
@@ -45,17 +48,28 @@ class Skipped(msgspec.Struct, frozen=True):
     why: str
 
 
-class Read(msgspec.Struct, frozen=True):
-    """All that was read. `format` names the format, or the formats of a mixed folder with a comma between."""
+class FileRead(msgspec.Struct):
+    """What one file holds. `format` is None when it is of no known format, which `skipped` explains.
 
-    format: str
-    found: tuple[Incoming, ...]
-    skipped: tuple[Skipped, ...]
+    Files that refer to each other say how: `aliases` are what others may call this file; `pointers` are the sources of
+    items that only point to another file, and to which.
+    """
+
+    path: str
+    format: str | None
+    items: list[Incoming] = []
+    skipped: list[Skipped] = []
+    aliases: list[str] = []
+    pointers: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return self.path.removesuffix(".md")
 
 
-def category_of(*said: object) -> str | None:
+def category_of(*words: object) -> str | None:
     """The first of these words that is one of our categories."""
-    return next((word for word in said if isinstance(word, str) and word in CATEGORIES), None)
+    return next((word for word in words if isinstance(word, str) and word in CATEGORIES), None)
 
 
 def short(text: str) -> str:
@@ -63,7 +77,11 @@ def short(text: str) -> str:
     return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 1]}…"
 
 
-def taken_time(fields: dict[str, Any], *names: str) -> str | None:
+def unique(links: Iterable[tuple[str, str]]) -> Links:
+    return tuple(dict.fromkeys(links))
+
+
+def take_time(fields: dict[str, Any], *names: str) -> str | None:
     """Take the first of these fields that holds an ISO date or time; one that holds none stays where it is."""
     for name in names:
         if isinstance(fields.get(name), str):

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import CommonplaceError
-from ..events import canonical
-from .foreign import Incoming, Skipped, read_foreign
-from .remembering import remember
-from .verbs import Memory
+from ...errors import CommonplaceError
+from ...events import canonical
+from ..remembering import remember
+from ..verbs import Memory
+from . import read_memories
+from .items import Incoming, Skipped
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ...session import Session
 
 BROUGHT = "it was brought from another memory"
 
@@ -57,9 +58,9 @@ def adopt(
     progress: Callable[[int, int], None] | None,
 ) -> Adopted:
     """Remember everything in a foreign memory. Doing it again changes nothing: each has an id of its own."""
-    read = read_foreign(path)
+    read = read_memories(path)
     became, ids = list[Became](), dict[str, str]()
-    for number, one in enumerate(read.found, 1):
+    for number, one in enumerate(read.items, 1):
         if dry_run:
             became.append(Became(one.source, one.kind, "found", None, _text(one)[:100]))
             continue
@@ -67,8 +68,8 @@ def adopt(
         if one.name and became[-1].id:
             ids.setdefault(one.name, str(became[-1].id))
         if progress is not None:
-            progress(number, len(read.found))
-    links = 0 if dry_run else _link(session, read.found, became, ids)
+            progress(number, len(read.items))
+    links = 0 if dry_run else _link(session, read.items, became, ids)
     return Adopted(read.format, tuple(became), read.skipped, links, not dry_run)
 
 
