@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import commonplace
-from commonplace import EngineUnavailable, NotABook
+from commonplace import Corrupt, EngineUnavailable, NotABook
 from commonplace.engines import locate
 from commonplace.testing.servers import Server
 
@@ -192,24 +192,80 @@ def foreign_in_use(path: Path) -> None:
     path.with_name("other.db").unlink()
 
 
+def text_with_a_log(path: Path) -> None:
+    """A file of that name which has nothing to do with SQLite."""
+    text(path)
+    path.with_name(f"{path.name}-wal").write_text("another text")
+
+
+def foreign_with_a_journal(path: Path) -> None:
+    """As a program leaves it that was killed in a transaction."""
+    other = path.with_name("other.db")
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE guests (name TEXT)")
+        connection.execute("PRAGMA cache_size = 1")
+        connection.executemany("INSERT INTO guests VALUES (?)", [("ada" * 500,)] * 500)
+        for ending in ("", "-journal"):
+            shutil.copy(f"{other}{ending}", f"{path}{ending}")
+    other.unlink()
+
+
+def damaged(path: Path, at: int) -> None:
+    """What was a book once."""
+    commonplace.open(path).close()
+    for beside in (f"{path.name}-gate", f"{path.name}-line"):
+        by_path = path.with_name(beside)
+        shutil.rmtree(by_path) if by_path.is_dir() else by_path.unlink(missing_ok=True)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"damage" * 20)
+
+
+def damaged_at_its_start(path: Path) -> None:
+    damaged(path, 0)
+
+
+def damaged_in_page_one(path: Path) -> None:
+    damaged(path, 150)
+
+
+def damaged_in_page_two(path: Path) -> None:
+    damaged(path, 5_000)
+
+
 @pytest.mark.spec("5.8")
 @pytest.mark.parametrize("create", [True, False])
-@pytest.mark.parametrize("make", [text, foreign, foreign_in_use])
-def test_nothing_is_made_beside_a_file_that_is_no_book(
+@pytest.mark.parametrize(
+    "make",
+    [
+        text,
+        text_with_a_log,
+        foreign,
+        foreign_in_use,
+        foreign_with_a_journal,
+        damaged_at_its_start,
+        damaged_in_page_one,
+        damaged_in_page_two,
+    ],
+)
+def test_a_file_that_is_no_book_is_left_as_it_is_with_nothing_beside_it(
     tmp_path: Path, make: Callable[[Path], None], create: bool
 ) -> None:
     make(tmp_path / "notes.db")
     before = listed(tmp_path)
-    with pytest.raises(NotABook):
+    with pytest.raises((NotABook, Corrupt)) as refused:
         commonplace.open(tmp_path / "notes.db", create=create)
-    assert set(listed(tmp_path)) <= set(
-        before
-    )  # what SQLite has put into the file itself is no concern of ours
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "ledger.jsonl").write_text("something\n")
+    assert isinstance(refused.value, Corrupt) == (make in (damaged_in_page_one, damaged_in_page_two))
+    assert listed(tmp_path) == before
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.parametrize("create", [True, False])
+def test_a_folder_that_is_no_book_is_left_as_it_is(tmp_path: Path, create: bool) -> None:
+    (tmp_path / "ledger.jsonl").write_text("something\n")
     before = listed(tmp_path)
     with pytest.raises(commonplace.CommonplaceError):
-        commonplace.open(f"file:{tmp_path / 'folder'}", create=create)
+        commonplace.open(f"file:{tmp_path}", create=create)
     assert listed(tmp_path) == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -104,10 +105,20 @@ class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
     def __init__(self, gate: Path, book: Path, only: bool = False) -> None:
-        self._gate = Gate(gate, only, book)
+        self._gate_file, self._book_file, self._only = gate, book, only
+        self._gate_mutex = threading.Lock()
+        self._opened_gate: Gate | None = None
         self._born = Born()
         self._closed = False
         self._watches: list[Watch] = []
+
+    @property
+    def _gate(self) -> Gate:
+        """Made when it is first needed, so that a file that turns out to be no sound book has nothing beside it."""
+        with self._gate_mutex:
+            if self._opened_gate is None:
+                self._opened_gate = Gate(self._gate_file, self._only, self._book_file)
+            return self._opened_gate
 
     def _check(self) -> None:
         self._born.check()
@@ -139,11 +150,12 @@ class LocalStore(Store):
     def wake(self) -> None:
         self._born.check()
         self._closed = True
-        self._gate.poke_again()
+        if self._opened_gate is not None:
+            self._opened_gate.poke_again()
 
     def acknowledged(self) -> int:
         self._check()
-        return self._gate.last_word()
+        return self._gate.last_word() if self._gate_file.exists() else 0
 
     def close(self) -> None:
         if self._born.elsewhere:
@@ -152,7 +164,10 @@ class LocalStore(Store):
             self.wake()
         while self._watches:
             self._watches.pop().close()
-        self._gate.close(self._let_go)
+        if self._opened_gate is None:
+            self._let_go()
+        else:
+            self._opened_gate.close(self._let_go)
 
     def _let_go(self) -> None:
         """Release what only writers use; none is inside."""

@@ -615,9 +615,8 @@ def prepare(connection: apsw.Connection, synchronous: str) -> None:
         )
 
 
-def _is_empty(connection: apsw.Connection) -> bool:
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-    return bool(tables == 0 and connection.pragma("application_id") == 0)
+def _has_no_tables(connection: apsw.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get == 0)
 
 
 class SqliteEngine(Engine):
@@ -662,15 +661,12 @@ class SqliteEngine(Engine):
         else:
             self._take_over_empty(create)
         self._check_beside()
-        gated = self.path.with_name(self.path.name + "-gate").exists()
         store = SqliteStore(self.path, self._facts(), self._synchronous)
         try:
             self._lay_out(store)
             self._check_beside()  # again: what lies there by now is what SQLite uses
-        except BaseException as error:
+        except BaseException:
             store.close()
-            if isinstance(error, NotABook) and not gated:
-                Gate.remove(self.path.with_name(self.path.name + "-gate"))
             raise
         return store
 
@@ -693,24 +689,21 @@ class SqliteEngine(Engine):
             check_private(self.path.with_name(self.path.name + suffix), access)
 
     def _check_whose(self) -> None:
-        """Refuse what is no book before anything is made beside it. Only the file itself is looked at, as it is: where
-        a log lies beside it, the file alone may be torn, and both are looked at later."""
-        if any(self.path.with_name(self.path.name + suffix).exists() for suffix in ("-wal", "-journal")):
-            return
+        """Refuse what is no book before anything is changed or made beside it: a database that is opened whole is
+        recovered from the log that lies beside it. The file names its program from the book's first moment on. It is
+        read by SQLite's own means, which do not drop the locks of this process."""
+        flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
         try:
-            page_checksums()
-            url = f"{self.path.absolute().as_uri()}?immutable=1"
-            connection = apsw.Connection(url, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            file = apsw.VFSFile("unix", str(self.path.absolute()), [flags, 0])
             try:
-                if not _is_empty(connection):
-                    self._check_id(connection)
+                header = file.xRead(100, 0)
             finally:
-                connection.close(True)
+                file.xClose()
         except apsw.Error as error:
             raise translate(error, self.path) from error
-
-    def _check_id(self, connection: apsw.Connection) -> None:
-        if connection.pragma("application_id") != APPLICATION_ID:
+        if not header.startswith(b"SQLite format 3\0"):
+            raise NotABook(f"{self.path} is not a SQLite database: choose another path for the book")
+        if header[68:72] != APPLICATION_ID.to_bytes(4):
             raise NotABook(f"{self.path} is some other program's database: choose another path for the book")
 
     def _lay_out(self, store: SqliteStore) -> None:
@@ -721,14 +714,13 @@ class SqliteEngine(Engine):
             connection = apsw.Connection(str(self.path))
             try:
                 connection.set_busy_timeout(5_000)
-                if _is_empty(connection):
+                if _has_no_tables(connection):
                     store._gate.enter(self.timeout)
                     try:
-                        if _is_empty(connection):
+                        if _has_no_tables(connection):
                             self._make_tables(connection)
                     finally:
                         store._gate.leave()
-                self._check_id(connection)
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
@@ -750,11 +742,13 @@ class SqliteEngine(Engine):
     def _make_tables(self, connection: apsw.Connection) -> None:
         if _checks_pages(connection):
             connection.reserve_bytes("main", CHECKSUM_BYTES)
-        connection.pragma("journal_mode", "wal")
         prepare(connection, self._synchronous)
+        connection.pragma(
+            "application_id", APPLICATION_ID
+        )  # before there is a log: the file alone says what it is
+        connection.pragma("journal_mode", "wal")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(SCHEMA)
-        connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", LAYOUT)
         connection.execute("COMMIT")
 
