@@ -47,7 +47,11 @@ def asked(path: Path, embedder: str) -> Iterator[tuple[tuple[str, ...], list[Que
         with commonplace.open("memory:") as book:
             book.memory.configure(embedder=embedder)
             told(book, one["conversation"])
-            index, found, names = book._session.services.indexing.catch_up(), list[Question](), tuple[str, ...]()
+            index, found, names = (
+                book._session.services.indexing.catch_up(),
+                list[Question](),
+                tuple[str, ...](),
+            )
             for question in one["qa"]:
                 evidence = known.intersection(question["evidence"])
                 if not evidence or str(question["category"]) not in ANSWERED:

@@ -221,7 +221,9 @@ ACTORS = ("ada", "ben", "eve")
 def guarded_book(book: Book) -> dict[str, object]:
     """A book in which everybody had more rights once, and labels and settings were weaker; what holds now."""
     for actor in ACTORS:
-        book.access.grant(actor, ceiling="sensitive", sees=["*"], acts=["see_as"], tiers={"long_term": "read_write"})
+        book.access.grant(
+            actor, ceiling="sensitive", sees=["*"], acts=["see_as"], tiers={"long_term": "read_write"}
+        )
     for n, actor in enumerate(ACTORS):
         book.record("world.noted", actor=actor, id=f"noted-{n}", payload={"text": f"by {actor}"})
         book.access.relabel(f"noted-{n}", sensitivity="sensitive", reason="it names a customer")

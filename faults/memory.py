@@ -190,7 +190,9 @@ def fault_22(count: int, seed: int, tmp: Path) -> Result:
             wrong = []
             for start in range(0, count, 50):
                 book.forget(ids[start : start + 50], erase=True, confirm="FORGET")
-            wrong += [f"items show {item.id}" for item in book.memory.list(status=None) if marker in str(item)]
+            wrong += [
+                f"items show {item.id}" for item in book.memory.list(status=None) if marker in str(item)
+            ]
             wrong += [f"events show {event.id}" for event in book.events() if marker in str(event.payload)]
             for mode in ("keyword", "hybrid", "semantic"):
                 found = book.search(marker, mode=mode, max_results=50).results

@@ -118,7 +118,9 @@ def logged(scene: Scene) -> None:
 
 
 def document(scene: Scene) -> None:
-    scene.ids.append(scene.ada.documents.add_to_task("Auth", "decisions", f"the port {scene.word} is open").id)
+    scene.ids.append(
+        scene.ada.documents.add_to_task("Auth", "decisions", f"the port {scene.word} is open").id
+    )
 
 
 def session(scene: Scene) -> None:
@@ -153,7 +155,9 @@ def task(scene: Scene) -> None:
 WAYS: dict[str, Callable[[Scene], object]] = {
     "unshare": lambda scene: scene.ada.memory.unshare(scene.last),
     "private core": lambda scene: scene.lib.memory.set_core("handbook", visibility="private"),
-    "relabel": lambda scene: scene.book.access.relabel(scene.last, sensitivity="sensitive", reason="a secret"),
+    "relabel": lambda scene: scene.book.access.relabel(
+        scene.last, sensitivity="sensitive", reason="a secret"
+    ),
     "ceiling": lambda scene: scene.book.access.grant("bob", ceiling="public"),
     "long_term none": lambda scene: scene.book.access.grant("bob", tiers={"long_term": "none"}),
     "working none": lambda scene: scene.book.access.grant("bob", tiers={"working": "none"}),

@@ -160,7 +160,11 @@ def final(book: Book) -> dict[str, Any]:
 def go_on(home: Place, calls: Path, mode: str, undisturbed: dict[str, Any]) -> list[str]:
     """Resume after the kill; what is wrong with how it ends."""
     with home.open() as book:
-        known = book.run(run_id="r").steps() if any(info.id == "r" and info.status for info in book.runs.list()) else {}
+        known = (
+            book.run(run_id="r").steps()
+            if any(info.id == "r" and info.status for info in book.runs.list())
+            else {}
+        )
         done = {name for name, step in known.items() if step["status"] == "finished"}
         calls.write_text("")
         if not known or book.run(run_id="r").status == "running":

@@ -424,7 +424,9 @@ def test_a_failure_that_stops_is_tried_again_by_whoever_goes_on(book: Book, tmp_
     assert quick(book, workflow, {"a": agent, **answers(z={})}, run_id="r").status == "failed"
     broken[0] = False
     fork = book.fork("r", new_id="f")
-    done = Runner(book._session, workflow, fork, {"a": agent, **answers(z={})}, pause=lambda _: None).execute()
+    done = Runner(
+        book._session, workflow, fork, {"a": agent, **answers(z={})}, pause=lambda _: None
+    ).execute()
     assert done.steps == {"a": "finished", "z": "finished"}
     died = book.run(workflow, "d")  # as if the process had died between the mark and the end of the run
     died.step("a", "failed")

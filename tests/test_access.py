@@ -141,7 +141,10 @@ def test_tiers_default_to_read_write_and_the_history_of_runs_to_read(book: Book)
     }
     assert lib.access.rights().tier("long_term") == "read_write"
     book.access.grant("lib", tiers={"episodic": "none"})
-    assert (lib.access.rights().tier("episodic"), lib.access.rights().tier("long_term")) == ("none", "read_write")
+    assert (lib.access.rights().tier("episodic"), lib.access.rights().tier("long_term")) == (
+        "none",
+        "read_write",
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,29 @@ MAY_IMPORT = {
     "trust": {"errors", "folders"},
     "transfer": {"errors", "private", "engines.contract", "events", "commit", "erase", "ledger"},
     "scan": {"errors"},
-    "tools": {"errors", "events", "access", "memory", "recall", "state"},
-    "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer", "work"},
+    "verbs": set(),
+    "session": {"errors", "events", "access", "memory", "recall", "state"},
+    "recording": {"errors", "events", "access", "recall"},
+    "granting": {"events", "access", "recording", "verbs"},
+    "prompts": {"errors", "events", "access", "memory", "recall", "state", "verbs", "work"},
+    "runs": {"errors", "events", "access", "memory", "state", "run", "workflow"},
+    "participant": {
+        "granting",
+        "memory",
+        "prompts",
+        "recall",
+        "recording",
+        "runs",
+        "session",
+        "verbs",
+        "work",
+    },
+    "actor": {"events", "participant", "recording", "transfer"},
+    "run": {"errors", "events", "folders", "access", "participant", "state"},
+    "mirroring": {"errors", "folders", "private", "access", "granting", "memory", "mirror", "trust"},
+    "outside": {"errors", "folders", "engines.contract", "mirror", "mirroring", "state", "trust"},
+    "mirrors": {"errors", "events", "mirror", "outside"},
+    "tools": {"errors", "events", "access", "actor", "memory", "recall", "state"},
 }
 CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private"}
 # What each folder may import: itself, the core, and the folders below it.
@@ -51,9 +72,21 @@ FOLDERS = {
     "mirror": {"errors", "events", "folders"},
     "memory": {*CORE, "folders", "plain_yaml", "private", "access", "erase", "embedders"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
-    "state": {*CORE, "folders", "access", "memory", "recall"},
+    "state": {*CORE, "access", "memory"},
     "work": {*CORE, "folders", "access", "erase", "index", "memory", "recall"},
-    "workflow": {*CORE, "engines.clock", "folders", "plain_yaml", "access", "memory", "recall", "state"},
+    "workflow": {
+        *CORE,
+        "engines.clock",
+        "folders",
+        "plain_yaml",
+        "access",
+        "memory",
+        "recall",
+        "recording",
+        "run",
+        "runs",
+        "state",
+    },
 }
 ENGINE_MAY_IMPORT = {
     "checksums",
@@ -149,7 +182,7 @@ def test_surfaces_only_translate() -> None:
 
 
 def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
-    above = {"__init__", "__main__", "book", "aio", "demo", "mirroring"}
+    above = {"__init__", "__main__", "admin", "book", "aio", "demo"}
     core = {path.stem for path in SOURCE.glob("*.py")} - above
     assert core == {module for module in MAY_IMPORT if "." not in module}
 

@@ -119,7 +119,9 @@ def test_reading_writes_nothing_and_the_next_write_notes_what_was_shown(tmp_path
         kept = book.as_actor("ada").remember(SAID, shared=True)
         ben = book.as_actor("ben")
         before = book.head
-        assert [item.id for item in ben.memory.list()] == [result.id for result in ben.search("cache").results]
+        assert [item.id for item in ben.memory.list()] == [
+            result.id for result in ben.search("cache").results
+        ]
         assert book.head == before
         assert ben.remember(SAID).reason.startswith("an echo")
         assert [event.payload for event in book.events(before)] == [{"shown": [kept.item_id]}]

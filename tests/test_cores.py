@@ -21,7 +21,9 @@ def test_a_librarian_keeps_a_core_and_others_propose(book: Book) -> None:
         ada.memory.set_core("mine", name="Mine")
     with pytest.raises(BadInput, match="technology"):
         lee.memory.set_core("auth-jwt", type="religion")
-    assert lee.memory.set_core("auth-jwt", description="tokens").config.min_confidence == 0.5  # the rest stays
+    assert (
+        lee.memory.set_core("auth-jwt", description="tokens").config.min_confidence == 0.5
+    )  # the rest stays
     kept = lee.remember("Tokens expire after an hour.", core="auth-jwt", type="convention", confidence=0.9)
     assert kept.outcome == "stored"
     low = ada.remember("Tokens may never expire, somebody said.", core="auth-jwt", confidence=0.3)
@@ -48,7 +50,11 @@ def test_a_private_core_is_its_owners_alone(book: Book) -> None:
     lee.memory.set_core("tools", name="Tools")
     lee.remember("I keep forgetting the flags of tar.", core="diary")
     assert [core.id for core in ada.memory.cores()] == ["tools"]
-    assert [core.id for core in lee.memory.cores()] == [core.id for core in book.memory.cores()] == ["diary", "tools"]
+    assert (
+        [core.id for core in lee.memory.cores()]
+        == [core.id for core in book.memory.cores()]
+        == ["diary", "tools"]
+    )
     assert ada.memory.list(core="diary") == []
     with pytest.raises(NotFound) as hidden:
         ada.memory.core("diary")
@@ -72,7 +78,10 @@ def test_entries_are_linked_by_hand_or_by_their_tags_and_links_can_be_followed(b
     ways = [(step.depth, step.relation, step.item.id) for step in lee.memory.traverse(first, depth=3)]
     assert ways == [(1, "^related", second), (2, "^related", third), (3, "depends_on", apart)]
     assert [step.item.id for step in lee.memory.traverse(third, relations=["depends_on"])] == [apart]
-    assert [step.item.id for step in lee.memory.traverse(first, depth=3, relations=["related"])] == [second, third]
+    assert [step.item.id for step in lee.memory.traverse(first, depth=3, relations=["related"])] == [
+        second,
+        third,
+    ]
     newer = str(lee.remember("Retry with back-off and jitter.", core="patterns", supersedes=first).item_id)
     assert (1, "^supersedes", newer) in [(s.depth, s.relation, s.item.id) for s in lee.memory.traverse(first)]
     hidden = lee.remember("My own view of it.", links=[("related", apart)])

@@ -222,7 +222,9 @@ def test_a_fact_that_has_expired_contradicts_nothing_that_is_said_now(book: Book
 @pytest.mark.spec("L5", "3.3", "3.5")
 def test_a_fact_of_the_repository_that_has_expired_is_no_more_specific_one(ada: Actor) -> None:
     why: dict[str, Any] = {"citations": ["ci.yml:3"], "reason": "builds", "category": "reference"}
-    ada.memory.repository_fact("Build", "The build needs Python and a C compiler", valid_until=YESTERDAY, **why)
+    ada.memory.repository_fact(
+        "Build", "The build needs Python and a C compiler", valid_until=YESTERDAY, **why
+    )
     assert ada.memory.repository_fact("Build", "The build needs Python", **why).outcome == "stored"
 
 
@@ -532,7 +534,9 @@ def test_erasing_reaches_what_was_derived_and_leaves_what_was_superseded_as_it_w
     gone = ada.forget(second, erase=True, confirm="FORGET")
     assert set(gone.erased) >= {second, derived}
     assert gone.derived == (derived,)
-    assert ada.memory.get(first).status == "superseded"  # its successor is gone, and it does not come back to life
+    assert (
+        ada.memory.get(first).status == "superseded"
+    )  # its successor is gone, and it does not come back to life
     before = [(row.id, row.status) for row in book.memory.list(status=None)]
     book.rebuild()
     assert [(row.id, row.status) for row in book.memory.list(status=None)] == before
@@ -699,7 +703,9 @@ def test_superseding_a_disputed_fact_keeps_the_mark_until_somebody_settles_it(bo
     assert "disputed=2" in ada.digest("room limit").text
     waiting = {item.id: item for item in book.memory.disputes()}
     assert f"room.limit | 70 ({newer.id})" in waiting[rival].held.comparison  # type: ignore[union-attr]
-    assert book.memory.resolve(rival, "new", rationale="counted").disputed == (other,)  # cem still says otherwise
+    assert book.memory.resolve(rival, "new", rationale="counted").disputed == (
+        other,
+    )  # cem still says otherwise
     assert book.memory.resolve(other, "old").disputed == ()
     assert [(item.value, item.disputed) for item in book.memory.list(key="room.limit")] == [(90, ())]
     assert book.memory.disputes() == []

@@ -150,7 +150,8 @@ def test_every_read_at_every_past_moment_is_what_the_reader_may_see(
                 expected = {
                     id: text
                     for id, text in seen[name].items()
-                    if id in standing and (name == "owner" or book.memory.get(id).agent == name or id in shared_now)
+                    if id in standing
+                    and (name == "owner" or book.memory.get(id).agent == name or id in shared_now)
                 }
                 assert shown == expected
         before = rows(book)

@@ -191,11 +191,11 @@ def test_erased_content_is_gone_from_every_read_and_so_is_what_was_derived(book:
 def test_a_snapshot_goes_on_showing_its_moment_while_another_process_erases(
     book: Book, book_url: str
 ) -> None:
-    if book.facts.engine == "memory":
+    if book.admin.facts.engine == "memory":
         pytest.skip("such a book has no second handle")
-    book.grant("ada", may_emit=["agent.spoke"])
+    book.access.grant("ada", may_emit=["agent.spoke"])
     say(book, "hunter2", id="secret")
-    with commonplace.open(book_url) as other, book.snapshot() as before:
+    with commonplace.open(book_url) as other, book.ledger.snapshot() as before:
         rights = rights_of(before, "ada")
         other.erase("secret")
         assert book.event("secret").erased

@@ -173,7 +173,8 @@ def test_merging_and_trust_lower_no_label(team: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="trust"):
         ada.remember("brought from elsewhere", trust="high", provenance={"source_kind": "import"})
     assert (
-        ada.memory.get(ada.remember("brought along", provenance={"source_kind": "import"}).item_id).trust == "low"
+        ada.memory.get(ada.remember("brought along", provenance={"source_kind": "import"}).item_id).trust
+        == "low"
     )
 
 

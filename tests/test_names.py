@@ -55,7 +55,9 @@ WAYS: dict[str, Callable[[Book, str], Any]] = {
     "a key": lambda book, name: book.remember(key=name, value=1),
     "an item's id": lambda book, name: book.remember("Tea is served at four.", id=name),
     "the run of an item": lambda book, name: book.remember("Tea is served at four.", run_id=name),
-    "a relation": lambda book, name: book.memory.link(book.memory.list()[0].id, name, book.memory.list()[0].id),
+    "a relation": lambda book, name: book.memory.link(
+        book.memory.list()[0].id, name, book.memory.list()[0].id
+    ),
     "a core": lambda book, name: book.memory.set_core(name, type="pattern"),
     "a channel": lambda book, name: book.remember("Tea is served.", provenance={"channel": name}),
     "a work": lambda book, name: book.work(name="it", id=name),
@@ -105,7 +107,9 @@ def test_two_forms_of_one_name_are_one_name(one: Book) -> None:
         assert [found.id for found in one.events(run_id=name)] == [composed]
         assert one.event(name) == event
     one.access.grant(apart, role="librarian")
-    assert one.as_actor(composed).access.rights().role == one.as_actor(apart).access.rights().role == "librarian"
+    assert (
+        one.as_actor(composed).access.rights().role == one.as_actor(apart).access.rights().role == "librarian"
+    )
     kept = one.as_actor(apart).remember("Tea is served at four.", tags=[apart])
     assert [item.id for item in one.as_actor(composed).memory.list(tag=apart, agent=apart)] == [kept.item_id]
     assert one.as_actor(composed).name == one.as_actor(apart).name == composed

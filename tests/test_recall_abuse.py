@@ -269,7 +269,9 @@ def test_what_changed_between_the_reading_and_the_receipt_is_told_too(
         assert book.as_actor("ada").digest("", rules=rules).item_ids == (old.item_id,)
         if looks == "a new one":
             with commonplace.open(tmp_path / "b.db") as third:
-                assert [one.payload["item"] for one in third.as_actor("ada").receipts.changed_facts()] == [old.item_id]
+                assert [one.payload["item"] for one in third.as_actor("ada").receipts.changed_facts()] == [
+                    old.item_id
+                ]
         assert len(other.as_actor("ada").receipts.changed_facts()) == 1
         assert len(list(book.events(kinds=["premise.changed"]))) == 2
 

@@ -151,7 +151,9 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
     assert book.run(run_id="r").agent("research_analyst").remember("Qubits decay.").outcome == "stored"
     with pytest.raises(commonplace.Denied, match="long_term"):
         book.run(run_id="r").agent("report_writer").remember("Reports are long.")
-    assert book.as_actor("report_writer").access.rights().tier("long_term") == "read_write"  # outside of its runs
+    assert (
+        book.as_actor("report_writer").access.rights().tier("long_term") == "read_write"
+    )  # outside of its runs
 
 
 @pytest.mark.spec("7.6")
@@ -624,10 +626,10 @@ def test_a_run_is_taken_over_at_once_only_on_the_machine_where_its_runner_died(
             with pytest.raises(
                 commonplace.Busy, match=f"is being run by {socket.gethostname()} pid [0-9]+: wait"
             ):
-                book.execute(tmp_path, agents=answers(writer={"text": "done"}), run_id="r")
+                book.runs.execute(tmp_path, agents=answers(writer={"text": "done"}), run_id="r")
         else:
             assert (
-                book.execute(tmp_path, agents=answers(writer={"text": "done"}), run_id="r").status
+                book.runs.execute(tmp_path, agents=answers(writer={"text": "done"}), run_id="r").status
                 == "completed"
             )
 

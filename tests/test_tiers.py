@@ -102,7 +102,9 @@ def test_anybody_with_the_right_to_may_write_to_the_days_log(book: Book, ada: Ac
     lines = [one.text for day in ada.documents.days() for one in ada.documents.day(day)]
     assert lines == ["The build is red since noon.", "the token was [REDACTED] until today"]
     ben = book.as_actor("ben")
-    assert [one.text for one in ben.documents.day(ben.documents.days()[0])] == ["The build is red since noon."]
+    assert [one.text for one in ben.documents.day(ben.documents.days()[0])] == [
+        "The build is red since noon."
+    ]
     book.access.grant("ben", tiers={"working": "read"})
     with pytest.raises(Denied, match="working"):
         ben.documents.log("me too")
@@ -170,7 +172,9 @@ def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> 
         "report.md": "# Report\n\nPhase two is done.\n",
     }
     ada.documents.record_gate("Feature X!", "PLAN", "GO", phase=1, confidence=0.8, reason="clear", id="t-1")
-    ada.documents.record_gate("Feature X!", "COMPLETION", "BLOCKED", iteration_index=2, max_iterations=5, id="t-1")
+    ada.documents.record_gate(
+        "Feature X!", "COMPLETION", "BLOCKED", iteration_index=2, max_iterations=5, id="t-1"
+    )
     first, second = (json.loads(line) for line in ada.documents.gates("Feature X!", "t-1").splitlines())
     assert (first["agent"], first["phase"], first["event_type"]) == ("ada", 1, "PLAN")
     assert first["payload"] == {"decision": "GO", "confidence": 0.8, "reason": "clear"}
@@ -211,15 +215,22 @@ def test_titles_that_differ_have_notes_of_their_own(book: Book) -> None:
         assert book.documents.session(title).count("of ") == 1
         assert f"of {title}" in book.documents.session(title)
         assert book.documents.task(title)["decisions.md"].endswith(f"\n\nof {title}\n")
-    assert book.documents.session("c-build") == book.documents.session("C  build.") == book.documents.session("C build")
-
+    assert (
+        book.documents.session("c-build")
+        == book.documents.session("C  build.")
+        == book.documents.session("C build")
+    )
 
 
 @pytest.mark.spec("3.2")
 def test_the_first_iteration_of_a_gate_is_0_and_further_fields_are_kept(ada: Actor) -> None:
     for index, most in ((0, 1), (1, 5), (5, 5)):
-        ada.documents.record_gate("Login", "PHASE_REVIEW", "REPLAN", iteration_index=index, max_iterations=most, mood="calm")
-    ada.documents.record_gate("Login", "PLAN", "GO", findings=[{"file": "a.py", "count": 0}], note="", key=SECRET)
+        ada.documents.record_gate(
+            "Login", "PHASE_REVIEW", "REPLAN", iteration_index=index, max_iterations=most, mood="calm"
+        )
+    ada.documents.record_gate(
+        "Login", "PLAN", "GO", findings=[{"file": "a.py", "count": 0}], note="", key=SECRET
+    )
     *reviews, plan = (json.loads(line)["payload"] for line in ada.documents.gates("Login").splitlines())
     assert [one["iteration_index"] for one in reviews] == [0, 1, 5]
     assert {one["mood"] for one in reviews} == {"calm"}
@@ -255,7 +266,9 @@ def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(bo
     )
     with pytest.raises(BadInput, match="a new one supersedes it"):
         ada.memory.revise(item.id, value="Tests run with npm.")
-    changed = ada.memory.repository_fact("test command", "Tests run with `npm test`.", supersedes=item.id, **given)  # type: ignore[arg-type]
+    changed = ada.memory.repository_fact(
+        "test command", "Tests run with `npm test`.", supersedes=item.id, **given
+    )  # type: ignore[arg-type]
     assert changed.superseded == (item.id,)
     with pytest.raises(BadInput) as refused:
         ada.memory.repository_fact(

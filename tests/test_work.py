@@ -1120,7 +1120,9 @@ def test_what_is_worth_learning_is_proposed_reviewed_and_promoted(book: Book, wo
     assert not {decision.id, insight.id} & {one.id for one in work.candidates()}
     assert {one.verdict for one in work.candidates(judged=True)} == {"promoted", "rejected", ""}
     book.erase(decision.id)
-    assert not [one for one in book.memory.list() if "jose" in (one.body or "")]  # it went with what it came from
+    assert not [
+        one for one in book.memory.list() if "jose" in (one.body or "")
+    ]  # it went with what it came from
 
 
 # rights, limits, dates and the ledger

@@ -505,8 +505,8 @@ def everything(book: Book, work: Work) -> str:
     told: list[Any] = [
         work.about(), tasks, work.inbox(), work.decisions(), work.discoveries(), work.artifacts(), work.nudges(),
         work.approvals(), work.escalations(), work.branches(), work.candidates(judged=True), work.contributions(),
-        work.graph(), [work.context_for(one).text for one in tasks], [work.radar(one) for one in tasks], book.works.list(),
-        [event.payload for event in book.events()], [book.search(word).results for word in ("plover", "secretly")],
+        work.graph(), [work.context_for(one).text for one in tasks], [work.radar(one) for one in tasks],
+        book.works.list(), [event.payload for event in book.events()], [book.search(word).results for word in ("plover", "secretly")],
     ]  # fmt: skip
     with book.ledger.snapshot() as snapshot:
         told += [snapshot.scan(name) for name in snapshot.registry.views if name.startswith("work.")]
@@ -654,7 +654,7 @@ def test_nobody_acts_in_anothers_name_or_through_anothers_eyes(book: Book, work:
             act()
     analyst = book.as_actor("ana", role="analyst")
     dev.claim()
-    eyes = analyst.view_of("dev-1").work("auth")
+    eyes = analyst.access.look_as("dev-1").work("auth")
     assert [one.id for one in eyes.in_progress()] == ["t"]
     head = book.head
     for look in (

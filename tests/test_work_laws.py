@@ -123,7 +123,7 @@ def test_a_task_that_is_over_leaves_no_row_in_the_lists() -> None:
         work.add_tasks([{"title": f"task {n}", "priority": n % 3} for n in range(30)])
         while claim := work.claim("ada"):
             claim.complete("done")
-        with book._ledger.reads() as reads:
-            space = book._ledger.meta_of(reads.head).space(book._ledger.registry.view("work.lists"))
+        with book.ledger.reads() as reads:
+            space = book.ledger.meta_of(reads.head).space(book.ledger.registry.view("work.lists"))
             assert list(reads.versions(space)) == []
         assert work.counts() == {"tasks": 30, "completed": 30}

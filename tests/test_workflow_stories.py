@@ -842,7 +842,9 @@ def test_a_purge_in_another_process_removes_a_state_file_that_erasing_did_not_re
     folder = write(tmp_path / "flow", with_(small("scout"), {"state.persistence": True}))
     file = folder / "data/state/r.json"
     with commonplace.open(tmp_path / "team.db") as book:
-        book.runs.execute(folder, agents=told(scout={"answer": "Quartz Lane 7", "confidence": 0.9}), run_id="r")
+        book.runs.execute(
+            folder, agents=told(scout={"answer": "Quartz Lane 7", "confidence": 0.9}), run_id="r"
+        )
         (written,) = book.events(run_id="r", kinds=("state.changed",))
         (folder / "data").rename(tmp_path / "elsewhere")
         book.erase(written.id)

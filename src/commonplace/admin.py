@@ -118,8 +118,8 @@ class Admin:
 
     def purge(self) -> PurgeReport:
         """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
-        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it may
-        still hold, and why."""
+        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it
+        may still hold, and why."""
         report = self._ledger.store.purge()
         why = "; ".join(report.remaining)
         outside = self._session.services.outside.purged()
@@ -163,9 +163,9 @@ class Admin:
         switch: bool = False,
         progress: Progress | None = None,
     ) -> Migrated:
-        """Build the index with another embedder beside the one in use, and compare what both find for the queries given,
-        or for those that were recorded with digests, each under the rights of the actor that asked. With `switch` it then
-        takes the other's place, for every process at once; without, it is removed again."""
+        """Build the index with another embedder beside the one in use, and compare what both find for the queries
+        given, or for those that were recorded with digests, each under the rights of the actor that asked. With
+        `switch` it then takes the other's place, for every process at once; without, it is removed again."""
         from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger

@@ -125,8 +125,8 @@ class OutsideFiles:
 
     @staticmethod
     def _remove(files: Collection[StateFile]) -> dict[StateFile, str]:
-        """Remove files that hold the state of runs; `run.save` writes them again, with what is left. Answers which could
-        not be reached, and why."""
+        """Remove files that hold the state of runs; `run.save` writes them again, with what is left. Answers which
+        could not be reached, and why."""
         unreached = {}
         for file in files:
             try:

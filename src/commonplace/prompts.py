@@ -258,8 +258,8 @@ def _what_holds_now(session: Session, premises: Sequence[Event], wanted: Wanted)
 
 
 def _fixed_parts(session: Session, building: Building, task: str, parts: Collection[str]) -> None:
-    """Add what a prompt begins with: the task, and in a run what the agent may see of the state. A receipt keeps nothing
-    of the run's secrets."""
+    """Add what a prompt begins with: the task, and in a run what the agent may see of the state. A receipt keeps
+    nothing of the run's secrets."""
     if "task" in parts:
         building.add("task", f"## Task\n{task}")
     if session.run is None or "inputs" not in parts:

@@ -118,7 +118,8 @@ def _sees(session: Session, id: str) -> bool:
 
 
 def _holding(session: Session, digests: Iterable[str]) -> list[str]:
-    """An event that this actor may see for each blob that is referred to and not given: what refers to a blob is derived
+    """An event that this actor may see for each blob that is referred to and not given: what refers to a blob is
+    derived
     from what holds it, so it is erased with it. Raises NotFound."""
     sources = []
     for digest in digests:
@@ -141,8 +142,8 @@ def events(
     actor: str | None = None,
     at: At = None,
 ) -> Iterator[Event]:
-    """The events after a position that this actor may see, in order, up to `at` (now, when the call is made); in a turn,
-    those of its run."""
+    """The events after a position that this actor may see, in order, up to `at` (now, when the call is made); in a
+    turn, those of its run."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
     found = session.ledger.events(_position(after), upto, *chosen)
     return session.visible(found, None if at is None else upto)

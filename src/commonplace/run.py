@@ -266,8 +266,8 @@ class Run:
 
 
 class Turn(Participant):
-    """One agent at work in a run: it has every verb and namespace that an actor has, inside the run, reads what it may see
-    of the run's state, and writes its own entry."""
+    """One agent at work in a run: it has every verb and namespace that an actor has, inside the run, reads what it may
+    see of the run's state, and writes its own entry."""
 
     def __init__(self, run: Run, agent: str) -> None:
         super().__init__(run._session.acting_as(agent, run.id))

@@ -60,8 +60,8 @@ def run(
     """A run with a state: a new one, or with the id of one that is there, that one, to go on with (`create=False`: only
     that, else NotFound).
 
-    `workflow` is a folder with a workflow.awp.yaml, whose rules then hold; without one every agent may take part and sees
-    everything. `initial` are values to start with.
+    `workflow` is a folder with a workflow.awp.yaml, whose rules then hold; without one every agent may take part and
+    sees everything. `initial` are values to start with.
     """
     from .run import Run
 
@@ -198,8 +198,8 @@ def _about(session: Session, run_id: str) -> About:
 def _check_same_run(
     session: Session, id: str, plan: tuple[str, Policy] | None, values: Mapping[str, Any]
 ) -> None:
-    """Check that a run that is there is the one that was meant. Raises Conflict; NotFound for an actor that takes no part
-    in it."""
+    """Check that a run that is there is the one that was meant. Raises Conflict; NotFound for an actor that takes no
+    part in it."""
     known = _about(session, id)
     if plan is not None and plan != (known.workflow.get("name", ""), known.policy):
         raise Conflict(

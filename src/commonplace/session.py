@@ -79,8 +79,8 @@ class Services:
 
 
 class Session:
-    """One actor of one open book. `run` is the run whose turn it takes, if it does; `refusal` says why it may only read,
-    if it may, and `looker` is the actor that looks through its eyes."""
+    """One actor of one open book. `run` is the run whose turn it takes, if it does; `refusal` says why it may only
+    read, if it may, and `looker` is the actor that looks through its eyes."""
 
     def __init__(
         self,

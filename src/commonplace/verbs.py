@@ -1,5 +1,5 @@
-"""A verb is a function whose first parameter is the session of the actor that asks. Here such functions become methods of
-what people hold: a book, an actor, a turn, or a namespace of one of these."""
+"""A verb is a function whose first parameter is the session of the actor that asks. Here such functions become methods
+of what people hold: a book, an actor, a turn, or a namespace of one of these."""
 
 from __future__ import annotations
 

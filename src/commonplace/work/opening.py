@@ -37,8 +37,8 @@ def work(
 ) -> Work:
     """Begin a work, or open the one with this `id`.
 
-    `cores` give it its context; `pattern` is an entry of one of them whose tasks it begins with. `members` are those who
-    may know of it; nobody is named: everybody. `on_failure` is what happens to tasks that fail, unless they say so
+    `cores` give it its context; `pattern` is an entry of one of them whose tasks it begins with. `members` are those
+    who may know of it; nobody is named: everybody. `on_failure` is what happens to tasks that fail, unless they say so
     themselves. With an `id` of your own and a name, the call can be repeated safely: a work that was begun with other
     content is a Conflict.
     """
