@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "verbs": set(),
     "session": {"errors", "events", "access", "memory", "recall", "state"},
     "recording": {"errors", "events", "access", "recall"},
-    "granting": {"events", "access", "recording", "verbs"},
+    "granting": {"events", "access", "actor", "recording", "verbs"},
     "prompts": {"errors", "events", "access", "memory", "recall", "state", "verbs", "work"},
     "runs": {"errors", "events", "access", "memory", "state", "run", "workflow"},
     "participant": {

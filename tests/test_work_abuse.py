@@ -506,7 +506,8 @@ def everything(book: Book, work: Work) -> str:
         work.about(), tasks, work.inbox(), work.decisions(), work.discoveries(), work.artifacts(), work.nudges(),
         work.approvals(), work.escalations(), work.branches(), work.candidates(judged=True), work.contributions(),
         work.graph(), [work.context_for(one).text for one in tasks], [work.radar(one) for one in tasks],
-        book.works.list(), [event.payload for event in book.events()], [book.search(word).results for word in ("plover", "secretly")],
+        book.works.list(), [event.payload for event in book.events()],
+        [book.search(word).results for word in ("plover", "secretly")],
     ]  # fmt: skip
     with book.ledger.snapshot() as snapshot:
         told += [snapshot.scan(name) for name in snapshot.registry.views if name.startswith("work.")]
