@@ -251,7 +251,7 @@ class BookMirror:
     def _added(self, me: Session, path: str, edit: Added) -> Taken:
         if path.startswith(REPOSITORY):
             raise BadInput(
-                "a fact of the repository needs citations, a reason and a category: use repository_fact"
+                "a fact of the repository needs citations, a reason and a category: use memory.repository_fact"
             )
         core = None
         if path.startswith(CORES):

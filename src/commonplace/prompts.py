@@ -20,8 +20,7 @@ from .memory.visibility import may_be_told
 from .recall.bisecting import Bisected, bisected
 from .recall.checking import checked
 from .recall.data import as_data
-from .recall.digesting import made_digest, wanted_digest
-from .recall.digests import Gathering, Maker, Wanted
+from .recall.digesting import made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
 from .recall.lately import salient, window
 from .recall.packing import SPARE, CountTokens, all_of, estimated, long_term_block
@@ -48,6 +47,7 @@ from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
 if TYPE_CHECKING:
     from .ledger import At
+    from .recall.digests import Gathering, Wanted
     from .session import Session
 
 ReceiptList = list[Receipt]
@@ -100,7 +100,7 @@ def prompt(
             _work_part(session, building, focus)
     gathering = None
     if not wanted.ignored and {"long_term", "digest"} & wanted_parts:
-        gathering = Maker(session).gather(wanted)
+        gathering = maker(session).gather(wanted)
         if "long_term" in wanted_parts and session.reads("long_term", at):
             wanted = _long_term_part(session, building, wanted, gathering)
     if "recent" in wanted_parts and not wanted.ignored:
@@ -207,7 +207,7 @@ def _long_term_part(session: Session, building: Building, wanted: Wanted, gather
     most = own.max_chars if own.enabled and own.inject else 0
     if not most:
         return wanted
-    candidates, barred, shortened, total = Maker(session).long_term(wanted, gathering, most)
+    candidates, barred, shortened, total = maker(session).long_term(wanted, gathering, most)
     fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
     packed = long_term_block(candidates, fits, rest=fits < most)
     cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
@@ -234,7 +234,7 @@ def _within(session: Session, wanted: Wanted, building: Building, gathering: Gat
         fitting = _with_total(wanted, total)
         if total.max_tokens in (None, 0):
             return fitting
-        tried = Maker(session).make(fitting, gathering, delivered=False)
+        tried = maker(session).make(fitting, gathering, delivered=False)
         if not room.over({**made, "digest": tried.text}):
             return fitting
         less = less * 2 + 8

@@ -1,9 +1,15 @@
-"""The index: what the ledger says, made searchable. Derived, so that its file can be deleted at any time."""
+"""The index: what the ledger says, made searchable. Derived, so that its file can be deleted at any time.
 
-from .embedders import embedder_of
-from .search import Found, Hit, How, Index
-from .store import Change, Doc, Erase, Gone, Put, Reword, Who, not_ours, other_database
-from .vectors import Embedder, static_words
+Its modules are loaded when one of their names is first asked for: most programs open a book and never search it."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .embedders import embedder_of
+    from .search import Found, Hit, How, Index
+    from .store import Change, Doc, Erase, Gone, Put, Reword, Who, not_ours, other_database
+    from .vectors import Embedder, static_words
 
 __all__ = [
     "Change",
@@ -23,3 +29,17 @@ __all__ = [
     "other_database",
     "static_words",
 ]
+
+_HOMES = {
+    "embedders": "embedder_of",
+    "search": "Found Hit How Index",
+    "store": "Change Doc Erase Gone Put Reword Who not_ours other_database",
+    "vectors": "Embedder static_words",
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

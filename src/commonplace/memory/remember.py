@@ -360,7 +360,7 @@ def _superseded(case: Case) -> tuple[Item, ...]:
             )
         if known.scope != request.content.get("scope", ""):
             raise BadInput(
-                f"item {id!r} is {'a' if known.scope else 'no'} fact of the repository: use repository_fact"
+                f"item {id!r} is {'a' if known.scope else 'no'} fact of the repository: use memory.repository_fact"
             )
         found[id] = known
     return tuple(found.values())

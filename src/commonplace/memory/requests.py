@@ -70,7 +70,7 @@ class Kept(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         near = self.near
         superseding = f"supersedes={near[0]!r}" if len(near) == 1 else f"supersedes={[*near]}"
-        return self.told(f"book.resolve({self.item_id!r}, CHOICE, rationale=WHY)", superseding)
+        return self.told(f"book.memory.resolve({self.item_id!r}, CHOICE, rationale=WHY)", superseding)
 
     @property
     def near(self) -> tuple[str, ...]:

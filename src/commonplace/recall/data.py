@@ -32,6 +32,9 @@ _RULES = (
     "earlier"
 )
 
+RESULT = "memory.result"
+"""What the log says of an agent's result: a line of the day, and of the agent's history."""
+
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:

@@ -11,7 +11,6 @@ from ..errors import BadInput
 from ..events import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
-from .digests import Digest, Gathering, Maker, Wanted
 from .observing import recalling
 from .packing import CountTokens
 from .prompting import asks_to_ignore
@@ -19,6 +18,7 @@ from .prompting import asks_to_ignore
 if TYPE_CHECKING:
     from ..ledger import At
     from ..session import Session
+    from .digests import Digest, Gathering, Maker, Wanted
 
 
 def digest(
@@ -61,6 +61,8 @@ def wanted_digest(
     ignore: bool,
     at: At,
 ) -> Wanted:
+    from .digests import Wanted
+
     query, own = check_text("query", query), session.rules
     with session.snapshot(at) as then:
         settled = rules_with(settings_of(then).v1, own.v1 if own.enabled else {"enabled": False})
@@ -77,9 +79,16 @@ def wanted_digest(
 def made_digest(session: Session, wanted: Wanted, gathering: Gathering | None = None) -> Digest:
     session.services.premises.look()
     with recalling(session.actor, "digest") as told:
-        digest = Maker(session).make(wanted, gathering, delivered=not session.refusal)
+        digest = maker(session).make(wanted, gathering, delivered=not session.refusal)
         told |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
     return digest
+
+
+def maker(session: Session) -> Maker:
+    """Makes digests for this actor. Loaded when the first is wanted: it brings the index with it."""
+    from .digests import Maker
+
+    return Maker(session)
 
 
 def rely_on(session: Session, ids: Collection[str]) -> None:

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from ..access.rights import Rights, rights_of
 from ..access.secrets import masked
-from ..index import Found, Who
 from ..labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
@@ -34,7 +33,7 @@ from .receipts import Around, Counted, Trace, Write, trace_of
 from .search import MOST, LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
-    from ..index import Hit, How, Index
+    from ..index import Found, Hit, How, Index, Who
     from ..session import Session
 
 NOT_CONSULTED = "memory was left out of this turn, as asked."

@@ -20,10 +20,9 @@ from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
 from ..views import Registry
+from .data import RESULT
 
 RELABELLED = "access.relabelled"
-RESULT = "memory.result"
-"""What the log says of an agent's result: a line of the day, and of the agent's history."""
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from ..access.rights import rights_of
-from ..index import Found, Hit, Who
 from ..memory.items import Item
 from ..memory.requests import CREATED
 from .checking import Known, checked, recorded
@@ -17,7 +16,7 @@ from .feed import RESULT
 from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
 
 if TYPE_CHECKING:
-    from ..index import How, Index
+    from ..index import Found, Hit, How, Index, Who
     from ..ledger import At
     from ..session import Session
     from .indexing import Indexing

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
 from ..events import check_name, check_text, iso, to_us
-from ..index import Hit, Who
-from ..index.words import snippet
 from ..memory.daily import check_day
-from .feed import RESULT
+from .data import RESULT
+
+if TYPE_CHECKING:
+    from ..index import Hit, Who
 
 SERVES = {
     "keyword": ("long_term", "working"),
@@ -201,6 +202,8 @@ def result(hit: Hit, mode: str, explain: bool) -> Result:
 
 def excerpt(text: str, words: Collection[str]) -> str:
     """What stands in a text around these words, from the beginning of a word to the end of one; a short text whole."""
+    from ..index.words import snippet
+
     part = snippet(text, words)
     start = text.find(part)
     if start > 0 and not text[start - 1].isspace():

@@ -221,9 +221,8 @@ def revise(
 
 def _mark(act: str, about: str) -> None:
     def run(shell: Shell, item: IdArgument, why: WhyOption = "") -> Answer:
-        marked: Item = getattr(shell.acting(mirrored=True), "verify_item" if act == "confirm" else act)(
-            item, why
-        )
+        memory = shell.acting(mirrored=True).memory
+        marked: Item = getattr(memory, "verify" if act == "confirm" else act)(item, why)
         return Answer(_item(marked), lines(f"{marked.id} is {marked.status}: {marked.text}"))
 
     run.__name__, run.__doc__ = act, about
