@@ -78,15 +78,15 @@ def test_every_verb_answers_the_same(book: Book) -> None:
         assert (event.position, more[-1].position, await book.aio.head()) == (1, 301, 301)
         assert [one.position async for one in book.aio.events(after=2)] == list(range(3, 302))
         assert await book.aio.event(event.id) == event
-        assert (await book.aio.runs())[0].id == "r"
+        assert (await book.aio.runs.list())[0].id == "r"
         assert (await book.aio.erase("b0")).gone
         assert (await book.aio.verify()).ok
         with pytest.raises(commonplace.BadInput):
             await book.aio.record("bad kind")
         with pytest.raises(commonplace.NotFound):
             await book.aio.event("nobody")
-        assert (book.aio.name, book.aio.id, book.aio.facts) == (book.name, book.id, book.admin.facts)
-        async with book.aio.snapshot() as snapshot:
+        assert (book.aio.name, book.aio.id, book.aio.admin.facts) == (book.name, book.id, book.admin.facts)
+        async with book.aio.ledger.snapshot() as snapshot:
             assert snapshot.position == await book.aio.head()
 
     played(story())
@@ -273,7 +273,7 @@ def test_a_mirror_is_watched_until_its_task_is_cancelled(tmp_path: Path) -> None
                 assert "MEMORY.md" in report.written
                 synced.set()
 
-            mirror = await book.mirror(tmp_path / "notes")
+            mirror = await book.mirror.folder(tmp_path / "notes")
             watching = asyncio.create_task(mirror.watch(on_report=on_report))
             await synced.wait()
             watching.cancel()

@@ -123,7 +123,7 @@ def test_runs_within_a_run_and_forks_of_it_keep_its_later_secrets(book: Book) ->
 def test_logs_and_decisions_of_a_run_are_hidden_too(book: Book) -> None:
     run = open_run(book, sensitive_fields=("code", "rationale"))
     me = run.agent("ada")
-    me.log(f"the gate took {SECRET}")
+    me.documents.log(f"the gate took {SECRET}")
     assert SECRET in shown(book, "the gate took")
     run.agent("ada").write({"code": SECRET})
     assert SECRET not in shown(book, "the gate took", SECRET)

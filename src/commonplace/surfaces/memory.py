@@ -436,7 +436,7 @@ def core__set(
     given = json_or_text(settings)
     if not isinstance(given, dict) or not given:
         raise typer.BadParameter('write an object, such as {"name": "Auth"}')
-    made = shell.acting(mirrored=True).memory.core(core, **given)
+    made = shell.acting(mirrored=True).memory.set_core(core, **given)
     return Answer(made, lines(f"{made.id}: {made.name}"))
 
 

@@ -115,7 +115,7 @@ def charter_of(lens: Lens, work: str) -> Charter | None:
 
 
 def no_work(id: str) -> str:
-    return f"there is no work {id!r} in this book: book.works() lists them, and book.work(name=…) begins one"
+    return f"there is no work {id!r} in this book: book.works.list() lists them, and book.work(name=…) begins one"
 
 
 def no_thing(id: str, kinds: Sequence[str]) -> str:
