@@ -187,6 +187,12 @@ def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
     assert core == {module for module in MAY_IMPORT if "." not in module}
 
 
+@pytest.mark.parametrize("held", [commonplace.Book, commonplace.Actor, commonplace.Turn])
+def test_what_people_hold_has_few_names(held: type) -> None:
+    names = [name for name in dir(held) if not name.startswith("_")]
+    assert len(names) <= 40, names
+
+
 def test_the_public_names_are_sorted_complete_and_documented() -> None:
     assert commonplace.__all__ == sorted(commonplace.__all__)
     assert sorted(" ".join(commonplace._HOMES.values()).split()) == commonplace.__all__
