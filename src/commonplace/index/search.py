@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
+from ..words import folded, snippet, stem
 from .columns import Columns, among
 from .fusion import (
     BY_PARTS,
@@ -36,7 +37,6 @@ from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, sc
 from .store import VERSIONS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import View
-from .words import folded, snippet, stem
 
 LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..events import from_us
+from ..words import jaccard, tokens
 from .items import marks
-from .similar import FLAGGED, jaccard, tokens
+from .similar import FLAGGED
 
 if TYPE_CHECKING:
     from .verbs import Remembering

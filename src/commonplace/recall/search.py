@@ -12,8 +12,8 @@ from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
 from ..events import check_name, check_text, iso, to_us
 from ..index import Hit, Who
-from ..index.words import snippet
 from ..memory.daily import check_day
+from ..words import snippet
 from .feed import RESULT
 
 SERVES = {

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import BadInput, Conflict, NotFound
 from ..events import MAX_PARENTS, check_name
-from ..memory.similar import tokens
+from ..words import tokens
 from .claims import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text
 
