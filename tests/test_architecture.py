@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "views": {"errors", "engines.contract", "events", "keys"},
     "version": set(),
     "words": set(),
+    "paging": set(),
     "errands": {"errors", "engines.contract", "keys", "version", "views"},
     "commit": {"errors", "engines.contract", "events", "keys", "labels", "views", "errands"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
@@ -43,11 +44,22 @@ MAY_IMPORT = {
     "tools": {"errors", "events", "access", "memory", "recall", "state"},
     "actor": {"errors", "events", "commit", "access", "recall", "state", "transfer", "work"},
 }
-CORE = {"words", "errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private"}
+CORE = {
+    "words",
+    "paging",
+    "errors",
+    "events",
+    "keys",
+    "labels",
+    "views",
+    "commit",
+    "engines.contract",
+    "private",
+}
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,
-    "index": {"words", "errors", "events", "keys", "labels", "private", "checksums", "embedders"},
+    "index": {"words", "paging", "errors", "events", "keys", "labels", "private", "checksums", "embedders"},
     "mirror": {"errors", "events", "folders"},
     "memory": {*CORE, "folders", "private", "access", "erase", "embedders"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},

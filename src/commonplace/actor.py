@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .access.commands import Denial, Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .errors import BadInput, Denied, NotFound, shown
-from .events import Event, blobs_of, check_call, check_name, check_path, check_text
+from .events import Event, blobs_of, check_call, check_each, check_name, check_path, check_text, without_none
 from .recall.receipts import TRACED
 from .state.diff import Difference
 from .state.sight import Sight
@@ -68,8 +68,7 @@ class Actor(Working):
         strict."""
         self._acts("relabel")
         self.event(id)
-        given = {"sensitivity": sensitivity, "trust": trust}
-        labels = {name: value for name, value in given.items() if value is not None}
+        labels = without_none(sensitivity=sensitivity, trust=trust)
         request = Relabel(self.name, id, labels, check_text("reason", reason))
         event: Event = self._book.submit("access.relabel", request)
         return event
@@ -90,9 +89,7 @@ class Actor(Working):
     def record_all(self, events: Iterable[Mapping[str, Any]]) -> list[Event]:
         """As `Book.record_all`, by this actor."""
         self._acts("record_all")
-        if not isinstance(events, Iterable):
-            raise BadInput(f"events {shown(events)} is not a list: give one, such as [...]")
-        batch = list(events)
+        batch = list(check_each("events", events))
         ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
         return self._book.record_all([self._mine(fields, ids) for fields in batch])
 

@@ -46,6 +46,7 @@ from .events import (
     Draft,
     Event,
     check_call,
+    check_each,
     check_name,
     check_path,
     check_seconds,
@@ -53,6 +54,7 @@ from .events import (
     draft,
     draft_from,
     encode_payload,
+    without_none,
 )
 from .events import new_id as new_event_id
 from .folders import Folder
@@ -271,7 +273,7 @@ class Book(Working):
 
     def record_all(self, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
         """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
-        drafts = [draft_from(fields, actor=OWNER) for fields in _each("events", events)]
+        drafts = [draft_from(fields, actor=OWNER) for fields in check_each("events", events)]
         size = sum(one.size for one in drafts)
         if len(drafts) > MAX_BATCH or size > MAX_BATCH_BYTES:
             raise TooLarge(
@@ -286,7 +288,7 @@ class Book(Working):
     ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`: gone at once from
         every read. The chain still verifies. Call `purge` to clear the store's own files too."""
-        wanted = tuple(check_name("id", id) for id in ([ids] if isinstance(ids, str) else _each("ids", ids)))
+        wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         erasure: Erasure = self._ledger.submit("memory.erase", EraseRequest(wanted, actor, reason, dry_run))
         if erasure.position is not None:
@@ -362,8 +364,7 @@ class Book(Working):
         not tell where its files are."""
         from .scan import look_for
 
-        several = [texts] if isinstance(texts, str) else _each("texts", texts)
-        wanted = [check_text("a text", text) for text in several]
+        wanted = [check_text("a text", text) for text in check_each("texts", texts)]
         if any(len(one.encode()) < SHORTEST for one in wanted):
             raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
         return look_for(wanted, self._raw_files())
@@ -516,7 +517,7 @@ class Book(Working):
         `sees` kinds of others that it may see, with `*` for any ending; `acts` are rights to do something out
         of the ordinary; `ceiling` is the highest sensitivity of others' events that it may see.
         """
-        rule = _given(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
+        rule = without_none(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
         self.submit("access.grant", Grant(OWNER, subject_of(subject), rule, anew))
 
     def relabel(
@@ -524,7 +525,7 @@ class Book(Working):
     ) -> Event:
         """Change how sensitive or trusted an event counts, from now on, for whoever reads it or derives from
         it."""
-        labels = _given(sensitivity=sensitivity, trust=trust)
+        labels = without_none(sensitivity=sensitivity, trust=trust)
         request = Relabel(OWNER, check_name("id", id), labels, check_text("reason", reason))
         event: Event = self.submit("access.relabel", request)
         return event
@@ -532,7 +533,7 @@ class Book(Working):
     def redacted(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events as a log or a page may show them: without the secrets of their runs."""
         sight = Sight(OWNER, self.snapshot)
-        return (sight.redacted(_an_event(event)) for event in _each("events", events))
+        return (sight.redacted(_an_event(event)) for event in check_each("events", events))
 
     def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
         """Who changed, was given and was denied what, as a chain of entries without secrets or content."""
@@ -959,10 +960,6 @@ def _tell_refused(report: Report) -> None:
         log.warning("%s was left alone: %s", path, why)
 
 
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _run_info(snapshot: Snapshot, id: str, first: int) -> RunInfo:
     if snapshot.get("state.runs", id) is None:
         return RunInfo(id, first)
@@ -1018,15 +1015,8 @@ def _filters(run_id: str | None, kinds: Collection[str] | None, actor: str | Non
     run_id = None if run_id is None else check_name("run_id", run_id)
     actor = None if actor is None else check_name("actor", actor)
     if kinds is not None:
-        named = [kinds] if isinstance(kinds, str) else _each("kinds", kinds)
-        kinds = frozenset(check_name("a kind", kind) for kind in named)
+        kinds = frozenset(check_name("a kind", kind) for kind in check_each("kinds", kinds))
     return run_id, kinds, actor
-
-
-def _each(field: str, values: Iterable[T]) -> Iterable[T]:
-    if not isinstance(values, Iterable):
-        raise BadInput(f"{field} {shown(values)} is not a list: give one, such as [...]")
-    return values
 
 
 def _position(after: object) -> int:

@@ -18,6 +18,7 @@ from ..errors import BadInput, NotFound, shown
 from ..events import (
     blobs_of,
     check_call,
+    check_each,
     check_name,
     check_path,
     check_seen,
@@ -25,6 +26,7 @@ from ..events import (
     decode,
     encode_payload,
     to_us,
+    without_none,
 )
 from ..labels import SENSITIVITY, TRUST, strictness
 from ..private import new_file
@@ -135,7 +137,7 @@ class Remembering(Noting):
         if text is not None and value is not ...:
             raise BadInput("a fact has one value: give it as value, or as text")
         check_tasks(tasks, type)
-        given = _given(
+        given = without_none(
             key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
             scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
             source_type=source_type, code_refs=code_refs or None, pinned=pinned, tasks=tasks or None,
@@ -180,8 +182,8 @@ class Remembering(Noting):
             labels=labels,
             run=run,
             session=session_id,
-            parents=tuple(check_name("a parent", one) for one in _each(parents)),
-            supersedes=tuple(check_name("an item", one) for one in _each(replaced)),
+            parents=tuple(check_name("a parent", one) for one in check_each("parents", parents)),
+            supersedes=tuple(check_name("an item", one) for one in check_each("supersedes", replaced)),
             replaces=supersedes is True,
             follows=shared is None and core is None,
             secrets=secrets,
@@ -449,7 +451,7 @@ class Remembering(Noting):
             )
         if not (id or key or tag or provenance):
             raise BadInput("say what to forget: an id, a key, a tag or a provenance")
-        ids = tuple(check_name("an item", one) for one in _each(() if id is None else id))
+        ids = tuple(check_name("an item", one) for one in check_each("id", () if id is None else id))
         if key is not None or tag is not None or provenance is not None:
             found = self.items(key=key, tag=tag, provenance=provenance, status=None)
             with self._ledger.snapshot() as now:
@@ -553,8 +555,8 @@ class Remembering(Noting):
 
     def unarchive(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring days and tasks back from the archive."""
-        chosen_days = tuple(daily.check_day("a day", day) for day in _each(days))
-        chosen_tasks = tuple(check_name("a task", task) for task in _each(tasks))
+        chosen_days = tuple(daily.check_day("a day", day) for day in check_each("days", days))
+        chosen_tasks = tuple(check_name("a task", task) for task in check_each("tasks", tasks))
         for what, names in (("day", chosen_days), ("task", chosen_tasks)):
             if names:
                 self._ask_memory(
@@ -624,7 +626,11 @@ class Remembering(Noting):
         if type(depth) is not int or not 1 <= depth <= DEEPEST:
             raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
         first = self.item(start, at)
-        wanted = None if relations is None else {check_name("a relation", one) for one in _each(relations)}
+        wanted = (
+            None
+            if relations is None
+            else {check_name("a relation", one) for one in check_each("relations", relations)}
+        )
         with self._judging(at) as judge:
             steps = walked(judge, first, depth, wanted)
         self._was_shown([one.item.id for one in steps])
@@ -695,16 +701,6 @@ def _shape(kind: str) -> Any:
     if not isinstance(kind, str) or kind not in SHAPES:
         raise BadInput(f"there is no kind of item {shown(kind)}: the kinds are {', '.join(SHAPES)}")
     return SHAPES[kind]
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _each(ids: str | Sequence[str]) -> Sequence[str]:
-    if not isinstance(ids, str | list | tuple):
-        raise BadInput(f"{shown(ids)} is not an item's id, nor a list of them")
-    return (ids,) if isinstance(ids, str) else ids
 
 
 def _known_filters(verb: str, unknown: Mapping[str, Any], known: str) -> None:
