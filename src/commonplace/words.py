@@ -244,6 +244,16 @@ def _place(text: str, place: int) -> int:
     )
 
 
+_MARKS = {ord(mark): " " for mark in '?!.,;:()[]"'}
+
+
+def names(text: str) -> set[str]:
+    """The words of a text as names are compared."""
+    return {
+        word.removesuffix("'s") for word in folded(lowered(text)).replace("’", "'").translate(_MARKS).split()
+    }
+
+
 # likeness
 
 

@@ -53,7 +53,7 @@ SUFFIXES = ("", "-wal", "-shm", "-journal")
 MOST = 255
 """How often a word counts in one document at most: an entry has one byte for it."""
 
-FINGERPRINT = f"{version()}, BM25 0.9 0.4, fusion 6, layout {LAYOUT}"
+FINGERPRINT = f"{version()}, BM25 0.9 0.4, fusion 7, layout {LAYOUT}"
 """All that an answer depends on besides the ledger, the question and the embedder. Files with another one are built
 again, so processes that run different versions should not share a file: put it into the file's name."""
 
