@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import Rights, rights_of
+from ..access.rights import OWNER, Rights, rights_of
 from ..access.secrets import masked
 from ..index import Found, Who
 from ..labels import strictness
@@ -178,8 +178,9 @@ class Maker:
         return replace(digest, receipt_id=self._write(wanted, settings, trace, packed, then, index, outside))
 
     def long_term(self, wanted: Wanted, gathering: Gathering, most: int) -> LongTerm:
-        """What a prompt shows of long-term memory, in so many characters: what is pinned first, then what was found
-        for the task, then the newest. What has expired or grown stale is not shown; the digest marks what is stale."""
+        """What a prompt shows of long-term memory, in so many characters: what is pinned first (the reader's own, then
+        the owner's, then that of others), then what was found for the task, then the newest. What has expired or grown
+        stale is not shown; the digest marks what is stale."""
         with judging(self._ledger, self._actor, wanted.at, self._run) as judge:
             settings = judge.settings
             known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
@@ -187,8 +188,13 @@ class Maker:
         places = {one.item.id: place for place, one in enumerate(gathering.found)}
         found = {one.item.id: one for one in gathering.found}
         last = len(places)
+        whose = {OWNER: 1, self._actor: 0}
         ordered = sorted(
-            newest, key=lambda one: (not one.pinned, places.get(one.id, last) if not one.pinned else 0)
+            newest,
+            key=lambda one: (
+                not one.pinned,
+                whose.get(one.agent, 2) if one.pinned else places.get(one.id, last),
+            ),
         )
         bar = _Bar(wanted, settings, {})
         barred = [(one.id, why) for one in ordered if (why := bar.why(one))]
