@@ -33,6 +33,8 @@ MAY_IMPORT = {
     "plain_yaml": {"errors"},
     "views": {"errors", "engines.contract", "events", "keys"},
     "version": set(),
+    "words": set(),
+    "paging": set(),
     "errands": {"errors", "engines.contract", "keys", "version", "views"},
     "commit": {"errors", "engines.contract", "events", "keys", "labels", "views", "errands"},
     "erase": {"errors", "engines.contract", "events", "keys", "views", "commit"},
@@ -64,11 +66,22 @@ MAY_IMPORT = {
     "mirrors": {"errors", "events", "mirror", "outside"},
     "tools": {"errors", "events", "access", "actor", "memory", "recall", "state"},
 }
-CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private"}
+CORE = {
+    "words",
+    "paging",
+    "errors",
+    "events",
+    "keys",
+    "labels",
+    "views",
+    "commit",
+    "engines.contract",
+    "private",
+}
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,
-    "index": {"errors", "events", "keys", "labels", "private", "checksums", "embedders"},
+    "index": {"words", "paging", "errors", "events", "keys", "labels", "private", "checksums", "embedders"},
     "mirror": {"errors", "events", "folders"},
     "memory": {*CORE, "folders", "plain_yaml", "private", "access", "erase", "embedders"},
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from commonplace.memory import tokens
+from commonplace.words import tokens
 from commonplace.work.capability import EVERY
 from commonplace.work.tasks import MOVES
 from commonplace.workflow.load import examine

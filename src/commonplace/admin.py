@@ -15,10 +15,9 @@ from .engines import locate
 from .engines.contract import Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, CommonplaceError, StorageFailed, shown
-from .events import check_call, check_name, check_path, check_text
+from .events import check_call, check_each, check_name, check_path, check_text
 from .memory.verbs import Memory
 from .private import access_of, create_private
-from .recording import each
 from .trust import is_ours, trust_book
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Admin:
     ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`: gone at once from every read.
         The chain still verifies. Call `purge` to clear the store's own files too."""
-        wanted = tuple(check_name("id", id) for id in ([ids] if isinstance(ids, str) else each("ids", ids)))
+        wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
         erasure: Erasure = self._ledger.submit("memory.erase", request)
@@ -134,8 +133,7 @@ class Admin:
         where its files are."""
         from .scan import look_for
 
-        several = [texts] if isinstance(texts, str) else each("texts", texts)
-        wanted = [check_text("a text", text) for text in several]
+        wanted = [check_text("a text", text) for text in check_each("texts", texts)]
         if any(len(text.encode()) < SHORTEST for text in wanted):
             raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
         files = self._ledger.store.files()

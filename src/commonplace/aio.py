@@ -16,13 +16,13 @@ from contextvars import copy_context
 from dataclasses import is_dataclass
 from functools import cached_property, partial, wraps
 from inspect import getattr_static, isawaitable, isclass, signature
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
 from .errors import BookClosed, CommonplaceError
 from .events import Event, check_seconds, new_id
+from .paging import pages
 
 if TYPE_CHECKING:
     from .book import Book
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 16
-PAGE = 200
 VALUES = (msgspec.Struct, BaseException, str, dict, list, tuple)
 """What the package answers as data. Everything else of it is a handle, with methods that read or write the book."""
 
@@ -190,8 +189,8 @@ class Bridge:
             raise
 
     async def pages(self, items: Iterable[Any]) -> AsyncIterator[Any]:
-        iterator = iter(items)
-        while page := await self.run(lambda: list(islice(iterator, PAGE))):
+        each = pages(items)
+        while page := await self.run(lambda: next(each, None)):
             for item in page:
                 yield item
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
-from .events import Event, check_name, check_text
+from .events import Event, check_name, check_text, without_none
 from .recording import event, events, redacted
 from .verbs import method
 
@@ -53,10 +53,7 @@ class Access:
         of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
         `ceiling` is the highest sensitivity of others' events that it may see.
         """
-        fields = {
-            "role": role, "tiers": tiers, "may_emit": may_emit, "sees": sees, "acts": acts, "ceiling": ceiling,
-        }  # fmt: skip
-        rule = {name: value for name, value in fields.items() if value is not None}
+        rule = without_none(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
         request = Grant(self._session.actor, subject_of(subject), rule, anew)
         self._session.submit("access.grant", request, "grant")
 
@@ -65,8 +62,7 @@ class Access:
     ) -> Event:
         """Change how sensitive or trusted an event counts, from now on, for everybody who reads it or derives from it.
         An actor relabels what it can see; only a person may make it less strict."""
-        fields = {"sensitivity": sensitivity, "trust": trust}
-        labels = {name: value for name, value in fields.items() if value is not None}
+        labels = without_none(sensitivity=sensitivity, trust=trust)
         self._session.check_may_act("relabel")
         if not self._session.is_owner:
             event(self._session, id)

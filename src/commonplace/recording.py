@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .access.rights import OWNER
 from .errors import BadInput, NotFound, TooLarge, shown
@@ -14,6 +14,7 @@ from .events import (
     Draft,
     Event,
     blobs_of,
+    check_each,
     check_name,
     check_seconds,
     draft,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from .ledger import At
     from .session import Filters, Session
 
-T = TypeVar("T")
 
 
 def record(
@@ -68,7 +68,7 @@ def record(
 def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
     """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
     session.check_may_act("record_all")
-    batch = list(each("events", events))
+    batch = list(check_each("events", events))
     ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
     own = [fields if isinstance(fields, Draft) else _own(session, fields, ids) for fields in batch]
     drafts = [draft_from(fields, actor=session.actor) for fields in own]
@@ -185,16 +185,9 @@ def _filters(
     run_id = session.run if run_id is None else check_name("run_id", run_id)
     actor = None if actor is None else check_name("actor", actor)
     if kinds is not None:
-        named = [kinds] if isinstance(kinds, str) else each("kinds", kinds)
+        named = check_each("kinds", kinds)
         kinds = frozenset(check_name("a kind", kind) for kind in named)
     return run_id, kinds, actor
-
-
-def each(field: str, values: Iterable[T]) -> Iterable[T]:
-    """The values of an argument. Raises BadInput if it is not a list."""
-    if not isinstance(values, Iterable):
-        raise BadInput(f"{field} {shown(values)} is not a list: give one, such as [...]")
-    return values
 
 
 def _position(after: object) -> int:
@@ -206,7 +199,7 @@ def _position(after: object) -> int:
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
     """The same events as a log or a page may show them: without the secrets of their runs."""
     hide = session.acting_as(OWNER).sight.redacted
-    return (hide(_an_event(event)) for event in each("events", events))
+    return (hide(_an_event(event)) for event in check_each("events", events))
 
 
 def _an_event(event: object) -> Event:

@@ -360,7 +360,7 @@ MEMORY = Capability(
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
         View("memory.exact", 3, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
-        View("memory.alike", 1, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
+        View("memory.alike", 2, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View("memory.keys", 2, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View(
             "memory.links",

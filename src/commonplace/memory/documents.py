@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
-from ..events import Event, blobs_of, check_name, check_seen, check_text, encode_payload
+from ..events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
 from . import daily, papers, upkeep
 from .daily import Entry, Log
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
 from .reading import settings_of
-from .remembering import each
 from .upkeep import Shelve
 
 if TYPE_CHECKING:
@@ -141,8 +140,8 @@ class Documents:
 
     def restore(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring back days and tasks that were archived."""
-        chosen_days = tuple(daily.check_day("a day", day) for day in each(days))
-        chosen_tasks = tuple(check_name("a task", task) for task in each(tasks))
+        chosen_days = tuple(daily.check_day("a day", day) for day in check_each("days", days))
+        chosen_tasks = tuple(check_name("a task", task) for task in check_each("tasks", tasks))
         for what, names in (("day", chosen_days), ("task", chosen_tasks)):
             if names:
                 request = Shelve(self._session.actor, what, names, back=True)

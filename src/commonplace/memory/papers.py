@@ -80,8 +80,8 @@ def slug(title: str) -> str:
     """A task's title as the name of its folder, in kebab case. Titles that differ only in case, in spaces, hyphens and
     underscores between words, or in a full stop, comma or other mark after one share a folder. A title with any other
     sign ends in a digest, and so does a long one. Raises BadInput for a title without letters and digits."""
-    plain = unicodedata.normalize("NFC", " ".join(check_text("a task", title).casefold().split()))
-    plain = re.sub(r"[.,:;!?]+(?= |$)", "", plain)
+    words = [word.rstrip(".,:;!?") for word in check_text("a task", title).casefold().split()]
+    plain = unicodedata.normalize("NFC", " ".join(words))
     if not any(sign.isalnum() for sign in plain):
         raise BadInput(
             f"task {shown(title)} has no letters or digits to name a folder by: give it a title that has"

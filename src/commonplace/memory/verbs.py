@@ -13,14 +13,14 @@ from ..access.rights import OWNER, rights_of
 from ..access.secrets import masked
 from ..embedders import named_embedder
 from ..errors import BadInput, NotFound, shown
-from ..events import check_call, check_name, check_path, check_seen, check_text, encode_payload, to_us
+from ..events import check_call, check_each, check_name, check_path, check_seen, check_text, encode_payload, to_us
 from ..private import new_file
 from .cores import DEEPEST, Core, SetCore, Step, core_of, no_core, walked
 from .facts import checked_fact
 from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
 from .markdown import fitting
 from .reading import Settings, chosen, of_memory, settings_of, tombstones
-from .remembering import check_no_blob, each, remember, shape_of, without_secrets_as_set
+from .remembering import check_no_blob, remember, shape_of, without_secrets_as_set
 from .requests import Forget, Forgotten, Kept, Mark, Patch, Resolve, Tombstone
 from .tidying import tidied
 from .upkeep import Upkeep
@@ -356,7 +356,7 @@ class Memory:
         if type(depth) is not int or not 1 <= depth <= DEEPEST:
             raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
         first = self.get(start, at)
-        wanted = None if relations is None else {check_name("a relation", one) for one in each(relations)}
+        wanted = None if relations is None else {check_name("a relation", one) for one in check_each("relations", relations)}
         with self._session.items(at) as judge:
             steps = walked(judge, first, depth, wanted)
         self._session.was_shown([one.item.id for one in steps])
@@ -388,7 +388,7 @@ def forget(
         )
     if not (id or key or tag or provenance):
         raise BadInput("say what to forget: an id, a key, a tag or a provenance")
-    ids = tuple(check_name("an item", one) for one in each(() if id is None else id))
+    ids = tuple(check_name("an item", one) for one in check_each("id", () if id is None else id))
     if key is not None or tag is not None or provenance is not None:
         found = Memory(session).list(key=key, tag=tag, provenance=provenance, status=None)
         with session.snapshot() as now:

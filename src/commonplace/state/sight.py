@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -16,9 +15,8 @@ from ..access.rights import rights_of
 from ..commit import Snapshot
 from ..events import Event
 from ..memory.visibility import may_see, without_hidden
+from ..paging import pages
 from .redaction import as_logged
-
-PAGE = 200
 
 
 class Sight:
@@ -41,8 +39,7 @@ class Sight:
     ) -> Iterator[Event]:
         """Those of the events that the actor may see, without secrets and without the ids of what it may not
         see. `parent` finds an event by its id. A page is judged at a time, each under the rights in force then."""
-        source = iter(events)
-        while page := list(islice(source, PAGE)):
+        for page in pages(events):
             yield from self._page(page, at, parent)
 
     def _page(self, page: list[Event], at: int | None, parent: Callable[[str], Event | None]) -> list[Event]:

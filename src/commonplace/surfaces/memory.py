@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from ..errors import BadInput
+from ..events import without_none
 from .draw import Human, clean, lines, page, table
 from .options import AtOption, as_of, json_or_text, moment, typed_json
 from .shell import Answer, Shell, command, group, plain
@@ -211,11 +212,10 @@ def revise(
     why: WhyOption = "",
 ) -> Answer:
     """Change an item; its history stays."""
-    given: dict[str, Any] = {"text": text, "title": title, "tags": tag, "pinned": pin}
-    given = {name: one for name, one in given.items() if one is not None}
+    fields = without_none(text=text, title=title, tags=tag, pinned=pin)
     if value is not None:
-        given["value"] = json_or_text(value)
-    revised = shell.acting(mirrored=True).memory.revise(item, why=why, **given)
+        fields["value"] = json_or_text(value)
+    revised = shell.acting(mirrored=True).memory.revise(item, why=why, **fields)
     return Answer(_item(revised), lines(f"{revised.id}: {revised.text}"))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import BadInput
+from ..events import without_none
 from ..private import new_file
 from .draw import Human, clean, lines, page, table
 from .options import AtOption, as_of
@@ -28,7 +29,6 @@ from .verbs import (
     WorkArgument,
     argument,
     gist,
-    given,
     in_work,
     many,
     on_task,
@@ -254,7 +254,7 @@ def context(
     at: AtOption = None,
 ) -> Answer:
     """What somebody needs to know to do a task, in one budget, for a prompt."""
-    budget = given(max_chars=max_chars, max_tokens=max_tokens)
+    budget = without_none(max_chars=max_chars, max_tokens=max_tokens)
     found = shell.acting().works.containing(task).context_for(task, at=as_of(at), **budget)
 
     def human() -> Human:
@@ -359,7 +359,7 @@ def lead(
 
     Name the step with --handled when that was done: until then it comes again, also to whoever leads next.
     """
-    led = shell.acting().work(work).lead(agent, **given(lease=lease))
+    led = shell.acting().work(work).lead(agent, **without_none(lease=lease))
     done, step = set(handled or ()), led.next()
     while step is not None and step.id in done:
         led.handled(step)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.models import OptionInfo
 
+from ..events import without_none
 from .draw import lines, table
 from .options import as_of, json_or_text
 from .shell import Answer, Command, Shell, plain
@@ -66,11 +67,6 @@ OfWorkOption = Annotated[
         show_default=False,
     ),
 ]
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """What was typed; the rest is as the book has it."""
-    return {name: one for name, one in options.items() if one is not None}
 
 
 def policy(typed: str | None) -> Any:
@@ -149,7 +145,7 @@ def verbs(
             found, first = find(shell, *(typed.pop(one) for one in subject))
             if "at" in typed:
                 typed["at"] = as_of(typed["at"])
-            return told(getattr(found, verb)(*first, **given(**typed)))
+            return told(getattr(found, verb)(*first, **without_none(**typed)))
 
         parameters = [_typed(one, how) for one, how in {**subject, **own}.items()]
         parameters.sort(key=lambda one: one.default is None)

@@ -22,6 +22,7 @@ import typer
 
 from ..access.rights import OWNER
 from ..errors import BadInput
+from ..events import without_none
 from .board import followed, shown
 from .draw import Human, lines, page, table
 from .options import AtOption, as_of, typed_json
@@ -40,7 +41,6 @@ from .verbs import (
     TokenArgument,
     WorkArgument,
     argument,
-    given,
     in_work,
     many,
     on_claim,
@@ -99,7 +99,8 @@ def work__new(
     made = shell.acting().work(
         id, name=name, goal=goal, constraints=constraint or (), cores=core or (), pattern=pattern,
         members=member or (), on_failure=policy(on_failure),
-        limits=given(max_tasks=max_tasks, max_agents=max_agents), **given(auto_archive_hours=auto_archive),
+        limits=without_none(max_tasks=max_tasks, max_agents=max_agents),
+        **without_none(auto_archive_hours=auto_archive),
     )  # fmt: skip
     return one_work(made.about())
 
@@ -117,8 +118,8 @@ def work__change(
     max_agents: Annotated[int | None, typer.Option(metavar="N", help="At most so many agents.")] = None,
 ) -> Answer:
     """Change the goal, the constraints, the limits of a work, or what happens to tasks that fail."""
-    one, limits = shell.acting().work(work), given(max_tasks=max_tasks, max_agents=max_agents)
-    fields = given(goal=goal, constraints=constraint, on_failure=policy(on_failure))
+    one, limits = shell.acting().work(work), without_none(max_tasks=max_tasks, max_agents=max_agents)
+    fields = without_none(goal=goal, constraints=constraint, on_failure=policy(on_failure))
     if limits:
         fields["limits"] = {**plain(one.about().limits), **limits}
     if not fields:
@@ -296,7 +297,9 @@ def work__do(
         return ran.stdout.strip()
 
     with _ended_by_sigterm():
-        worked = one.worker(who, done_by, until=until, wait_for_tasks=wait, **given(lease=lease, most=most))
+        worked = one.worker(
+            who, done_by, until=until, wait_for_tasks=wait, **without_none(lease=lease, most=most)
+        )
     told = f"{who} completed {worked.completed:,}, failed at {worked.failed:,}, and lost {worked.lost:,}"
     left = f"left undone, because they have failed or wait for what has: {worked.left:,}"
     code = 1 if worked.failed else 0
@@ -410,7 +413,7 @@ def task__claim(
     Answers the task and a token for whatever the agent does next, and says what may make the task needless. If there is
     nothing to do now, task and token are null.
     """
-    claim = shell.acting().work(work).claim(agent, task=task, **given(lease=lease))
+    claim = shell.acting().work(work).claim(agent, task=task, **without_none(lease=lease))
     if claim is None:
         return Answer({"task": None, "token": None, "agent": agent, "radar": []}, lines("nothing to do now"))
     overlaps = claim.radar()
@@ -437,7 +440,7 @@ def task__claim_many(
 
     Answers each with the token for whatever the agent does next with it, or an empty list if there is nothing to do.
     """
-    claims = shell.acting().work(work).claim_many(count, agent, **given(lease=lease))
+    claims = shell.acting().work(work).claim_many(count, agent, **without_none(lease=lease))
     rows = ((one.task.id, one.token, one.task.title) for one in claims)
     told = [{"task": one.task, "token": one.token, "agent": one.agent} for one in claims]
     return Answer(plain(told), table(rows, "task", "token", "title"))

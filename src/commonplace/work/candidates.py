@@ -11,8 +11,8 @@ import msgspec
 from ..errors import BadInput, Conflict, NotFound
 from ..events import MAX_PARENTS, check_name
 from ..memory.remembering import remember
-from ..memory.similar import tokens
 from ..memory.verbs import Memory
+from ..words import tokens
 from .claims import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text
 
