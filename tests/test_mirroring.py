@@ -258,7 +258,7 @@ def test_opening_and_closing_makes_the_pages_once_unless_something_changes(
     assert len(made) == 1
     with commonplace.open(tmp_path / "team.db") as book:
         moment = int((later + timedelta(hours=1)).timestamp() * 1e6)
-        monkeypatch.setattr(book._ledger, "moment", lambda: moment)
+        monkeypatch.setattr(book.ledger, "moment", lambda: moment)
     assert len(made) == 3
     assert "5433" not in (tmp_path / "MEMORY.md").read_text()
     assert "5433" in (tmp_path / "archive/MEMORY.md").read_text()

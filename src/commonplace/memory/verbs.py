@@ -13,7 +13,16 @@ from ..access.rights import OWNER, rights_of
 from ..access.secrets import masked
 from ..embedders import named_embedder
 from ..errors import BadInput, NotFound, shown
-from ..events import check_call, check_each, check_name, check_path, check_seen, check_text, encode_payload, to_us
+from ..events import (
+    check_call,
+    check_each,
+    check_name,
+    check_path,
+    check_seen,
+    check_text,
+    encode_payload,
+    to_us,
+)
 from ..private import new_file
 from .cores import DEEPEST, Core, SetCore, Step, core_of, no_core, walked
 from .facts import checked_fact
@@ -356,7 +365,9 @@ class Memory:
         if type(depth) is not int or not 1 <= depth <= DEEPEST:
             raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
         first = self.get(start, at)
-        wanted = None if relations is None else {check_name("a relation", one) for one in check_each("relations", relations)}
+        wanted = None
+        if relations is not None:
+            wanted = {check_name("a relation", name) for name in check_each("relations", relations)}
         with self._session.items(at) as judge:
             steps = walked(judge, first, depth, wanted)
         self._session.was_shown([one.item.id for one in steps])
