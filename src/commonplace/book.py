@@ -215,7 +215,8 @@ class Book(Working):
         ledger.erased = self._erased
         ledger.saved = self._saved
         self._state_files: set[StateFile] = set()
-        self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
+        beside = None if self.facts.read_only else engine.beside
+        self._place = place_for(beside, self.facts.engine, ledger.meta.book)
         if ledger.created:
             self._remember_trust(engine.beside)
         ledger.indexing = Indexing(
@@ -728,6 +729,8 @@ class Book(Working):
         from .mirror import shows
 
         beside = self._engine.beside
+        if asked is None and self.facts.read_only:
+            return
         if asked is None and beside is not None and shows(beside.parent) == self.id:
             try:
                 self._mirror = self.mirror(trust=trust)
@@ -917,6 +920,8 @@ class Book(Working):
 
     def _note_shown(self) -> None:
         """What was shown and not noted yet: without it, a later process could take it for new evidence."""
+        if self.facts.read_only:
+            return
         try:
             self._ledger.showing.note(self._ledger)
         except (EngineUnavailable, Busy, OutcomeUnknown) as error:
