@@ -73,7 +73,6 @@ from .state.policy import Policy, Start
 from .state.redaction import as_logged, redactor_of, runs_affected, with_those_below
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
-from .state.sight import Sight
 from .views import Capability, Registry
 from .work.capability import WORK
 from .work.opening import Prompting, Working
@@ -527,8 +526,8 @@ class Book(Working):
 
     def redacted(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events as a log or a page may show them: without the secrets of their runs."""
-        sight = Sight(OWNER, self.snapshot)
-        return (sight.redacted(_an_event(event)) for event in _each("events", events))
+        hide = as_logged(self.snapshot)
+        return (hide(_an_event(event)) for event in _each("events", events))
 
     def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
         """Who changed, was given and was denied what, as a chain of entries without secrets or content."""
