@@ -5,15 +5,25 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
-from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
+from ..errors import (
+    BadInput,
+    Busy,
+    CommonplaceError,
+    Conflict,
+    EngineUnavailable,
+    Fenced,
+    OutcomeUnknown,
+    StorageFailed,
+    shown,
+)
 from ..events import new_id
 from .desk import charter_of
 from .people import lead_lease
@@ -33,7 +43,13 @@ Handler = Callable[[Claim], Any]
 """Does one task. What it returns is the result: nothing, a summary, or a mapping with the arguments of `complete`. It
 may also complete, fail, block or release the claim itself. An exception fails the task."""
 
+T = TypeVar("T")
+
 LONGEST_REASON = 2_000
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
+"""How many seconds a worker waits before it tries again to reach the book."""
+OUTAGE = 300.0
+"""After how many seconds it gives up."""
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -58,54 +74,150 @@ class Worked(msgspec.Struct):
         return self.completed + self.failed + self.lost + self.other
 
 
-def work_off(
-    work: Work,
-    agent: str,
-    handler: Handler,
-    *,
-    lease: float = LEASE,
-    until: str = "done",
-    most: int | None = None,
-    poll: float | None = None,
-    wait_for_tasks: bool = False,
-    stop: threading.Event | None = None,
-) -> Worked:
-    """Do tasks until the work is over or nothing in it can go on ("done": every task is final, or has failed, or waits
-    for one that has; it waits for people where something is to be reviewed or approved, and as long as somebody leads
-    who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set ("stopped"); at most so
-    many. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle. While the handler works,
-    heartbeats go out by themselves. When nothing is ready it sleeps until something happens, and looks every `poll`
-    seconds (half a lease) for tasks of workers that have died. Whoever interrupts it (Ctrl-C) gives its task back."""
-    _check(handler, until, most, wait_for_tasks)
-    length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
-    pause = length / 2 if poll is None else seconds("poll", poll)
-    claim, event = None, new_id()
-    try:
-        with Beats(agent, length) as beats:
-            while not stopped.is_set() and (most is None or told.tasks < most):
-                head = 0
-                if claim is None:
-                    head = work._asker._position()
-                    event = new_id()
-                    claim = claimed(work, agent, length, event)
-                if claim is not None:
+class Pause(NamedTuple):
+    """Nothing to do for so many seconds, or until something is recorded after a position, if one is named."""
+
+    seconds: float
+    after: int | None = None
+
+
+Step = Claim | Pause | Worked
+"""What comes next in a worker's life: a task to be done, a pause, or its end."""
+
+
+class _Worker:
+    """What a worker does besides its tasks, step by step, for whoever drives it: with a thread or with asyncio."""
+
+    def __init__(
+        self,
+        work: Work,
+        agent: str,
+        handler: object,
+        is_stopped: Callable[[], bool],
+        lease: float = LEASE,
+        until: str = "done",
+        most: int | None = None,
+        poll: float | None = None,
+        wait_for_tasks: bool = False,
+    ) -> None:
+        _check(handler, until, most, wait_for_tasks)
+        self._work, self._agent, self._told = work, agent, Worked(agent)
+        self._lease = seconds("lease", lease)
+        self._poll = self._lease / 2 if poll is None else seconds("poll", poll)
+        self._most, self._ends = most, partial(_ends, work, until, wait_for_tasks, self._told)
+        self._is_stopped = is_stopped
+        self._event = new_id()
+        """The id of the last claim that it has asked for."""
+        self._is_unsure = False
+        """Whether that claim may be in the book although the call has failed."""
+
+    def steps(self) -> Generator[Claim | Pause, Outcome | None, Worked]:
+        """Each claim is to be answered with what came of it. Closed before its end, it gives back what it holds."""
+        claim: Claim | None = None
+        try:
+            with Beats(self._agent, self._lease) as beats:
+                while self._goes_on():
+                    if claim is None:
+                        found = yield from self._patiently(self._look)
+                        if found is None or found == "over":
+                            break
+                        if isinstance(found, Pause):
+                            yield found
+                            continue
+                        claim = found
                     with beats.of(claim):
-                        outcome = _done_by(handler, claim)
-                        more, event = not stopped.is_set() and told.tasks + 1 != most, new_id()
-                        claim = settle(claim, told, outcome, more, event)
-                elif _ends(work, until, wait_for_tasks, told):
-                    break
-                else:
-                    _say_what_it_waits_for(work, agent, told)
-                    _wait(work, head, pause, stopped)
-    except Exception:
-        raise  # trouble with the book: the holder may still tell what came of its task
-    except BaseException:
+                        outcome = yield claim
+                        assert outcome is not None
+                        self._event = new_id()
+                        settling = partial(settle, claim, self._told, outcome, self._goes_on(1), self._event)
+                        claim = yield from self._patiently(settling)
+        except (
+            KeyboardInterrupt,
+            SystemExit,
+            GeneratorExit,
+        ):  # after other errors it may still tell what came of it
+            give_back(claim)
+            _give_back_unseen(self._work, self._agent, self._event)
+            raise
         give_back(claim)
-        _give_back_unseen(work, agent, event)
-        raise
-    give_back(claim)
-    return told
+        return self._told
+
+    def _goes_on(self, more: int = 0) -> bool:
+        return not self._is_stopped() and (self._most is None or self._told.tasks + more < self._most)
+
+    def _look(self) -> Claim | Pause | Literal["over"]:
+        """What there is to do, or "over" if nothing is ready and the worker has done its part."""
+        head, claim = self._work._asker._position(), None
+        if self._is_unsure:
+            with suppress(Conflict):  # it is no longer held
+                claim = _held_under(self._work, self._event)
+            self._is_unsure = False
+        if claim is None:
+            self._event = new_id()
+            claim = claimed(self._work, self._agent, self._lease, self._event)
+        if claim is None and self._ends():
+            return "over"
+        if claim is None:
+            _say_what_it_waits_for(self._work, self._agent, self._told)
+        return claim or Pause(self._poll, head)
+
+    def _patiently(self, call: Callable[[], T]) -> Generator[Pause, Outcome | None, T | None]:
+        """What a call of the book answers. While the book cannot be reached it is made again after longer and longer
+        pauses; None if the worker is stopped meanwhile. Raises the last error after OUTAGE seconds."""
+        begun, pause = monotonic(), FIRST_PAUSE
+        while True:
+            try:
+                answer = call()
+            except (EngineUnavailable, Busy, OutcomeUnknown) as error:
+                self._is_unsure |= isinstance(error, OutcomeUnknown)
+                if isinstance(error, StorageFailed) or monotonic() - begun > OUTAGE:
+                    raise
+                if self._is_stopped():
+                    log.warning("%s stops while the book cannot be reached: %s", self._agent, error)
+                    return None
+                log.warning("%s tries again in %g s: %s", self._agent, pause, error)
+            else:
+                if pause > FIRST_PAUSE:
+                    log.warning("%s has reached the book again", self._agent)
+                return answer
+            yield Pause(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def work_off(
+    work: Work, agent: str, handler: Handler, *, stop: threading.Event | None = None, **how: Any
+) -> Worked:
+    """Do tasks until the work is over or nothing in it can go on (`until="done"`: every task is final, or has failed,
+    or waits for one that has; it waits for people where something is to be reviewed or approved, and as long as
+    somebody leads who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set
+    ("stopped"); at most `most` tasks. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle.
+    While the handler works, heartbeats go out by themselves. When nothing is ready it sleeps until something happens,
+    and looks every `poll` seconds (half a `lease`) for tasks of workers that have died. While the book cannot be
+    reached, it tries again for five minutes. Whoever interrupts it (Ctrl-C) gives its task back."""
+    stopped = stop or threading.Event()
+    with closing(_Worker(work, agent, handler, stopped.is_set, **how).steps()) as steps:
+        step = _next(steps)
+        while not isinstance(step, Worked):
+            if isinstance(step, Claim):
+                step = _next(steps, _done_by(handler, step))
+            else:
+                _wait(work, step, stopped)
+                step = _next(steps)
+    return step
+
+
+def _next(steps: Generator[Claim | Pause, Outcome | None, Worked], outcome: Outcome | None = None) -> Step:
+    try:
+        return steps.send(outcome)
+    except StopIteration as end:
+        told: Worked = end.value
+        return told
+
+
+def _held_under(work: Work, event: str) -> Claim | None:
+    """The claim that was recorded under this id, if it was. Raises Conflict if it is no longer held."""
+    found = work._ledger.event(event)
+    return None if found is None else work.held(found.payload["task_id"], found.position)
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
@@ -113,8 +225,7 @@ def _give_back_unseen(work: Work, agent: str, event: str) -> None:
     the call has answered. `event` is the id of the last claim that the worker has asked for."""
     try:
         work._do("reclaim")  # this is done when all that was being written is written, or will never be
-        found = work._ledger.event(event)
-        claim = None if found is None else work.held(found.payload["task_id"], found.position)
+        claim = _held_under(work, event)
     except Conflict as gone:  # it was given back already, or settled
         log.info("%s had nothing more to give back: %s", agent, gone)
     except CommonplaceError as error:
@@ -242,10 +353,16 @@ def _is_led(work: Work) -> bool:
         return bool(reads.leases([lead_lease(work.id, led)]))
 
 
-def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None:
-    until = monotonic() + pause
+def _wait(work: Work, pause: Pause, stopped: threading.Event) -> None:
+    until = monotonic() + pause.seconds
     while not stopped.is_set() and (left := until - monotonic()) > 0:
-        if work._ledger.store.wait(head, min(left, 0.5)) > head:
+        if pause.after is None:
+            stopped.wait(left)
+            continue
+        try:
+            if work._ledger.store.wait(pause.after, min(left, 0.5)) > pause.after:
+                return
+        except (EngineUnavailable, Busy):  # whoever asks next says so
             return
 
 
@@ -395,65 +512,39 @@ async def work_off_async(
     agent: str,
     handler: AsyncHandler,
     *,
-    lease: float = LEASE,
-    until: str = "done",
-    most: int | None = None,
-    poll: float | None = None,
-    wait_for_tasks: bool = False,
     stop: asyncio.Event | None = None,
+    **how: Any,
 ) -> Worked:
     """The same with a handler that is awaited: it is given the claim with awaitable verbs."""
     import asyncio
 
-    told, length = Worked(agent), seconds("lease", lease)
-    _check(handler, until, most, wait_for_tasks)
-    pause = length / 2 if poll is None else seconds("poll", poll)
     stopped = stop or asyncio.Event()
-    claim: Claim | None = None
+    steps = _Worker(work, agent, handler, stopped.is_set, **how).steps()
+
+    async def following(outcome: Outcome | None = None) -> Step:
+        """Also if the caller is cancelled, the thread comes to its end, so that the steps can be closed."""
+        calling = asyncio.ensure_future(aio._run(lambda: _next(steps, outcome)))
+        try:
+            step: Step = await asyncio.shield(calling)
+        except asyncio.CancelledError:
+            await calling
+            raise
+        return step
+
     try:
-        with Beats(agent, length) as beats:
-            while not stopped.is_set() and (most is None or told.tasks < most):
-                head = 0
-                if claim is None:
-                    head = await aio._run(work._asker._position)
-                    claim = await _to_its_end(aio, lambda: claimed(work, agent, length))
-                if claim is not None:
-                    beats.begin(claim)
-                    try:
-                        outcome = await _awaited(handler, lift(claim))
-                        more = not stopped.is_set() and told.tasks + 1 != most
-                        settling = partial(settle, claim, told, outcome, more)
-                        claim = await _to_its_end(aio, settling)
-                    finally:
-                        await aio._run(beats.end)
-                elif await aio._run(lambda: _ends(work, until, wait_for_tasks, told)):
-                    break
-                else:
-                    news = asyncio.ensure_future(aio._news.beyond(head))
-                    await asyncio.wait([news], timeout=pause)
-                    news.cancel()
-    except Exception:
-        raise  # as in `work_off`
-    except BaseException:
-        await aio._run(lambda: give_back(claim))
-        raise
-    await aio._run(lambda: give_back(claim))
-    return told
-
-
-async def _to_its_end(aio: Any, call: Callable[[], Claim | None]) -> Claim | None:
-    """What a call in a thread has claimed. If its caller is cancelled meanwhile, the call comes to its end all the
-    same, and what it has claimed is given back."""
-    import asyncio
-
-    calling = asyncio.ensure_future(aio._run(call))
-    try:
-        found: Claim | None = await asyncio.shield(calling)
-    except asyncio.CancelledError:
-        found = await calling
-        await aio._run(lambda: give_back(found))
-        raise
-    return found
+        step = await following()
+        while not isinstance(step, Worked):
+            if isinstance(step, Claim):
+                step = await following(await _awaited(handler, lift(step)))
+            else:
+                waited = stopped.wait() if step.after is None else aio._news.beyond(step.after)
+                news = asyncio.ensure_future(waited)
+                await asyncio.wait([news], timeout=step.seconds)
+                news.cancel()
+                step = await following()
+    finally:
+        await aio._run(steps.close)
+    return step
 
 
 async def _awaited(handler: AsyncHandler, claim: Any) -> Outcome:
