@@ -74,10 +74,15 @@ class Redactors:
         if lens.position != self._position:  # more may be secret by now
             self._known.clear()
             self._position = lens.position
-        key = (event.run_id, event.actor)
+        hide = self._of(lens, event.run_id, OWNER)
+        # The owner knows every secret, so where there is none for the owner there is none at all.
+        return redacted(event, self._of(lens, event.run_id, event.actor)) if hide else event
+
+    def _of(self, lens: Lens, run: str, said_by: str) -> Redactor:
+        key = (run, said_by)
         if key not in self._known:
             self._known[key] = redactor_of(lens, *key)
-        return redacted(event, self._known[key])
+        return self._known[key]
 
 
 def as_logged(open: Callable[[int | None], AbstractContextManager[Lens]]) -> Callable[[Event], Event]:

@@ -50,25 +50,20 @@ class Judge:
 
     def visible_runs(self, first: Mapping[str, int]) -> set[str]:
         """The runs of which the actor sees an event, of these with the positions of their first ones. Most runs show
-        their first event; only the others are read on, until they show one."""
-        found, rest = set[str](), iter(first.values())
-        while positions := list(islice(rest, PAGE)):
-            events = [event for position in positions for event in self._read(position - 1, position, 1)]
-            found |= {str(event.run_id) for event in self.visible(events)}
-        return found | {
-            run for run, position in first.items() if run not in found and self._shows(run, position)
-        }
+        one of their first events; the others are read on until they show one."""
+        found, rest = set[str](), iter(first.items())
+        while some := {run: position - 1 for run, position in islice(rest, PAGE)}:
+            size = 1
+            while some:
+                pages = {run: self._read(after, size, run) for run, after in some.items()}
+                events = [event for page in pages.values() for event in page]
+                found |= {str(event.run_id) for event in self.visible(events)}
+                some = {run: page[-1].position for run, page in pages.items() if page and run not in found}
+                size = min(FIRST_PAGE, size * 2)
+        return found
 
-    def _shows(self, run: str, after: int) -> bool:
-        size = 4
-        while page := self._read(after, self._upto, size, run):
-            if self.visible(page):
-                return True
-            after, size = page[-1].position, min(PAGE, size * 4)
-        return False
-
-    def _read(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Event]:
-        records = self.now.reads.records(after, upto, limit, run)
+    def _read(self, after: int, limit: int, run: str) -> list[Event]:
+        records = self.now.reads.records(after, self._upto, limit, run)
         return [self.now.registry.current(unseal(record)) for record in records]
 
 
