@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 import commonplace
 from commonplace import BadInput, Book, Claim, Task, Work
+from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.work.worker import Worked
 from tests.shells import COMMAND
 
@@ -281,3 +283,110 @@ def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_when_it_is_en
                 assert said.read() == ""  # the command has ended, too: nobody has the pipe open any more
         assert process.returncode == 128 + ends
         assert work.task("t", at=book.head).status == "pending"
+
+
+# a server that is away for a while
+
+
+class Heard(logging.Handler):
+    """Waits for a line of the log."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(logging.WARNING)
+        self._text = text
+        self._heard = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage():
+            self._heard.set()
+
+    def __enter__(self) -> Self:
+        logging.getLogger("commonplace").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("commonplace").removeHandler(self)
+
+    def wait(self) -> bool:
+        return self._heard.wait(LONG)
+
+
+def works_off(book: Book, how: str, handler: Callable[[Any], Any], stop: threading.Event) -> Worked:
+    """With a thread, or with asyncio."""
+    if how == "thread":
+        return book.work(id="auth").worker("dev-1", handler, until="stopped", most=3, stop=stop)
+
+    async def story() -> Worked:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            stop.wait(LONG)
+            loop.call_soon_threadsafe(ended.set)
+
+        loop.run_in_executor(None, end)
+        work = await book.aio.work(id="auth")
+        worked: Worked = await work.worker("dev-1", handler, until="stopped", most=3, stop=ended)
+        stop.set()
+        return worked
+
+    return asyncio.run(story())
+
+
+@pytest.mark.spec("5.3", "5.7")
+@pytest.mark.parametrize("how", ["thread", "asyncio"])
+@pytest.mark.parametrize("make", [valkey_server, postgres_server], ids=["valkey", "postgres"])
+def test_a_worker_outlives_a_server_that_is_away_for_a_while(make: Callable[[], Server], how: str) -> None:
+    with make() as server, commonplace.open(server.url, name="b", timeout=5) as book:
+        work = book.work(name="auth", id="auth")
+        work.add_tasks([{"title": title} for title in ("one", "two", "three")])
+
+        def handler(claim: Any) -> str:
+            if claim.task.title == "two":
+                server.kill()  # what came of the task cannot be told now
+            return "fine"
+
+        stop = threading.Event()
+        with Heard("dev-1 tries again in") as trouble, Heard("dev-1 has reached the book again") as back:
+            thread, told = beside(lambda: works_off(book, how, handler, stop))
+            assert trouble.wait()
+            server.start()
+            thread.join(LONG)
+            assert back.wait()
+        assert (told[0].completed, told[0].failed, told[0].lost) == (3, 0, 0)
+        assert {task.status for task in work.tasks()} == {"completed"}
+        assert [task.claims for task in work.tasks()] == [1, 1, 1]
+
+
+@pytest.mark.spec("5.3", "5.7")
+@pytest.mark.parametrize("how", ["thread", "asyncio"])
+def test_a_worker_can_be_stopped_while_its_server_is_away(how: str) -> None:
+    with valkey_server() as server, commonplace.open(server.url, name="b", timeout=5) as book:
+        work = book.work(name="auth", id="auth")
+        work.add_tasks([{"title": "one"}])
+        stop = threading.Event()
+
+        def handler(_claim: Any) -> str:
+            server.kill()
+            return "fine"
+
+        with Heard("dev-1 tries again in") as trouble, Heard("dev-1 stops while the book") as stopped:
+            thread, told = beside(lambda: works_off(book, how, handler, stop))
+            assert trouble.wait()
+            stop.set()
+            thread.join(LONG)
+            assert stopped.wait()
+        assert told[0].tasks == 0
+        server.start()
+
+
+@pytest.mark.spec("L5")
+def test_a_worker_whose_disk_is_full_says_so_at_once(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = book.work(name="auth", id="auth")
+    work.add_tasks([{"title": "one"}])
+
+    def full(*_: Any, **__: Any) -> None:
+        raise commonplace.StorageFailed("the disk is full: free space")
+
+    monkeypatch.setattr(Work, "claim", full)
+    with pytest.raises(commonplace.StorageFailed):
+        work.worker("dev-1", fails)

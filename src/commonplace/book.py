@@ -125,8 +125,8 @@ def owner_session(
     count_tokens: Callable[[str], int] | None = None,
 ) -> Session:
     """The session of a book's owner, with all that the sessions of this book share."""
-    kind, beside = ledger.store.facts.engine, engine.beside
-    place = place_for(beside, kind, ledger.meta.book)
+    facts, beside = ledger.store.facts, engine.beside
+    place = place_for(None if facts.read_only else beside, facts.engine, ledger.meta.book)
     services = Services(
         Indexing(
             ledger,
@@ -143,7 +143,7 @@ def owner_session(
         count_tokens=count_tokens,
     )
     session = Session(ledger, services)
-    services.outside = OutsideFiles(session, place, remembered=kind != "memory")
+    services.outside = OutsideFiles(session, place, remembered=facts.engine != "memory")
     return session
 
 
@@ -250,6 +250,8 @@ class Book(Participant):
 
     def _note_shown(self) -> None:
         """What was shown and not noted yet: without it, a later process could take it for new evidence."""
+        if self.ledger.store.facts.read_only:
+            return
         try:
             self._session.services.showing.note(self.ledger)
         except (EngineUnavailable, Busy, OutcomeUnknown) as error:

@@ -62,6 +62,8 @@ class Mirrors:
         """Keep the book's own mirror in step from now on: in this folder, with True in the one that the book lies in;
         with None only if there is one already."""
         beside = self._session.services.beside
+        if folder is None and self._session.ledger.store.facts.read_only:
+            return
         if folder is None and beside is not None and shows(beside.parent) == self._session.ledger.meta.book:
             try:
                 self._own = self.folder(trust=trust)

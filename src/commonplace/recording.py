@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .access.rights import OWNER
 from .errors import BadInput, NotFound, TooLarge, shown
 from .events import (
     MAX_BATCH,
@@ -21,6 +20,7 @@ from .events import (
     draft_from,
 )
 from .recall.receipts import TRACED
+from .state.redaction import as_logged
 
 if TYPE_CHECKING:
     from .ledger import At
@@ -198,7 +198,7 @@ def _position(after: object) -> int:
 
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
     """The same events as a log or a page may show them: without the secrets of their runs."""
-    hide = session.acting_as(OWNER).sight.redacted
+    hide = as_logged(session.ledger.snapshot)
     return (hide(_an_event(event)) for event in check_each("events", events))
 
 

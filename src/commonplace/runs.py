@@ -103,9 +103,10 @@ class Runs:
         session = self._session
         with session.snapshot(at) as snapshot:
             runs = [_run_info(snapshot, str(key[0]), int(first)) for key, first in snapshot.scan("runs")]
+            upto = None if at is None else snapshot.position
         if not session.is_owner:
-            upto = None if at is None else session.ledger.position(at)
-            seen = {event.run_id for event in session.visible(session.ledger.events(0, upto), upto)}
+            with session.sight.judging(upto) as judge:
+                seen = judge.visible_runs({info.id: info.first for info in runs})
             runs = [info for info in runs if info.id in seen]
         return sorted(runs, key=lambda info: info.first)
 

@@ -24,6 +24,7 @@ from .memory.viewer import Viewer
 from .recall.checking import checked
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
+from .state.redaction import as_logged
 from .state.requests import STARTED
 from .state.sight import Sight
 
@@ -247,7 +248,7 @@ class Session:
 
     def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
         """Those of these events that this actor may see, without secrets; the owner sees all, as they are."""
-        return iter(events) if self.is_owner else self.sight.events(events, upto, self.ledger.event)
+        return iter(events) if self.is_owner else self.sight.events(events, upto, self.ledger.events_by_id)
 
     def follow(
         self, after: int | None, timeout: float | None, chosen: Filters = (None, None, None)
@@ -275,7 +276,7 @@ class Session:
         """The events of a run after a position and up to another, as this actor may see them, without secrets."""
         events = self.ledger.events(after, upto, run_id=run)
         if self.is_owner:
-            return map(self.sight.redacted, events)
+            return map(as_logged(self.ledger.snapshot), events)
         return self.visible(events, upto)
 
     # what it was shown and what it kept

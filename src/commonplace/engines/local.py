@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from ..errors import BookClosed
+from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
 from ..forks import Born
 from ..private import access_of, open_private
 from .contract import Store
@@ -117,8 +117,24 @@ class LocalStore(Store):
         """Made when it is first needed, so that a file that turns out to be no sound book has nothing beside it."""
         with self._gate_mutex:
             if self._opened_gate is None:
-                self._opened_gate = Gate(self._gate_file, self._only, self._book_file)
+                self._opened_gate = self._open_gate()
             return self._opened_gate
+
+    def _open_gate(self) -> Gate:
+        book = self._book_file
+        if self.facts.read_only:
+            raise ReadOnly(f"this user may read {book} and not write it: ask its owner for the right to")
+        try:
+            return Gate(self._gate_file, self._only, book)
+        except PermissionError as error:
+            raise EngineUnavailable(
+                f"{error.filename} is not for the group that {book} is for: let its owner open the book once, or do "
+                f"`chgrp --reference={book} {error.filename}` and the same with chmod"
+            ) from error
+        except OSError as error:
+            if isinstance(error, CommonplaceError):
+                raise
+            raise EngineUnavailable(f"cannot lock {book} ({error}): check its folder") from error
 
     def _check(self) -> None:
         self._born.check()
@@ -128,7 +144,7 @@ class LocalStore(Store):
     def wait(self, after: int, timeout: float) -> int:
         self._check()
         deadline = time.monotonic() + timeout
-        watch = self._watches.pop() if self._watches else Watch(self._gate.path)
+        watch = self._watches.pop() if self._watches else Watch(self._watched())
         position = 0
         try:
             while not self._closed:
@@ -147,6 +163,10 @@ class LocalStore(Store):
                 self._watches.append(watch)
         return position
 
+    def _watched(self) -> Path:
+        """The file that writers write to after each commit. Where it cannot be watched, the head is read instead."""
+        return self._gate_file if self.facts.read_only else self._gate.path
+
     def wake(self) -> None:
         self._born.check()
         self._closed = True
@@ -155,7 +175,7 @@ class LocalStore(Store):
 
     def acknowledged(self) -> int:
         self._check()
-        return self._gate.last_word() if self._gate_file.exists() else 0
+        return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.last_word()
 
     def close(self) -> None:
         if self._born.elsewhere:
