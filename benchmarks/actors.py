@@ -27,7 +27,7 @@ def reads(scale: float) -> Iterator[Figure]:
         pairs: dict[str, tuple[Action, Action]] = {
             f"events, {head:,}": (through(book, None), through(ada, None)),
             f"events as of before, {head:,}": (through(book, head - 1), through(ada, head - 1)),
-            f"runs, {runs}": (lambda _: book.runs(), lambda _: ada.runs()),
+            f"runs, {runs}": (lambda _: book.runs.list(), lambda _: ada.runs.list()),
         }
         for what, (by_owner, by_actor) in pairs.items():
             times = by_turns({"owner": by_owner, "actor": by_actor}, count=10)

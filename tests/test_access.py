@@ -391,7 +391,7 @@ class Cost:
 
     def __init__(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
         self.snapshots = self.records = self.rows = 0
-        store = book._ledger.store
+        store = book.ledger.store
         read = store.read
 
         @contextmanager
@@ -445,7 +445,7 @@ def test_what_an_actor_reads_costs_at_most_twice_what_the_owner_reads(
             for n in range(1, 51)
         ]
         book.record_all(events)
-    book.relabel("3-3", sensitivity="sensitive", reason="a name")
+    book.access.relabel("3-3", sensitivity="sensitive", reason="a name")
     cost, ada, head = Cost(book, monkeypatch), book.as_actor("ada"), book.head
 
     owners = cost.of(lambda: list(book.events(at=head)))
@@ -457,9 +457,9 @@ def test_what_an_actor_reads_costs_at_most_twice_what_the_owner_reads(
     assert adas[1] <= 1.2 * owners[1]
     assert adas[2] <= 0.1 * head
 
-    owners = cost.of(book.runs)
-    adas = cost.of(ada.runs)
-    assert len(ada.runs()) == 20
+    owners = cost.of(book.runs.list)
+    adas = cost.of(ada.runs.list)
+    assert len(ada.runs.list()) == 20
     assert adas[0] <= owners[0] + 2
     assert adas[1] <= 2 * 20
     assert adas[2] <= 2 * owners[2]
@@ -471,5 +471,5 @@ def test_a_run_that_shows_an_actor_only_a_late_event_is_among_its_runs(book: Boo
         book.record_all({"kind": "agent.thought", "actor": "bob", "run_id": run} for _ in range(40))
         book.record(late, actor="bob", run_id=run)
     ada = book.as_actor("ada")
-    assert [run.id for run in ada.runs()] == ["late"]
-    assert ada.runs(at=book.head - 1) == []
+    assert [run.id for run in ada.runs.list()] == ["late"]
+    assert ada.runs.list(at=book.head - 1) == []

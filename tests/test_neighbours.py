@@ -471,7 +471,7 @@ def use_until_told(path: Path, pipe: Connection) -> object:
 def only_read(path: Path, _pipe: Connection) -> object:
     before = listed_names(path.parent)
     with commonplace.open(path) as book:
-        assert book.facts.read_only
+        assert book.admin.facts.read_only
         ada = book.as_actor("ada")
         seen = len(list(book.events())), len(list(ada.events())), len(book.search("harbour").results)
         assert book.verify().ok
@@ -620,16 +620,16 @@ def test_a_reader_without_locks_says_so_when_somebody_begins_to_write(
 ) -> None:
     path = tmp_path / "team.db"
     with commonplace.open(path) as book:
-        book.grant("ada", role="qa")
+        book.access.grant("ada", role="qa")
     monkeypatch.setattr("commonplace.engines.sqlite.may_write", lambda _: False)
     with commonplace.open(path) as reader:
         monkeypatch.undo()
-        with reader.snapshot() as before:
+        with reader.ledger.snapshot() as before:
             assert rights_of(before, "ada").role == "qa"
             with commonplace.open(path) as writer:
-                writer.grant("ada", role="developer")
+                writer.access.grant("ada", role="developer")
                 with pytest.raises(commonplace.Busy, match="read again"):
                     rights_of(before, "ada")
             with pytest.raises(commonplace.Busy, match="read again"):
                 rights_of(before, "ada")
-        assert reader.as_actor("ada").rights().role == "developer"
+        assert reader.as_actor("ada").access.rights().role == "developer"
