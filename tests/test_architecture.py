@@ -124,7 +124,6 @@ def test_surfaces_only_translate() -> None:
         "access.rights",
         "actor",
         "book",
-        "demo",
         "embedders",
         "engines",
         "engines.contract",
@@ -149,7 +148,7 @@ def test_surfaces_only_translate() -> None:
 
 
 def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
-    above = {"__init__", "__main__", "book", "aio", "demo", "mirroring"}
+    above = {"__init__", "__main__", "book", "aio", "mirroring"}
     core = {path.stem for path in SOURCE.glob("*.py")} - above
     assert core == {module for module in MAY_IMPORT if "." not in module}
 
