@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -164,8 +165,11 @@ def main(path: Path) -> int:
         memory_that_explains_itself(book, work_id)
         a_customer_is_erased(book, path)
     say(f"\nThat took {time.monotonic() - began:.0f} seconds. Look for yourself:")
+    program = (
+        "commonplace" if shutil.which("commonplace") else f"{shlex.quote(sys.executable)} -m commonplace"
+    )
     for words in ("log", "status", "search 'how long is a token valid'", f"work show {work_id}", "doctor"):
-        say(f"   commonplace --book {shlex.quote(str(path))} {words}")
+        say(f"   {program} --book {shlex.quote(str(path))} {words}")
     return 1 if failed else 0
 
 

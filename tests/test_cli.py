@@ -679,7 +679,7 @@ def test_the_demo_tells_its_story_and_proves_it(cli: Cli, monkeypatch: pytest.Mo
         assert shown in ran.out
     (made,) = Path.cwd().iterdir()
     assert made.name.startswith("commonplace-demo-")
-    for step in re.findall(r"^   commonplace (--book .*)$", ran.out, re.MULTILINE):
+    for step in re.findall(r"^   .*commonplace (--book .*)$", ran.out, re.MULTILINE):
         followed = cli(*shlex.split(step))
         assert followed.code == 0
         assert "Kim Novak" not in followed.out
