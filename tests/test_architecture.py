@@ -170,7 +170,6 @@ def test_surfaces_only_translate() -> None:
         "access.rights",
         "actor",
         "book",
-        "demo",
         "embedders",
         "engines",
         "engines.contract",
@@ -195,7 +194,7 @@ def test_surfaces_only_translate() -> None:
 
 
 def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
-    above = {"__init__", "__main__", "admin", "book", "aio", "demo"}
+    above = {"__init__", "__main__", "admin", "book", "aio"}
     core = {path.stem for path in SOURCE.glob("*.py")} - above
     assert core == {module for module in MAY_IMPORT if "." not in module}
 

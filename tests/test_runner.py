@@ -546,7 +546,9 @@ def test_errors_hold_no_secret_of_the_state_or_the_environment(
         raise RuntimeError(f"failed with state-secret-772 and {os.environ['MY_TOKEN']}")
 
     policy = Policy(sensitive_fields=("api_key",))
-    workflow = flow(tmp_path, node("a"), policy=policy, kept={"security": {"sensitive_env": ["MY_TOKEN"]}})
+    workflow = flow(
+        tmp_path, node("a"), policy=policy, document={"security": {"sensitive_env": ["MY_TOKEN"]}}
+    )
     told: list[Any] = []
     with pytest.raises(commonplace.RunFailed) as failed:
         book.runs.execute(workflow, agents={"a": agent}, tell=told.append, run_id="r")
