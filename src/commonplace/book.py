@@ -19,7 +19,6 @@ from .access.commands import ACCESS, Denial, Grant, Relabel
 from .access.redact import Redactor
 from .access.rights import OWNER, check_actor, subject_of
 from .actor import Actor
-from .commit import Snapshot
 from .embedders import best_embedder, named_embedder
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, Facts, FilePurged, PurgeReport
@@ -60,6 +59,7 @@ from .ledger import LEDGER, Ledger, Progress, Rebuilt, Verification
 from .memory.capability import MEMORY
 from .memory.showing import Showing
 from .private import access_of, create_private
+from .reader import Snapshot
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for

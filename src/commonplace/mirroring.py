@@ -38,7 +38,7 @@ from .trust import is_trusted, trust
 if TYPE_CHECKING:
     from .actor import Actor
     from .book import Book
-    from .commit import Snapshot
+    from .reader import Snapshot
 
 log = logging.getLogger("commonplace")
 

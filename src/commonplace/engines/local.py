@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from abc import abstractmethod
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from ..errors import BookClosed
 from ..forks import Born
 from ..private import access_of, open_private
-from .contract import Store
+from .contract import Store, Tx
 from .gate import Gate
 from .watch import Watch
 
@@ -100,6 +104,39 @@ def remove_beside(book: Path) -> None:
             beside.unlink(missing_ok=True)
 
 
+class GatedTx(Tx):
+    """A transaction that holds a gate from `with` to its end."""
+
+    def __init__(self, gate: Gate, timeout: float) -> None:
+        self._gate, self._timeout = gate, timeout
+
+    def __enter__(self) -> Self:
+        try:
+            self._gate.enter(self, self._timeout)
+            self._begin()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._gate.holds(self):
+            try:
+                self._end(error)
+            finally:
+                self._gate.leave(self)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Read the head, now that the gate is ours."""
+
+    @abstractmethod
+    def _end(self, error: BaseException | None) -> None:
+        """Give up what was not applied. May be called twice."""
+
+
 class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
@@ -139,11 +176,11 @@ class LocalStore(Store):
     def wake(self) -> None:
         self._born.check()
         self._closed = True
-        self._gate.poke_again()
+        self._gate.wake()
 
     def acknowledged(self) -> int:
         self._check()
-        return self._gate.last_word()
+        return self._gate.published()
 
     def close(self) -> None:
         if self._born.elsewhere:

@@ -25,8 +25,8 @@ from .requests import Kept
 
 if TYPE_CHECKING:
     from ..book import At
-    from ..commit import Lens
     from ..ledger import Ledger
+    from ..reader import Lens
 
 
 WRITES = {

@@ -56,7 +56,7 @@ from .visibility import may_be_told
 
 if TYPE_CHECKING:
     from ..book import At
-    from ..commit import Lens
+    from ..reader import Lens
     from .adopt import Adopted
     from .suggestions import Suggestion
 

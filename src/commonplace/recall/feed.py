@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from ..access.redact import TOKEN
 from ..access.secrets import SPARE, beginning
-from ..commit import Lens
 from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Gone, Put, Who
 from ..labels import flow
@@ -20,6 +19,7 @@ from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
 from ..memory.verbs import SAID, event_text
+from ..reader import Lens
 from ..views import Registry
 
 RELABELLED = "access.relabelled"

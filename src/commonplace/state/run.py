@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..book import At
-    from ..commit import Lens
     from ..ledger import Ledger
+    from ..reader import Lens
     from ..recall.digests import Wanted
 
 

@@ -13,9 +13,9 @@ from itertools import islice
 from msgspec.structs import replace
 
 from ..access.rights import rights_of
-from ..commit import Snapshot
 from ..events import Event
 from ..memory.visibility import may_see, without_hidden
+from ..reader import Snapshot
 from .redaction import as_logged
 
 PAGE = 200

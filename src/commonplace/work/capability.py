@@ -10,8 +10,7 @@ from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
 from . import claims, graph, lifecycle, people, sets
-from .desk import CHANGED, CREATED, WORDS, Act
-from .tasks import Task
+from .desk import CHANGED, CREATED, WORDS
 
 TASK_KINDS = frozenset(
     {
@@ -238,11 +237,6 @@ WORK = Capability(
         "work.lead": people.decide_lead,
         "work.handled": people.decide_handled,
         "work.judge": people.decide_judge,
-    },
-    travels={
-        "work.claim": (Act[claims.Claiming], list[Task]),
-        "work.complete": (Act[claims.Completing], tuple[Task, Task | None]),
-        "work.complete_many": (Act[claims.CompletingMany], list[Task]),
     },
     views=(
         View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),

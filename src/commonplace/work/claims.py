@@ -10,15 +10,14 @@ happened to do meanwhile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
-from itertools import chain, islice
-from typing import Any, TypedDict
+from itertools import islice
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ..commit import RowName
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..events import Event
 from .desk import Desk, command, given_back, lease_name, moved
@@ -32,11 +31,9 @@ CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "ta
 SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
 REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
-SOME, EVERY = 32, 1_000_000
-"""How many holders a claim looks after by the way, if its process has not done so for so many microseconds."""
+SOME, IDLE = 32, 1_000_000
+"""How many holders a claim looks after in passing; and after how many microseconds without an event it does so."""
 MOST_AT_ONCE = 1_000
-NEXT = 32
-"""How many tasks are looked up in advance for the next claim, where that saves a trip to a server."""
 BACK_OFF = "back-off"
 """Who holds a task that is to be tried again later."""
 
@@ -47,22 +44,9 @@ def _mixed(position: int) -> int:
 
 
 def _due(desk: Desk) -> bool:
-    last, now = f"{desk.work} was looked after", desk.overlay.now
-    if abs(now - desk.overlay.memo.get(last, 0)) < EVERY:
-        return False
-    desk.overlay.memo[last] = now
-    return True
-
-
-class Claiming(TypedDict):
-    """What a claim is given."""
-
-    agent: str
-    lease: float
-    count: int
-    task: str | None
-    event: str | None
-    """The id of the event that the claim of one task is to be: its maker finds it again by that."""
+    """Whether a claim looks for lost holders: one of many on a busy book, each one on a book that was idle."""
+    overlay = desk.overlay
+    return abs(overlay.now - overlay.created_at) >= IDLE or _mixed(overlay.position) % SOME == 0
 
 
 @command()
@@ -106,31 +90,13 @@ def _best(desk: Desk, agent: str, count: int) -> list[Task]:
         first = desk.sets().first(queues)
         if first is None:
             return found
-        if desk.overlay.at_hand("work.tasks", desk.work, first):
-            (task,) = desk.all_numbered([first])
-            if agent not in task.avoid:
-                return [task]
+        task = desk.numbered(first)
+        if agent not in task.avoid:
+            return [task]
     members = desk.sets().together(queues)
     while some := list(islice(members, count - len(found))):
-        if desk.overlay.tx.far:
-            members = _look_ahead(desk, some, members)
         found += [one for one in desk.all_numbered(some) if agent not in one.avoid]
     return found
-
-
-def _look_ahead(desk: Desk, some: Sequence[int], members: Iterator[int]) -> Iterator[int]:
-    """Where reading is a trip to a server, tasks that will be claimed next come with those that are needed now."""
-    ahead = list[int]()
-
-    def rows(numbers: Sequence[int]) -> list[RowName]:
-        return [("work.tasks", (desk.work, number)) for number in numbers]
-
-    def later() -> list[RowName]:
-        ahead.extend(islice(members, NEXT))
-        return rows(ahead)
-
-    desk.overlay.bring(rows(some), later)
-    return chain(ahead, members)
 
 
 def _that(desk: Desk, agent: str, id: str) -> Task:
@@ -238,17 +204,6 @@ def _fenced(desk: Desk, task: Task, token: int) -> Task:
     return task
 
 
-class Completing(TypedDict):
-    """What a completion is given."""
-
-    task: int
-    token: int
-    result: Result
-    made: tuple[Made, ...]
-    then: float | None
-    event: str | None
-
-
 @command()
 def decide_complete(
     desk: Desk,
@@ -276,13 +231,6 @@ def decide_complete(
         )
         return done, None
     return done, found[0] if found else None
-
-
-class CompletingMany(TypedDict):
-    """What a completion of many is given."""
-
-    claims: tuple[tuple[int, int], ...]
-    result: Result
 
 
 @command()

@@ -11,18 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
-from ..commit import Kept, Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
 from ..labels import strictness
+from ..overlay import Kept, Overlay
+from ..reader import Lens
 from .sets import Sets
 from .tasks import OnFailure, Task, check_moves, placed, returned, role_queue, waiting_less
 
@@ -87,17 +88,14 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in OPEN
 
 
-Given = TypeVar("Given")
-
-
-class Act(msgspec.Struct, Generic[Given], frozen=True):
+class Act(msgspec.Struct, frozen=True):
     """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
     for others), and what."""
 
     work: str
     actor: str
     by: str
-    given: Given
+    given: dict[str, Any]
     run: str | None = None
     lead: int | None = None
     """The fence under which whoever asks leads the work."""
@@ -279,7 +277,7 @@ class Reading:
 class Desk(Reading):
     """A work under the lock, for whoever acts on it."""
 
-    def __init__(self, overlay: Overlay, act: Act[Any]) -> None:
+    def __init__(self, overlay: Overlay, act: Act) -> None:
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
         charter = overlay.get_as(_known_charter, "work.works", act.work)
@@ -296,7 +294,7 @@ class Desk(Reading):
         return row
 
     def sets(self) -> Sets:
-        """Those that the last event has left are gone on with, by whoever acts next, too."""
+        """The sets as the last event has left them; the next command of the same transaction uses them, too."""
         kept = self.overlay.kept.get(self.work)
         if kept is None or kept.position != self.overlay.position:
             kept = self._keep(Sets(self.overlay, self.work), self.overlay.position)
@@ -305,7 +303,7 @@ class Desk(Reading):
         return sets
 
     def _keep(self, sets: Sets, position: int) -> Kept:
-        kept = self.overlay.kept[self.work] = Kept(position, sets, sets.rows)
+        kept = self.overlay.kept[self.work] = Kept(position, sets)
         return kept
 
     # who may
@@ -493,12 +491,12 @@ Decide = Callable[..., Any]
 
 def command(
     needs: str = "", *, open: bool = True, archived: bool = False
-) -> Callable[[Decide], Callable[[Overlay, Act[Any]], Any]]:
+) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
     """A decider of a work: its rights and the work's status are checked first, then it is given the desk. What needs no
     open work still changes nothing in one that is archived, unless it says so."""
 
-    def wrap(decide: Decide) -> Callable[[Overlay, Act[Any]], Any]:
-        def run(overlay: Overlay, act: Act[Any]) -> Any:
+    def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
+        def run(overlay: Overlay, act: Act) -> Any:
             desk = Desk(overlay, act)
             refused = desk.refused(needs)
             if refused:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import islice
 from typing import Any
 
-from ..commit import Lens, RowName
 from ..events import Event, decode
 from ..keys import Key
+from ..reader import Lens
 
 WIDTH = 256
 MOST = WIDTH**3
@@ -122,12 +121,6 @@ class Sets:
             rows = self.lens.get_all(decode, VIEW, [(self._work, TOP, name) for name in wanted])
         for name, row in zip(wanted, rows, strict=True):
             self._tops[name] = {int(rank): int(mask, 16) for rank, mask in (row or {}).items()}
-
-    def rows(self) -> list[RowName]:
-        """Those rows that have been read, by view and key: of all tops, and of the last leaves."""
-        tops: list[Key] = [(self._work, TOP, name) for name in self._tops]
-        leaves: list[Key] = [(self._work, LEAF, index) for index in islice(reversed(self._leaves), LAST)]
-        return [(VIEW, key) for key in (*tops, *leaves)]
 
     def has(self, name: str) -> bool:
         return bool(self._top(name))
