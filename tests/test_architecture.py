@@ -56,7 +56,7 @@ FOLDERS = {
     "recall": {*CORE, "access", "erase", "index", "ledger", "memory"},
     "state": {*CORE, "folders", "access", "memory", "recall"},
     "work": {*CORE, "folders", "access", "erase", "index", "memory", "recall"},
-    "workflow": {*CORE, "folders", "access", "memory", "recall", "state"},
+    "workflow": {*CORE, "engines.clock", "folders", "access", "memory", "recall", "state"},
 }
 ENGINE_MAY_IMPORT = {
     "checksums",

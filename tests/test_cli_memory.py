@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.shells import Cli
+from commonplace import Book, StorageFailed
+from tests.shells import Cli, in_process
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -177,3 +178,43 @@ def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path
         if again:
             assert " in place of " in cli(*asked, *again[1].split(), *book).out
     assert cli("items", "--status", "held", "--json", *book).json == []
+
+
+@pytest.mark.spec("7.2")
+def test_importing_a_file_that_is_not_there_says_so(cli: Cli) -> None:
+    cli("init", "--book", "team.db")
+    ran = cli("import", "CLAUDE.md", "--book", "team.db")
+    assert (ran.code, ran.err) == (1, "Error: there is no file CLAUDE.md: check the path\n")
+
+
+@pytest.mark.spec("7.2", "3.7", "L5")
+def test_a_warning_that_comes_as_the_book_closes_is_part_of_the_one_document(cli: Cli) -> None:
+    cli("init", "--book", "team.db")
+    cli("mirror", "sync", "--mirror", "notes", "--book", "team.db")
+    Path("notes/MEMORY.md").unlink()
+    Path("notes/MEMORY.md").mkdir()
+    given = ["--mirror", "notes", "--book", "team.db", "--json"]
+    ran = in_process("remember", "The queue is called jobs", *given)
+    assert (ran.code, ran.json["outcome"]) == (0, "stored")
+    assert "MEMORY.md was left alone" in json.loads(ran.err)["warnings"][-1]
+
+
+@pytest.mark.spec("7.2", "L5")
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
+def test_an_error_that_comes_as_the_book_closes_is_told_like_any_other(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, form: list[str]
+) -> None:
+    cli("init", "--book", "team.db")
+
+    def full(_: Book) -> None:
+        raise StorageFailed("the disk is full: free space")
+
+    monkeypatch.setattr(Book, "_sync_mirror", full)
+    ran = cli("remember", "The queue is called jobs", "--book", "team.db", *form)
+    assert ran.code == 1
+    assert "stored" in ran.out
+    assert (ran.error["message"] if form else ran.err.strip()).endswith("the disk is full: free space")
+    ran = cli("items", "no-such-item", "--book", "team.db", *form)
+    assert ran.code == 1
+    assert "no-such-item" in (ran.error["message"] if form else ran.err)
+    assert "the disk is full" in ran.err

@@ -9,6 +9,7 @@ import pytest
 
 import commonplace
 from commonplace import Blob, Book
+from commonplace.access.rights import rights_of
 
 
 def say(book: Book, text: str, actor: str = "ada", **more: object) -> commonplace.Event:
@@ -184,6 +185,23 @@ def test_erased_content_is_gone_from_every_read_and_so_is_what_was_derived(book:
         book.erase(["secret", "no such event"])
     with pytest.raises(commonplace.BadInput, match="cannot be erased"):
         book.erase(list(book.events())[4].id)
+
+
+@pytest.mark.spec("L7", "L10")
+def test_a_snapshot_goes_on_showing_its_moment_while_another_process_erases(
+    book: Book, book_url: str
+) -> None:
+    if book.facts.engine == "memory":
+        pytest.skip("such a book has no second handle")
+    book.grant("ada", may_emit=["agent.spoke"])
+    say(book, "hunter2", id="secret")
+    with commonplace.open(book_url) as other, book.snapshot() as before:
+        rights = rights_of(before, "ada")
+        other.erase("secret")
+        assert book.event("secret").erased
+        assert rights_of(before, "ada") == rights
+        assert rights.may_emit == ("agent.spoke",)
+        assert before.position == 2
 
 
 @pytest.mark.spec("L10")

@@ -6,15 +6,19 @@ import os
 import shutil
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 import commonplace
-from commonplace import EngineUnavailable, NotABook
+from commonplace import Corrupt, EngineUnavailable, NotABook
+from commonplace.access.rights import rights_of
 from commonplace.engines import locate
 from commonplace.testing.servers import Server
 
@@ -185,24 +189,80 @@ def foreign_in_use(path: Path) -> None:
     path.with_name("other.db").unlink()
 
 
+def text_with_a_log(path: Path) -> None:
+    """A file of that name which has nothing to do with SQLite."""
+    text(path)
+    path.with_name(f"{path.name}-wal").write_text("another text")
+
+
+def foreign_with_a_journal(path: Path) -> None:
+    """As a program leaves it that was killed in a transaction."""
+    other = path.with_name("other.db")
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE guests (name TEXT)")
+        connection.execute("PRAGMA cache_size = 1")
+        connection.executemany("INSERT INTO guests VALUES (?)", [("ada" * 500,)] * 500)
+        for ending in ("", "-journal"):
+            shutil.copy(f"{other}{ending}", f"{path}{ending}")
+    other.unlink()
+
+
+def damaged(path: Path, at: int) -> None:
+    """What was a book once."""
+    commonplace.open(path).close()
+    for beside in (f"{path.name}-gate", f"{path.name}-line"):
+        by_path = path.with_name(beside)
+        shutil.rmtree(by_path) if by_path.is_dir() else by_path.unlink(missing_ok=True)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"damage" * 20)
+
+
+def damaged_at_its_start(path: Path) -> None:
+    damaged(path, 0)
+
+
+def damaged_in_page_one(path: Path) -> None:
+    damaged(path, 150)
+
+
+def damaged_in_page_two(path: Path) -> None:
+    damaged(path, 5_000)
+
+
 @pytest.mark.spec("5.8")
 @pytest.mark.parametrize("create", [True, False])
-@pytest.mark.parametrize("make", [text, foreign, foreign_in_use])
-def test_nothing_is_made_beside_a_file_that_is_no_book(
+@pytest.mark.parametrize(
+    "make",
+    [
+        text,
+        text_with_a_log,
+        foreign,
+        foreign_in_use,
+        foreign_with_a_journal,
+        damaged_at_its_start,
+        damaged_in_page_one,
+        damaged_in_page_two,
+    ],
+)
+def test_a_file_that_is_no_book_is_left_as_it_is_with_nothing_beside_it(
     tmp_path: Path, make: Callable[[Path], None], create: bool
 ) -> None:
     make(tmp_path / "notes.db")
     before = listed(tmp_path)
-    with pytest.raises(NotABook):
+    with pytest.raises((NotABook, Corrupt)) as refused:
         commonplace.open(tmp_path / "notes.db", create=create)
-    assert set(listed(tmp_path)) <= set(
-        before
-    )  # what SQLite has put into the file itself is no concern of ours
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "ledger.jsonl").write_text("something\n")
+    assert isinstance(refused.value, Corrupt) == (make in (damaged_in_page_one, damaged_in_page_two))
+    assert listed(tmp_path) == before
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.parametrize("create", [True, False])
+def test_a_folder_that_is_no_book_is_left_as_it_is(tmp_path: Path, create: bool) -> None:
+    (tmp_path / "ledger.jsonl").write_text("something\n")
     before = listed(tmp_path)
     with pytest.raises(commonplace.CommonplaceError):
-        commonplace.open(f"file:{tmp_path / 'folder'}", create=create)
+        commonplace.open(f"file:{tmp_path}", create=create)
     assert listed(tmp_path) == before
 
 
@@ -364,3 +424,191 @@ def test_the_index_of_a_book_that_was_dropped_on_its_server_does_not_stay(
     assert {mine.name, recent.name} <= left
     assert not [name for name in left if name.startswith("dropped")]
     assert mine.stat().st_mtime > 0
+
+
+# other users who may use the book
+
+Steps = Callable[[Path, Connection], object]
+
+
+def use_once(path: Path, _pipe: Connection) -> object:
+    with commonplace.open(path) as book:
+        book.remember(f"user {os.getuid()} says that the queue is called jobs{os.getuid()}", shared=True)
+        return len(book.search("queue").results), book.verify().ok
+
+
+def use_until_told(path: Path, pipe: Connection) -> object:
+    with commonplace.open(path) as book:
+        book.record("agent.spoke")
+        book.search("queue")
+        pipe.send("open")
+        pipe.recv()
+        book.record("agent.spoke")
+        return book.head
+
+
+def only_read(path: Path, _pipe: Connection) -> object:
+    before = listed_names(path.parent)
+    with commonplace.open(path) as book:
+        assert book.facts.read_only
+        ada = book.as_actor("ada")
+        seen = len(list(book.events())), len(list(ada.events())), len(book.search("harbour").results)
+        assert book.verify().ok
+        assert len(ada.search("harbour").results) == 1
+        with pytest.raises(commonplace.NotFound):
+            ada.event("no such event")
+        for write in (
+            lambda: book.record("agent.spoke"),
+            lambda: ada.remember("The ferry leaves at nine"),
+            lambda: book.purge(),
+            lambda: book.work(name="w", id="w"),
+        ):
+            with pytest.raises(commonplace.ReadOnly, match="may read .* and not write it"):
+                write()
+        assert list(book.watch(after=book.head, timeout=0.1)) == []
+    assert listed_names(path.parent) == before
+    return seen
+
+
+def listed_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+class User:
+    """Another user of this host, in a process of its own: `call` is done there."""
+
+    def __init__(self, uid: int, call: Steps, path: Path, group: int | None = None) -> None:
+        self.pipe, theirs = get_context("fork").Pipe()
+        self._process = get_context("fork").Process(target=self._run, args=(uid, group, call, path, theirs))
+        self._process.start()
+        theirs.close()
+
+    @staticmethod
+    def _run(uid: int, group: int | None, call: Steps, path: Path, pipe: Connection) -> None:
+        if ROOT:
+            os.setgroups([] if group is None else [group])
+            os.setgid(uid)
+            os.setuid(uid)
+        try:
+            pipe.send(call(path, pipe))
+        except BaseException as error:
+            pipe.send(f"{type(error).__name__}: {error}")
+
+    def answer(self) -> object:
+        told: object = self.pipe.recv()
+        self._process.join()
+        return told
+
+
+@pytest.fixture
+def common_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that other users can reach. What they do was done once before: they may not be able to import more."""
+    folder = Path(tempfile.mkdtemp(prefix="commonplace-common-"))
+    pipe, _ = get_context("fork").Pipe()
+    use_once(tmp_path / "team.db", pipe)
+    with pytest.raises(BaseException, match="assert"):
+        only_read(tmp_path / "team.db", pipe)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.skipif(not ROOT, reason="only root can act in the name of others")
+def test_two_users_of_one_group_share_a_book(common_folder: Path) -> None:
+    ada, bob, team = 23001, 23002, 23003
+    common_folder.chmod(0o770)
+    os.chown(common_folder, ada, team)
+    path = common_folder / "team.db"
+    assert User(ada, use_once, path, team).answer() == (1, True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    os.chown(path, -1, team)
+    path.chmod(0o660)
+    refused = User(bob, use_once, path, team).answer()  # what lies beside it is still for ada alone
+    assert "EngineUnavailable" in str(refused)
+    assert "let its owner open the book once" in str(refused)
+    assert User(ada, use_once, path, team).answer() == (1, True)
+    assert User(bob, use_once, path, team).answer() == (2, True)
+    for first, second in ((ada, bob), (bob, ada)):
+        holding = User(first, use_until_told, path, team)
+        assert holding.pipe.recv() == "open"
+        assert {beside.stat().st_gid for beside in common_folder.iterdir()} == {team}
+        assert all(beside.stat().st_mode & 0o060 == 0o060 for beside in common_folder.iterdir())
+        assert User(second, use_once, path, team).answer() == (2, True)
+        holding.pipe.send("go on")
+        assert isinstance(holding.answer(), int)
+    stranger = User(23004, use_once, path).answer()
+    assert "PermissionError" in str(stranger) or "EngineUnavailable" in str(stranger)
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.parametrize("folder_mode", [0o755, 0o777], ids=["folder-too", "only-the-file"])
+@pytest.mark.skipif(not ROOT, reason="only root can act in the name of others")
+def test_who_may_only_read_a_book_reads_it_and_leaves_nothing_beside_it(
+    common_folder: Path, folder_mode: int
+) -> None:
+    ada, guest = 23001, 23004
+    common_folder.chmod(folder_mode)
+    os.chown(common_folder, ada, ada)
+    path = common_folder / "team.db"
+
+    def begin(path: Path, _pipe: Connection) -> object:
+        with commonplace.open(path) as book:
+            book.remember("The harbour is closed on Sundays", shared=True)
+            return book.head
+
+    def go_on(path: Path, pipe: Connection) -> object:
+        with commonplace.open(path) as book:
+            book.as_actor("ada").record("agent.spoke")
+            pipe.send("open")
+            pipe.recv()
+            book.as_actor("ada").record("agent.spoke")
+            pipe.send("wrote")
+            pipe.recv()
+        return "closed"
+
+    assert User(ada, begin, path).answer() == 1
+    path.chmod(0o644)
+    assert User(guest, only_read, path).answer() == (1, 1, 1)
+    writing = User(ada, go_on, path)
+    assert writing.pipe.recv() == "open"
+    assert User(guest, only_read, path).answer() == (2, 2, 1)
+    writing.pipe.send("go on")
+    assert writing.pipe.recv() == "wrote"
+    assert User(guest, only_read, path).answer() == (3, 3, 1)
+    writing.pipe.send("go on")
+    assert writing.answer() == "closed"
+    assert User(guest, only_read, path).answer() == (3, 3, 1)
+
+
+@pytest.mark.spec("5.8")
+def test_a_book_without_the_right_to_write_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    with commonplace.open(home / "team.db") as book:
+        book.remember("The harbour is closed on Sundays", shared=True)
+    (home / "team.db").chmod(0o400)
+    if ROOT:  # who may write everything; the system would say so of a disk that cannot be written
+        monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    assert only_read(home / "team.db", get_context("fork").Pipe()[0]) == (1, 1, 1)
+
+
+@pytest.mark.spec("5.8", "L5")
+def test_a_reader_without_locks_says_so_when_somebody_begins_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "team.db"
+    with commonplace.open(path) as book:
+        book.grant("ada", role="qa")
+    monkeypatch.setattr("commonplace.engines.sqlite.may_write", lambda _: False)
+    with commonplace.open(path) as reader:
+        monkeypatch.undo()
+        with reader.snapshot() as before:
+            assert rights_of(before, "ada").role == "qa"
+            with commonplace.open(path) as writer:
+                writer.grant("ada", role="developer")
+                with pytest.raises(commonplace.Busy, match="read again"):
+                    rights_of(before, "ada")
+            with pytest.raises(commonplace.Busy, match="read again"):
+                rights_of(before, "ada")
+        assert reader.as_actor("ada").rights().role == "developer"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import socket
+import subprocess
 import sys
 import textwrap
 import threading
@@ -19,6 +22,7 @@ import pytest
 import commonplace
 from commonplace import Book
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
+from commonplace.testing.servers import Server
 from commonplace.workflow.agents import AgentFailed, Task
 from commonplace.workflow.expressions import check_expression, evaluate
 from commonplace.workflow.model import (
@@ -585,6 +589,47 @@ def test_two_runners_never_run_the_same_run_at_once(book: Book, tmp_path: Path) 
 
     assert quick(book, workflow, {"a": agent}, run_id="r").status == "completed"
     assert busy == ["yes"]
+
+
+RUN_AND_DIE = """
+import os, signal, sys
+import commonplace
+from commonplace.engines import clock
+
+_, url, folder, boot = sys.argv
+clock._boot = boot or clock._boot
+with commonplace.open(url) as book:
+    book.execute(folder, agents={"writer": lambda _: os.kill(os.getpid(), signal.SIGKILL)}, run_id="r")
+"""
+
+
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize("machine", ["", "another"])
+def test_a_run_is_taken_over_at_once_only_on_the_machine_where_its_runner_died(
+    valkey: Server, tmp_path: Path, machine: str
+) -> None:
+    url = f"{valkey.url}{'&' if '?' in valkey.url else '?'}book=takeover-{os.urandom(6).hex()}"
+    graph = {"graph": [{"id": "writer", "agent": "agents/writer"}]}
+    flow = {"awp": "1.0.0", "workflow": {"name": "flow", "version": "1.0.0"}, "orchestration": graph}
+    writer = {
+        "awp": "1.0.0",
+        "identity": {"id": "writer"},
+        "output": {"contract": {"text": {"type": "string"}}},
+    }
+    write(tmp_path, {"workflow.awp.yaml": flow, "agents/writer/agent.awp.yaml": writer})
+    died = subprocess.run([sys.executable, "-c", RUN_AND_DIE, url, str(tmp_path), machine], check=False)
+    assert died.returncode == -signal.SIGKILL
+    with commonplace.open(url) as book:
+        if machine:  # of the same host name; nobody here can tell whether its process lives
+            with pytest.raises(
+                commonplace.Busy, match=f"is being run by {socket.gethostname()} pid [0-9]+: wait"
+            ):
+                book.execute(tmp_path, agents=answers(writer={"text": "done"}), run_id="r")
+        else:
+            assert (
+                book.execute(tmp_path, agents=answers(writer={"text": "done"}), run_id="r").status
+                == "completed"
+            )
 
 
 @pytest.mark.parametrize(

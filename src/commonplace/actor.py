@@ -160,14 +160,14 @@ class Actor(Working):
         """As `Book.events`, limited to what this actor may see."""
         upto = None if at is None else self._book.position(at)
         found = self._book.events(after, run_id, kinds, actor, at)
-        return self._sight.events(found, upto, self._book._ledger.event)
+        return self._sight.events(found, upto, self._book._ledger.events_by_id)
 
     def event(self, id: str, at: At = None) -> Event:
         """One event by its id. One that it may not see is NotFound like one that is not there."""
         upto = None if at is None else self._book.position(at)
         found = self._book._ledger.event(check_name("id", id))
         if found is not None and (upto is None or found.position <= upto):
-            for event in self._sight.events([found], upto, self._book._ledger.event):
+            for event in self._sight.events([found], upto, self._book._ledger.events_by_id):
                 return event
         self._book.submit("access.deny", Denial(self._looking or self.name, "event", id))
         raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
@@ -189,7 +189,7 @@ class Actor(Working):
 
     def _shown(self, event: Event) -> list[Event]:
         """The event as this actor may see it now, or nothing."""
-        return list(self._sight.events([event], None, self._book._ledger.event))
+        return list(self._sight.events([event], None, self._book._ledger.events_by_id))
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """As `Book.export`, limited to what this actor may see and without secrets."""
@@ -226,8 +226,11 @@ class Actor(Working):
 
     def runs(self, at: At = None) -> list[RunInfo]:
         """The runs that it knows of: of which it may see an event."""
-        seen = {event.run_id for event in self.events(at=at)}
-        return [run for run in self._book.runs(at) if run.id in seen]
+        upto = None if at is None else self._book.position(at)
+        with self._sight.judging(upto) as judge:
+            runs = self._book.runs(upto)
+            visible = judge.visible_runs({run.id: run.first for run in runs})
+        return [run for run in runs if run.id in visible]
 
     @property
     def _only_looks(self) -> str:

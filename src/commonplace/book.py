@@ -73,7 +73,6 @@ from .state.policy import Policy, Start
 from .state.redaction import as_logged, redactor_of, runs_affected, with_those_below
 from .state.requests import OPENED, Merged, Open
 from .state.run import Run
-from .state.sight import Sight
 from .views import Capability, Registry
 from .work.capability import WORK
 from .work.opening import Prompting, Working
@@ -215,7 +214,8 @@ class Book(Working):
         ledger.erased = self._erased
         ledger.saved = self._saved
         self._state_files: set[StateFile] = set()
-        self._place = place_for(engine.beside, self.facts.engine, ledger.meta.book)
+        beside = None if self.facts.read_only else engine.beside
+        self._place = place_for(beside, self.facts.engine, ledger.meta.book)
         if ledger.created:
             self._remember_trust(engine.beside)
         ledger.indexing = Indexing(
@@ -526,8 +526,8 @@ class Book(Working):
 
     def redacted(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events as a log or a page may show them: without the secrets of their runs."""
-        sight = Sight(OWNER, self.snapshot)
-        return (sight.redacted(_an_event(event)) for event in _each("events", events))
+        hide = as_logged(self.snapshot)
+        return (hide(_an_event(event)) for event in _each("events", events))
 
     def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
         """Who changed, was given and was denied what, as a chain of entries without secrets or content."""
@@ -728,6 +728,8 @@ class Book(Working):
         from .mirror import shows
 
         beside = self._engine.beside
+        if asked is None and self.facts.read_only:
+            return
         if asked is None and beside is not None and shows(beside.parent) == self.id:
             try:
                 self._mirror = self.mirror(trust=trust)
@@ -917,6 +919,8 @@ class Book(Working):
 
     def _note_shown(self) -> None:
         """What was shown and not noted yet: without it, a later process could take it for new evidence."""
+        if self.facts.read_only:
+            return
         try:
             self._ledger.showing.note(self._ledger)
         except (EngineUnavailable, Busy, OutcomeUnknown) as error:

@@ -273,6 +273,8 @@ def of_ledger(ledger: Ledger) -> Source:
 
 def of_file(path: Path) -> Source:
     """An export on disk. Every problem names its line."""
+    if not path.exists():
+        raise BadInput(f"there is no file {path}: check the path")
     if not path.is_file():
         raise BadInput(f"{path} is not a file: give the JSONL file that `commonplace export` wrote")
     with path.open("rb") as lines:

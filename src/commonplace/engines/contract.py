@@ -138,6 +138,8 @@ class Facts:
     durable_why: str
     hosts: Literal["one", "many"]
     optimistic: bool = False
+    read_only: bool = False
+    """Whether this user may only read the book. Every write raises ReadOnly then."""
     views: Literal["stored", "memory"] = "stored"
     purge: Literal["immediate", "deferred", "operator"] = "immediate"
     purge_why: str = ""

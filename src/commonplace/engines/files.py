@@ -25,6 +25,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -58,7 +59,7 @@ from .contract import (
 )
 from .gate import Gate
 from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
-from .memory import LeaseBook, MemoryReads, _Data
+from .memory import LeaseBook, MemoryReads, Rows, _Data
 
 log = logging.getLogger("commonplace")
 
@@ -137,14 +138,26 @@ def _is_json(raw: bytes) -> bool:
     return raw == raw.strip()
 
 
+class _FilesData(_Data):
+    """What one reading of the ledger file has brought into memory.
+
+    It only grows. Where the ledger is replaced or the rows are dropped, the store goes on with another one, and open
+    snapshots keep the one that they began with."""
+
+    folded = 0
+    """The position up to which its rows are complete."""
+
+
 class FilesReads(MemoryReads):
+    _data: _FilesData
+
     def __init__(self, store: FilesStore) -> None:
         super().__init__(store._data)
         self._store = store
 
     @property
     def folded(self) -> int:
-        return self._store._folded
+        return self._data.folded
 
     def blob(self, digest: str) -> bytes | None:
         path = self._store.blob_path(digest)
@@ -175,6 +188,7 @@ class FilesTx(FilesReads, GatedTx):
 
     def forget(self) -> None:
         self._store.forget_rows()
+        self._data = self._store._data
 
     def apply(self, write: WriteSet) -> None:
         try:
@@ -196,8 +210,7 @@ class FilesStore(LocalStore):
         self._leases = folder / "leases.json"
         self._redo = folder / "redo.json"
         self._torn = folder / "ledger.torn"
-        self._data = _Data()
-        self._folded = 0
+        self._data = _FilesData()
         self._size = -1
         self._tail = b""
         self._seen = self._seen_book = (0, 0, 0, 0)
@@ -313,10 +326,9 @@ class FilesStore(LocalStore):
             return ledger.read(len(self._tail)) == self._tail
 
     def _start_over(self) -> None:
-        lock, news, meta = self._data.lock, self._data.news, self._data.meta
-        self._data.__init__()  # type: ignore[misc]
-        self._data.lock, self._data.news, self._data.meta = lock, news, meta
-        self._folded, self._size, self._tail = 0, 0, b""
+        fresh = _FilesData()
+        fresh.lock, fresh.meta = self._data.lock, self._data.meta
+        self._data, self._size, self._tail = fresh, 0, b""
 
     def _read_lines(self) -> None:
         """Take in whole batches. What is left at the end is either a batch that a crash cut short, or damage."""
@@ -376,8 +388,8 @@ class FilesStore(LocalStore):
         self._size = -1
 
     def forget_rows(self) -> None:
-        self._data.rows.drop_spaces("")
-        self._folded = 0
+        self._data = copy(self._data)
+        self._data.rows, self._data.folded = Rows(), 0
 
     def _read_book(self) -> None:
         seen = _identity(self._book)
@@ -507,11 +519,12 @@ class FilesStore(LocalStore):
         self._seen = _identity(self._ledger)
 
     def _apply_in_memory(self, write: WriteSet) -> None:
-        caught_up = self._folded == len(self._data.records)
+        caught_up = self._data.folded == len(self._data.records)
         self._data.add(write.records)
         self._data.change_rows(write)
         self._data.blank(write.erase)
-        self._folded = write.folded or (len(self._data.records) if caught_up else self._folded)
+        if write.folded or caught_up:
+            self._data.folded = write.folded or len(self._data.records)
 
     def _write_blobs(self, blobs: dict[str, bytes]) -> None:
         for digest, data in blobs.items():

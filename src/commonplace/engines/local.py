@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from abc import abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..errors import BookClosed
+from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
 from ..forks import Born
 from ..private import access_of, open_private
 from .contract import Store, Tx
@@ -141,10 +142,36 @@ class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
     def __init__(self, gate: Path, book: Path, only: bool = False) -> None:
-        self._gate = Gate(gate, only, book)
+        self._gate_file, self._book_file, self._only = gate, book, only
+        self._gate_mutex = threading.Lock()
+        self._opened_gate: Gate | None = None
         self._born = Born()
         self._closed = False
         self._watches: list[Watch] = []
+
+    @property
+    def _gate(self) -> Gate:
+        """Made when it is first needed, so that a file that turns out to be no sound book has nothing beside it."""
+        with self._gate_mutex:
+            if self._opened_gate is None:
+                self._opened_gate = self._open_gate()
+            return self._opened_gate
+
+    def _open_gate(self) -> Gate:
+        book = self._book_file
+        if self.facts.read_only:
+            raise ReadOnly(f"this user may read {book} and not write it: ask its owner for the right to")
+        try:
+            return Gate(self._gate_file, self._only, book)
+        except PermissionError as error:
+            raise EngineUnavailable(
+                f"{error.filename} is not for the group that {book} is for: let its owner open the book once, or do "
+                f"`chgrp --reference={book} {error.filename}` and the same with chmod"
+            ) from error
+        except OSError as error:
+            if isinstance(error, CommonplaceError):
+                raise
+            raise EngineUnavailable(f"cannot lock {book} ({error}): check its folder") from error
 
     def _check(self) -> None:
         self._born.check()
@@ -154,7 +181,7 @@ class LocalStore(Store):
     def wait(self, after: int, timeout: float) -> int:
         self._check()
         deadline = time.monotonic() + timeout
-        watch = self._watches.pop() if self._watches else Watch(self._gate.path)
+        watch = self._watches.pop() if self._watches else Watch(self._watched())
         position = 0
         try:
             while not self._closed:
@@ -173,14 +200,19 @@ class LocalStore(Store):
                 self._watches.append(watch)
         return position
 
+    def _watched(self) -> Path:
+        """The file that writers write to after each commit. Where it cannot be watched, the head is read instead."""
+        return self._gate_file if self.facts.read_only else self._gate.path
+
     def wake(self) -> None:
         self._born.check()
         self._closed = True
-        self._gate.wake()
+        if self._opened_gate is not None:
+            self._opened_gate.wake()
 
     def acknowledged(self) -> int:
         self._check()
-        return self._gate.published()
+        return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.published()
 
     def close(self) -> None:
         if self._born.elsewhere:
@@ -189,7 +221,10 @@ class LocalStore(Store):
             self.wake()
         while self._watches:
             self._watches.pop().close()
-        self._gate.close(self._let_go)
+        if self._opened_gate is None:
+            self._let_go()
+        else:
+            self._opened_gate.close(self._let_go)
 
     def _let_go(self) -> None:
         """Release what only writers use; none is inside."""

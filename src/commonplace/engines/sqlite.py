@@ -37,7 +37,7 @@ from ..errors import (
     StorageFailed,
 )
 from ..interrupts import run_inside
-from ..private import Access, access_of, check_private, create_private, make_folder
+from ..private import Access, access_of, check_private, create_logs, create_private, make_folder, may_write
 from .clock import boot_clock
 from .contract import (
     Engine,
@@ -311,6 +311,46 @@ class SqliteReads(Reads):
         }
 
 
+class UnlockedConnection(apsw.Connection):
+    """Reads a file as it stands, without locks and without looking for a log."""
+
+    def __init__(self, path: Path) -> None:
+        self.before = _identity(path)
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        super().__init__(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
+
+
+class UnlockedReads(SqliteReads):
+    """A snapshot without locks, of a file that nobody had open when it was taken. A writer makes a log before it
+    changes the file, so what was read before that is whole. Afterwards every read raises Busy."""
+
+    _connection: UnlockedConnection
+
+    def _all(self, query: str, values: Any = ()) -> list[Any]:
+        try:
+            return super()._all(query, values)
+        finally:
+            self._check()
+
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        rows = list(super().versions(space, start, end))
+        self._check()
+        return iter(rows)
+
+    def _check(self) -> None:
+        if _log_of(self._path).exists() or _identity(self._path) != self._connection.before:
+            raise Busy(f"somebody has begun to write to {self._path} while it was read: read again")
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
 class SqliteTx(SqliteReads, GatedTx):
     """Holds the gate and SQLite's write lock from `with` to its end."""
 
@@ -393,9 +433,25 @@ class SqliteStore(LocalStore):
         self._idle: list[apsw.Connection] = []
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        if self.facts.read_only:
+            connection = self._connect_to_read()
+        else:
+            create_logs(self.path, access_of(self.path))
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         prepare(connection, self._synchronous)
         return connection
+
+    def _connect_to_read(self) -> apsw.Connection:
+        """Without making anything beside the book. Where no log lies there, nobody has the book open, and the file is
+        read as it stands, without locks: `UnlockedReads` sees that it stays so."""
+        if not _log_of(self.path).exists():
+            return UnlockedConnection(self.path)
+        if not self.path.with_name(self.path.name + "-shm").exists():
+            raise EngineUnavailable(
+                f"the last process that wrote to {self.path} was killed, and its log is to be taken in first: let "
+                "somebody open the book who may write it"
+            )
+        return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
 
     def poison(self) -> None:
         """After a failed commit: what this connection believes is not to be trusted."""
@@ -414,7 +470,8 @@ class SqliteStore(LocalStore):
         sound = False
         try:
             connection.execute("BEGIN")
-            yield SqliteReads(connection, self.path)
+            unlocked = isinstance(connection, UnlockedConnection)
+            yield UnlockedReads(connection, self.path) if unlocked else SqliteReads(connection, self.path)
             sound = True
         except apsw.Error as error:
             raise translate(error, self.path) from error
@@ -422,7 +479,7 @@ class SqliteStore(LocalStore):
             sound = True
             raise
         finally:
-            if sound and not self._closed:
+            if sound and not self._closed and not self.facts.read_only:
                 if connection.in_transaction:  # SQLite itself ends one in which a page could not be read
                     connection.execute("ROLLBACK")
                 self._idle.append(connection)
@@ -578,9 +635,8 @@ def prepare(connection: apsw.Connection, synchronous: str) -> None:
         )
 
 
-def _is_empty(connection: apsw.Connection) -> bool:
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-    return bool(tables == 0 and connection.pragma("application_id") == 0)
+def _has_no_tables(connection: apsw.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get == 0)
 
 
 class SqliteEngine(Engine):
@@ -625,15 +681,12 @@ class SqliteEngine(Engine):
         else:
             self._take_over_empty(create)
         self._check_beside()
-        gated = self.path.with_name(self.path.name + "-gate").exists()
-        store = SqliteStore(self.path, self._facts(), self._synchronous)
+        store = SqliteStore(self.path, self._facts(not may_write(self.path)), self._synchronous)
         try:
             self._lay_out(store)
             self._check_beside()  # again: what lies there by now is what SQLite uses
-        except BaseException as error:
+        except BaseException:
             store.close()
-            if isinstance(error, NotABook) and not gated:
-                self.path.with_name(self.path.name + "-gate").unlink(missing_ok=True)
             raise
         return store
 
@@ -656,24 +709,21 @@ class SqliteEngine(Engine):
             check_private(self.path.with_name(self.path.name + suffix), access)
 
     def _check_whose(self) -> None:
-        """Refuse what is no book before anything is made beside it. Only the file itself is looked at, as it is: where
-        a log lies beside it, the file alone may be torn, and both are looked at later."""
-        if any(self.path.with_name(self.path.name + suffix).exists() for suffix in ("-wal", "-journal")):
-            return
+        """Refuse what is no book before anything is changed or made beside it: a database that is opened whole is
+        recovered from the log that lies beside it. The file names its program from the book's first moment on. It is
+        read by SQLite's own means, which do not drop the locks of this process."""
+        flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
         try:
-            page_checksums()
-            url = f"{self.path.absolute().as_uri()}?immutable=1"
-            connection = apsw.Connection(url, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            file = apsw.VFSFile("unix", str(self.path.absolute()), [flags, 0])
             try:
-                if not _is_empty(connection):
-                    self._check_id(connection)
+                header = file.xRead(100, 0)
             finally:
-                connection.close(True)
+                file.xClose()
         except apsw.Error as error:
             raise translate(error, self.path) from error
-
-    def _check_id(self, connection: apsw.Connection) -> None:
-        if connection.pragma("application_id") != APPLICATION_ID:
+        if not header.startswith(b"SQLite format 3\0"):
+            raise NotABook(f"{self.path} is not a SQLite database: choose another path for the book")
+        if header[68:72] != APPLICATION_ID.to_bytes(4):
             raise NotABook(f"{self.path} is some other program's database: choose another path for the book")
 
     def _lay_out(self, store: SqliteStore) -> None:
@@ -681,12 +731,10 @@ class SqliteEngine(Engine):
         gate: a book that is there opens while others write."""
         try:
             page_checksums()
-            connection = apsw.Connection(str(self.path))
+            connection = store._connect()
             try:
-                connection.set_busy_timeout(5_000)
-                if _is_empty(connection):
+                if _has_no_tables(connection):
                     run_inside(store._gate.inside(self.timeout), lambda _: self._make_tables(connection))
-                self._check_id(connection)
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
@@ -698,7 +746,7 @@ class SqliteEngine(Engine):
                         f"the pages of {self.path} carry checksums, and this apsw was built without the extension "
                         "that writes them (cksumvfs): install apsw's own wheel"
                     )
-                if connection.pragma("journal_mode") != "wal":
+                if not store.facts.read_only and connection.pragma("journal_mode") != "wal":
                     connection.pragma("journal_mode", "wal")
             finally:
                 connection.close(True)
@@ -706,20 +754,22 @@ class SqliteEngine(Engine):
             raise translate(error, self.path) from error
 
     def _make_tables(self, connection: apsw.Connection) -> None:
-        if not _is_empty(connection):
+        if not _has_no_tables(connection):
             return  # another process was quicker
         if _checks_pages(connection):
             connection.reserve_bytes("main", CHECKSUM_BYTES)
+        # Before there is a log, so that the file alone says what it is.
+        connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("journal_mode", "wal")
-        prepare(connection, self._synchronous)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(SCHEMA)
-        connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", LAYOUT)
         connection.execute("COMMIT")
 
-    def _facts(self) -> Facts:
+    def _facts(self, read_only: bool) -> Facts:
         notes = disk_notes(self.path.parent)
+        if read_only:
+            notes = ("this user may read it and not write it, so its index is kept elsewhere", *notes)
         if not page_checksums():
             notes = (
                 "its pages carry no checksums, because this apsw has no cksumvfs: only `verify` notices "
@@ -736,6 +786,7 @@ class SqliteEngine(Engine):
                 else "commits survive the end of any process; a power cut may lose the last ones (durability=process)"
             ),
             hosts="one",
+            read_only=read_only,
             purge="immediate",
             purge_why="VACUUM with secure_delete, then the log is truncated",
             notes=(f"SQLite {apsw.sqlite_lib_version()}", *notes),

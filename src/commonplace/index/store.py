@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
-from ..private import Access, access_of, create_private, make_folder, may_have_made, open_private
+from ..private import Access, access_of, create_private, make_folder, may_have_made, open_private, settle
 from .hints import flags
 from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
@@ -328,6 +328,8 @@ class File:
         self._prepare()
         if empty:
             self._make_tables()
+        for suffix in SUFFIXES:
+            settle(self.path.with_name(self.path.name + suffix), access)
         head = self.head()
         if head.fingerprint != self.fingerprint:
             return "it was made by another version"

@@ -465,7 +465,7 @@ class Turn(Recalling):
     def _events_of(self, run: str, after: int, upto: int) -> Iterable[Event]:
         ledger = self._ledger
         events = ledger.events(after, upto, run_id=run)
-        return Sight(self.agent, ledger.snapshot, self.run.id).events(events, upto, ledger.event)
+        return Sight(self.agent, ledger.snapshot, self.run.id).events(events, upto, ledger.events_by_id)
 
     def _ignoring(self) -> str:
         """Memory is left out until the end of a turn that was asked to."""

@@ -113,19 +113,22 @@ class Shell:
     def run(self, function: Callable[..., Answer], given: dict[str, Any]) -> int:
         """Run a command to its end, and answer the exit code."""
         code = 0
-        with self._open, _warnings_to(self):
+        with _warnings_to(self):
             try:
-                answer = function(self, **given)
-                code = answer.code
-                self._print(answer)
+                with self._open:
+                    answer = function(self, **given)
+                    code = answer.code
+                    self._print(answer)
             except CommonplaceError as error:
+                for note in getattr(error, "__notes__", ()):
+                    self.warn(note)
                 self._complain(error.as_dict())
                 return 1
             except BrokenPipeError:  # nobody reads on: what was done is done
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             except (KeyboardInterrupt, typer.Abort):
                 return 130
-            except OSError as error:  # the output cannot be written: what was done is done
+            except OSError as error:  # the output, or the markdown, cannot be written: what was done is done
                 print("Error:", error, file=sys.stderr)
                 return 1
         if self.json and self.warnings:

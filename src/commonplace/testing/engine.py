@@ -1325,6 +1325,22 @@ class EngineConformance:
         with shelf.open().read() as reads:
             check(reads)
 
+    def test_a_snapshot_stays_whole_when_another_handle_erases(self, shelf: Shelf) -> None:
+        store, other = shelf.open(), shelf.open()
+        written = append(store, ["one", "two", "three"], run="r")
+        rows = [Row("s", b"a", 1, b"1"), Row("s", b"b", 3, b"3")]
+        commit(store, lambda head: WriteSet(rows=rows, folded=head.position))
+        with store.read() as reads:
+            commit(other, lambda head: WriteSet(erase=[2]))
+            with store.read() as later:
+                assert later.by_id(["two"])["two"].body is None
+            expected = [each._replace(body=None) for each in written]
+            assert [each._replace(body=None) for each in reads.records(0, 9, 9)] == expected
+            assert [each._replace(body=None) for each in reads.records(0, 9, 9, run="r")] == expected
+            assert reads.by_id(["one", "three"]) == {"one": written[0], "three": written[2]}
+            assert reads.folded == reads.head.position == 3
+            assert reads.scan("s") == rows
+
     def test_a_write_set_may_erase_what_it_writes_itself(self, store: Store) -> None:
         commit(store, lambda head: WriteSet(records=[record(1), record(2)], erase=[2]))
         with store.read() as reads:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from ..engines.clock import boot_clock
 from ..engines.contract import Store
 from ..errors import Busy, CommonplaceError
 from ..events import new_id
@@ -40,7 +41,7 @@ def leading(store: Store, run: str) -> Iterator[Lead]:
         lease = store.lease(name, me, SECONDS)
     if lease.holder != me:
         raise Busy(
-            f"the run {run!r} is being run by {lease.holder.rpartition(' ')[0]}: wait for it, or if that process is "
+            f"the run {run!r} is being run by {' '.join(lease.holder.split()[:3])}: wait for it, or if that process is "
             f"gone try again in {lease.seconds:.0f} s"
         )
     lead, done = Lead(run), threading.Event()
@@ -66,7 +67,7 @@ def _renew(store: Store, name: str, me: str, lead: Lead, done: threading.Event) 
 
 def _self() -> str:
     pid = os.getpid()
-    return f"{socket.gethostname()} pid {pid} {_started(pid)}"
+    return f"{socket.gethostname()} pid {pid} {_started(pid)} {_machine()}"
 
 
 def _started(pid: int) -> str:
@@ -77,9 +78,16 @@ def _started(pid: int) -> str:
         return ""
 
 
+def _machine() -> str:
+    """Where process ids mean the same as here: this boot and this namespace of process ids. Host names do not tell
+    machines apart, and containers share the boot of their host. "" where the system does not say."""
+    try:
+        return f"{boot_clock()[0]}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
 def _is_dead(holder: str) -> bool:
-    """Whether a holder was a process of this host that is no longer there."""
+    """Whether a holder was a process of this machine that is no longer there."""
     words = holder.split()
-    if len(words) != 5 or words[0] != socket.gethostname() or not Path("/proc/self/stat").exists():
-        return False
-    return _started(int(words[2])) != words[3]
+    return len(words) == 6 and words[4] == _machine() and _started(int(words[2])) != words[3]
