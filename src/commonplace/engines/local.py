@@ -126,8 +126,10 @@ class GatedTx(Tx):
         if self._gate.holds(self):
             try:
                 self._end(error)
-            finally:
+            except Exception:
                 self._gate.leave(self)
+                raise
+            self._gate.leave(self)  # not after an interrupt: whoever ends it again needs the gate for that
 
     @abstractmethod
     def _begin(self) -> None:
