@@ -81,7 +81,6 @@ def test_what_is_kept_here_of_a_book_on_a_server_is_for_its_owner_alone(
 ) -> None:
     server: Server = request.getfixturevalue(kind)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     use(server.url, tmp_path, f"neighbours-{umask}-{tmp_path.name}")
     check_modes(tmp_path)
     assert list((tmp_path / "cache").rglob("*.index"))
@@ -107,14 +106,12 @@ def test_a_book_that_a_group_may_use_has_companions_that_it_may_use(tmp_path: Pa
         book.admin.export(home / "out" / "export.jsonl")
         with commonplace.open(url) as again:
             again.search("launch")
-        names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db-line/table", "team.db.index"]
+        names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db.index"]
         if kind == "files":
-            names = ["team/gate", "team/line/table", "team/ledger.jsonl", "team.index"]
+            names = ["team/gate", "team/ledger.jsonl", "team.index"]
         for name in [*names, "out/export.jsonl"]:
             found = (home / name).stat()
             assert (name, stat.S_IMODE(found.st_mode), found.st_gid) == (name, 0o660, group)
-        line = (home / ("team.db-line" if kind == "sqlite" else "team/line")).stat()
-        assert (stat.S_IMODE(line.st_mode) & 0o777, line.st_gid) == (0o770, group)
 
 
 @pytest.mark.spec("5.8")
@@ -125,8 +122,7 @@ def test_who_may_only_read_a_book_cannot_hold_its_lock(tmp_path: Path) -> None:
     with commonplace.open(path) as book:
         book.record("agent.spoke")
         assert stat.S_IMODE((tmp_path / "team.db-wal").stat().st_mode) == 0o644
-        for name in ("team.db-gate", "team.db-line/table", "team.db-line"):
-            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        assert (tmp_path / "team.db-gate").stat().st_mode & 0o077 == 0
 
 
 def by_another(*paths: Path, link_to: Path | None = None) -> None:
@@ -134,9 +130,6 @@ def by_another(*paths: Path, link_to: Path | None = None) -> None:
     for path in paths:
         if link_to is not None:
             path.symlink_to(link_to)
-        elif path.name.endswith("line"):
-            path.mkdir(mode=0o777)
-            path.chmod(0o777)
         else:
             path.touch()
             path.chmod(0o666)
@@ -145,7 +138,7 @@ def by_another(*paths: Path, link_to: Path | None = None) -> None:
 
 
 @pytest.mark.spec("L5", "5.8")
-@pytest.mark.parametrize("name", ["-gate", "-line", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("name", ["-gate", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
 def test_what_somebody_else_has_put_beside_a_book_is_refused(tmp_path: Path, name: str, linked: bool) -> None:
     if not (ROOT or linked):
@@ -306,20 +299,6 @@ def test_a_dropped_book_leaves_nothing(tmp_path: Path, kind: str) -> None:
     engine, name = locate(url)
     engine.drop(name)
     assert list(listed(tmp_path)) == ([] if kind == "sqlite" else ["team"])
-
-
-@pytest.mark.spec("3.10")
-def test_a_dropped_book_on_a_server_leaves_no_gate(
-    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with commonplace.open(postgres.url, name=f"gone-{tmp_path.name}") as book:
-        book.record("agent.spoke")
-    folder = tmp_path / f"commonplace-{os.getuid()}"
-    assert len(list(folder.iterdir())) == 2
-    engine, name = locate(postgres.url, f"gone-{tmp_path.name}")
-    engine.drop(name)
-    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.spec("L10")

@@ -42,7 +42,7 @@ from .private import access_of, make_folder
 from .trust import is_ours, is_trusted, trust, trust_book
 
 if TYPE_CHECKING:
-    from .commit import Snapshot
+    from .reader import Snapshot
     from .session import Session
 
 log = logging.getLogger("commonplace")

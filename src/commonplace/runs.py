@@ -24,8 +24,8 @@ from .state.redaction import redactor_of
 from .state.requests import OPENED, Merged, Open
 
 if TYPE_CHECKING:
-    from .commit import Snapshot
     from .ledger import At
+    from .reader import Snapshot
     from .run import Run
     from .session import Session
     from .workflow.agents import AgentFunction, Ask

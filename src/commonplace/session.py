@@ -29,10 +29,10 @@ from .state.requests import STARTED
 from .state.sight import Sight
 
 if TYPE_CHECKING:
-    from .commit import Snapshot
     from .ledger import At, Ledger
     from .memory.showing import Showing
     from .outside import OutsideFiles
+    from .reader import Snapshot
     from .recall.indexing import Indexing
     from .recall.premises import PremiseWatch
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from abc import abstractmethod
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
 from ..forks import Born
 from ..private import access_of, open_private
-from .contract import Store
+from .contract import Store, Tx
 from .gate import Gate
 from .watch import Watch
 
@@ -101,6 +105,41 @@ def remove_beside(book: Path) -> None:
             beside.unlink(missing_ok=True)
 
 
+class GatedTx(Tx):
+    """A transaction that holds a gate from `with` to its end."""
+
+    def __init__(self, gate: Gate, timeout: float) -> None:
+        self._gate, self._timeout = gate, timeout
+
+    def __enter__(self) -> Self:
+        try:
+            self._gate.enter(self, self._timeout)
+            self._begin()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._gate.holds(self):
+            try:
+                self._end(error)
+            except Exception:
+                self._gate.leave(self)
+                raise
+            self._gate.leave(self)  # not after an interrupt: whoever ends it again needs the gate for that
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Read the head, now that the gate is ours."""
+
+    @abstractmethod
+    def _end(self, error: BaseException | None) -> None:
+        """Give up what was not applied. May be called twice."""
+
+
 class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
@@ -171,11 +210,11 @@ class LocalStore(Store):
         self._born.check()
         self._closed = True
         if self._opened_gate is not None:
-            self._opened_gate.poke_again()
+            self._opened_gate.wake()
 
     def acknowledged(self) -> int:
         self._check()
-        return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.last_word()
+        return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.published()
 
     def close(self) -> None:
         if self._born.elsewhere:

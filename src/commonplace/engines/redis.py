@@ -58,7 +58,6 @@ from . import redis_lua as lua
 from .contract import (
     GENESIS,
     TIMEOUT,
-    Asked,
     Engine,
     Facts,
     Head,
@@ -71,7 +70,6 @@ from .contract import (
     Store,
     Tx,
     WriteSet,
-    nothing,
 )
 
 LAYOUT = 1
@@ -451,8 +449,6 @@ def _survey(server: _Server) -> tuple[Facts, bool]:
 class RedisReads(Reads):
     """A snapshot: the head as it was read, and answers fitted to it (see the module's first words)."""
 
-    far = True
-
     def __init__(self, store: RedisStore, head: Head, revision: int) -> None:
         self.head = head
         self._store = store
@@ -673,7 +669,7 @@ class RedisStore(Store):
         yield RedisReads(self, head, revision)
 
     @contextmanager
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None) -> Iterator[Tx]:
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies

@@ -9,11 +9,11 @@ import msgspec
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor, rights_of
-from ..commit import Overlay
 from ..embedders import check_embedder
 from ..errors import BadInput, Denied, NotFound
 from ..events import Event, draft, iso
 from ..keys import Key
+from ..overlay import Overlay
 from ..views import Capability, Kind, View
 from . import daily, papers, upkeep
 from .changes import (

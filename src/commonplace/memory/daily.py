@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need_tier
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Denied, shown
 from ..events import Event, draft, from_us
 from ..keys import Key
+from ..overlay import Overlay
+from ..reader import Lens
 
 LOGGED = "memory.logged"
 

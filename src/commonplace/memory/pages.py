@@ -11,9 +11,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..access.secrets import masked
-from ..commit import Lens
 from ..errors import BadInput, shown
 from ..events import from_us
+from ..reader import Lens
 from . import daily, papers, upkeep
 from .items import Item, remarks, without_secrets
 from .markdown import block, fitting, ordered, remarked

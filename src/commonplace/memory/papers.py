@@ -21,10 +21,11 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need_tier
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Denied, Stale, shown
 from ..events import Event, check_text, draft, iso
 from ..keys import Key
+from ..overlay import Overlay
+from ..reader import Lens
 from .notes import check_notes
 
 NOTED, GATED = "memory.noted", "memory.gated"

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
-from ..commit import Lens
 from ..labels import FLOWING
+from ..reader import Lens
 from ..views import typed
 from .claims import key_form
 from .items import Item, from_row, subject_and_fact, without_secrets

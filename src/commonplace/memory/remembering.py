@@ -23,7 +23,7 @@ from .requests import Kept, Remember
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
-    from ..commit import Lens
+    from ..reader import Lens
     from ..session import Session
 
 MOST_SHOWN = 500

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from ..access.redact import TOKEN
-from ..commit import Lens
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
 from ..memory.reading import settings_of
 from ..paging import PAGE, pages
+from ..reader import Lens
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index, Reword

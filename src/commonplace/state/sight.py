@@ -13,10 +13,10 @@ from itertools import islice
 from msgspec.structs import replace
 
 from ..access.rights import Rights, rights_of
-from ..commit import Snapshot
 from ..events import Event, decode, unseal
 from ..labels import Labels
 from ..memory.visibility import may_see, without_hidden
+from ..reader import Snapshot
 from .redaction import Redactors
 
 FIRST_PAGE = 16

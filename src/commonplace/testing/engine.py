@@ -809,66 +809,6 @@ class EngineConformance:
             assert reads.records(0, 9, 9) == [record(1)]
             assert reads.head.meta == b"meta"
 
-    @pytest.mark.parametrize("what", ["records", "rows", "meta"])
-    def test_an_attempt_that_was_overtaken_changes_nothing_and_says_so(self, shelf: Shelf, what: str) -> None:
-        """By somebody who can write while it lasts; where there is a lock, nobody can."""
-        store, other = shelf.open(), shelf.open()
-
-        def overtake() -> bool:
-            def plan(head: Head) -> WriteSet:
-                if what == "records":
-                    return WriteSet(records=[record(head.position + 1)])
-                if what == "rows":
-                    return WriteSet(rows=[Row("s", b"k", head.position, b"theirs")])
-                return WriteSet(meta=b"at %d" % head.position)
-
-            try:
-                commit(other, plan, timeout=0.1)
-            except Busy:
-                return False
-            return True
-
-        for ending in ("apply", "confirm", "apply", "confirm"):
-            for _ in range(12):  # alone with it
-                commit(
-                    store,
-                    lambda head: WriteSet(
-                        records=[record(head.position + 1)], rows=[Row("s", b"k", head.position + 1, b"mine")]
-                    ),
-                )
-            with store.attempt() as tx:
-                head, overtaken = tx.head, Background(overtake).result()
-                found = tx.get("s", [b"k"])[b"k"]
-                try:
-                    if ending == "apply":
-                        tx.apply(WriteSet(records=[record(head.position + 1, "late")]))
-                    else:
-                        tx.confirm()
-                except Moved:
-                    assert overtaken
-                else:
-                    assert found == Row("s", b"k", head.position, b"mine")
-                    assert ending == "confirm" or not overtaken
-            with other.read() as reads:
-                late = reads.by_id(["late"])
-            assert not (late and overtaken)
-            if late:
-                return  # there is a lock
-
-    def test_an_attempt_shows_what_others_have_written_or_says_that_it_does_not(self, shelf: Shelf) -> None:
-        store, other = shelf.open(), shelf.open()
-        for n in range(20):
-            for _ in range(n % 4 * 4):
-                append(store, [f"mine {uuid.uuid4()}"])
-            theirs = append(other, [f"theirs {n}"])[-1]
-            with store.attempt() as tx:
-                try:
-                    tx.confirm()
-                except Moved:
-                    continue
-                assert tx.head.position == theirs.position
-                assert tx.records(theirs.position - 1, theirs.position, 1) == [theirs]
-
     def test_a_store_goes_on_after_a_refusal_whenever_it_comes(self, shelf: Shelf) -> None:
         """Drivers prepare what they have sent a few times, and must not believe that they did if it was refused."""
         shelf.open().lease("taken", "somebody", 3600.0)

@@ -42,15 +42,13 @@ def record(
 
 def commit(store: Store, plan: Callable[[Head], WriteSet], timeout: float = 30.0) -> Head:
     """Apply what `plan` makes of the head, again after each Moved; answer with the head it was built on."""
-    begin = store.attempt
     while True:
-        with begin(timeout) as tx:
+        with store.begin(timeout) as tx:
             head = tx.head
             write = plan(head)
             try:
                 tx.apply(write)
             except Moved:
-                begin = store.begin
                 continue
         return head
 

@@ -13,8 +13,8 @@ from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
 from . import claims, graph, lifecycle, people
-from .desk import CHANGED, CREATED, WORDS, Act
-from .tasks import Standing, Task
+from .desk import CHANGED, CREATED, WORDS
+from .tasks import Standing
 from .words import words_of
 
 TASK_KINDS = frozenset(
@@ -304,11 +304,6 @@ WORK = Capability(
         "work.lead": people.decide_lead,
         "work.handled": people.decide_handled,
         "work.judge": people.decide_judge,
-    },
-    travels={
-        "work.claim": (Act[claims.Claiming], list[Task]),
-        "work.complete": (Act[claims.Completing], tuple[Task, Task | None]),
-        "work.complete_many": (Act[claims.CompletingMany], list[Task]),
     },
     views=(
         View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),

@@ -191,17 +191,6 @@ def _fenced(desk: Desk, task: Task, token: int) -> Task:
     return task
 
 
-class Completing(TypedDict):
-    """What a completion is given."""
-
-    task: int
-    token: int
-    result: Result
-    made: tuple[Made, ...]
-    then: float | None
-    event: str | None
-
-
 @command()
 def decide_complete(
     desk: Desk,
@@ -229,13 +218,6 @@ def decide_complete(
         )
         return done, None
     return done, found[0] if found else None
-
-
-class CompletingMany(TypedDict):
-    """What a completion of many is given."""
-
-    claims: tuple[tuple[int, int], ...]
-    result: Result
 
 
 @command()

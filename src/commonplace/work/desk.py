@@ -11,18 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property, lru_cache
 from heapq import merge
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
-from ..commit import Lens, Overlay
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
 from ..labels import strictness
+from ..overlay import Overlay
+from ..reader import Lens
 from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
 
 CREATED, CHANGED = "work.created", "work.changed"
@@ -88,17 +89,14 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in OPEN
 
 
-Given = TypeVar("Given")
-
-
-class Act(msgspec.Struct, Generic[Given], frozen=True):
+class Act(msgspec.Struct, frozen=True):
     """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
     for others), and what."""
 
     work: str
     actor: str
     by: str
-    given: Given
+    given: dict[str, Any]
     run: str | None = None
     lead: int | None = None
     """The fence under which whoever asks leads the work."""
@@ -280,7 +278,7 @@ class Reading:
 class Desk(Reading):
     """A work under the lock, for whoever acts on it."""
 
-    def __init__(self, overlay: Overlay, act: Act[Any]) -> None:
+    def __init__(self, overlay: Overlay, act: Act) -> None:
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
         charter = overlay.get_as(_known_charter, "work.works", act.work)
@@ -466,12 +464,12 @@ Decide = Callable[..., Any]
 
 def command(
     needs: str = "", *, open: bool = True, archived: bool = False
-) -> Callable[[Decide], Callable[[Overlay, Act[Any]], Any]]:
+) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
     """A decider of a work: its rights and the work's status are checked first, then it is given the desk. What needs no
     open work still changes nothing in one that is archived, unless it says so."""
 
-    def wrap(decide: Decide) -> Callable[[Overlay, Act[Any]], Any]:
-        def run(overlay: Overlay, act: Act[Any]) -> Any:
+    def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
+        def run(overlay: Overlay, act: Act) -> Any:
             desk = Desk(overlay, act)
             refused = desk.refused(needs)
             if refused:

@@ -9,11 +9,11 @@ import msgspec
 
 from ..access.commands import need
 from ..access.rights import OWNER, rights_of
-from ..commit import Overlay
 from ..errors import Conflict, Erased, NotFound
 from ..events import Event, draft, encode_payload
 from ..memory.cores import Core, no_core
 from ..memory.cores import may_know as may_know_core
+from ..overlay import Overlay
 from .desk import CREATED, WORK_MOVES, Act, Charter, Desk, charter_of, command, may_know
 from .graph import NewTask, add
 from .tasks import FINAL, STATUSES
@@ -26,7 +26,7 @@ class Plan(msgspec.Struct, frozen=True):
     tasks: tuple[NewTask, ...] = ()
 
 
-def decide_create(overlay: Overlay, act: Act[Any]) -> Any:
+def decide_create(overlay: Overlay, act: Act) -> Any:
     if act.actor != OWNER:
         refused = need(overlay, act.actor, "orchestrate", act.work)
         if refused:

@@ -15,7 +15,6 @@ import msgspec
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
-from ..commit import RowName, Snapshot
 from ..engines.contract import Lease
 from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
@@ -34,6 +33,7 @@ from ..events import (
 from ..folders import Folder
 from ..memory.visibility import without_hidden
 from ..private import new_file
+from ..reader import Snapshot
 from .capability import BETWEEN, EVERY
 from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made, run_out
 from .desk import (
@@ -136,14 +136,14 @@ class Work:
     def _actor(self) -> str:
         return self._session.actor
 
-    def _do(self, command: str, by: str | None = None, reads: Sequence[RowName] = (), **given: Any) -> Any:
+    def _do(self, command: str, by: str | None = None, **given: Any) -> Any:
         if self._looks:
             self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
-        return self._ledger.submit(f"work.{command}", act, reads=reads)
+        return self._ledger.submit(f"work.{command}", act)
 
     def _agent(self, agent: str | None) -> str:
         """Who claims or takes something: the actor itself, or whom the owner names."""
@@ -570,7 +570,6 @@ class Work:
             return []
         done: list[Task] = self._do(
             "complete_many", agents.pop() if self._actor == OWNER else None,
-            [one._row for one in claims],
             claims=tuple((one.task.number, one.token) for one in claims),
             result=Result(checked_text("summary", summary)),
         )  # fmt: skip
@@ -1098,8 +1097,7 @@ class Claim:
         self._done = False
 
     def _ask(self, command: str, **given: Any) -> Any:
-        rows = [self._row]
-        return self.work._do(command, self._by, rows, task=self.task.number, token=self.token, **given)
+        return self.work._do(command, self._by, task=self.task.number, token=self.token, **given)
 
     def _do(self, command: str, **given: Any) -> Task:
         return self._becomes(self._ask(command, **given))
@@ -1107,11 +1105,6 @@ class Claim:
     def _becomes(self, task: Task) -> Task:
         self.task, self._done = task, task.status != "in_progress"
         return task
-
-    @property
-    def _row(self) -> RowName:
-        """What has to be read for whatever the holder does."""
-        return "work.tasks", (self.work.id, self.task.number)
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
