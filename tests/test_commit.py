@@ -187,7 +187,7 @@ def test_those_who_follow_an_interrupted_leader_go_on_or_are_told(
     book: Book, applied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C reaches the leader in the middle of a commit for three."""
-    middle, committer = Interruptible(book), book._ledger._committer
+    middle, committer = Interruptible(book), book.ledger._committer
     led, decide, due = held_up(book, middle, followers=3), committer._decide, [KeyboardInterrupt()]
 
     def decided(overlay: Any, own: Any) -> Any:
@@ -234,7 +234,7 @@ def test_a_timeout_is_the_callers_own_however_many_wait(tmp_path: Path) -> None:
             finally:
                 waited.append(time.monotonic() - began)
 
-        with other._ledger.store.begin():
+        with other.ledger.store.begin():
             answers = in_threads(*(lambda i=i: write(i) for i in range(8)))
         assert [type(answer) for answer in answers] == [commonplace.Busy] * 8
         assert 0.5 <= min(waited) <= max(waited) < 1.5
@@ -243,7 +243,7 @@ def test_a_timeout_is_the_callers_own_however_many_wait(tmp_path: Path) -> None:
 
 @pytest.mark.spec("L2", "5.8")
 def test_a_caller_whose_time_is_up_leaves_the_queue_and_nothing_of_it_is_written(book: Book) -> None:
-    committer, began, go = book._ledger._committer, threading.Event(), threading.Event()
+    committer, began, go = book.ledger._committer, threading.Event(), threading.Event()
 
     def hold_up(_: WriteSet) -> None:
         began.set()

@@ -226,7 +226,7 @@ def test_a_book_says_what_its_own_commits_survive_whoever_else_writes(
         commonplace.open(path, durability="process") as process,
     ):
         for book in (full, process):
-            store: Any = book._ledger.store
+            store: Any = book.ledger.store
             store.poison()  # the next writer connects anew
             monkeypatch.setattr(store, "_connect", _through(store, "syncs"))
         threads = [

@@ -63,6 +63,7 @@ from .contract import (
     Row,
     Store,
     Tx,
+    Version,
     WriteSet,
     grantable,
 )
