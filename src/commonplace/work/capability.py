@@ -94,11 +94,12 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
 
 def _moves(event: Event, entry: Mapping[str, Any]) -> tuple[Standing | None, Standing] | None:
     """How a task stood before an event and how it stands after it, if that has changed."""
-    if event.kind != graph.ADDED and "was" not in entry:
+    added = event.kind == graph.ADDED and entry is event.payload["tasks"][0]
+    if not added and "was" not in entry:
         return None
     was = entry.get("was", {})
     after = _standing({**was, **{name: entry["set"][name] for name in STANDING if name in entry["set"]}})
-    return None if event.kind == graph.ADDED else _standing(was), after
+    return None if added else _standing(was), after
 
 
 def _standing(fields: Mapping[str, Any]) -> Standing:

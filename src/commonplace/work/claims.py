@@ -361,15 +361,15 @@ def decide_hold_up(
             return refused
     role = before.for_role
     added = add(desk, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
-    edges, waits = new_edges(desk, before, (*on, *(one.id for one in added)))
+    edges, waits, needs = new_edges(desk, before, (*on, *(one.id for one in added)))
     if not edges and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
     desk.let_go(before)
-    needs = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
+    every = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
     after = moved(
-        before, "blocked", reason=reason, waits=waits, depends_on=needs, assigned_to=None, token=None
+        before, "blocked", reason=reason, waits=waits, depends_on=every, assigned_to=None, token=None
     )
-    desk.tell(BLOCKED, (before, after), edges=edges)
+    desk.tell(BLOCKED, (before, after), *needs, edges=edges)
     return desk.numbered(task)
 
 

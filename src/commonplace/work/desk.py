@@ -39,7 +39,7 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
     "archived": (),
 }
 OPEN = ("active", "paused")
-PAGE, MOST_PAGE, FEW = 16, 1_024, 8
+PAGE, MOST_PAGE = 16, 1_024
 _USUAL = Task("", "", 0)
 _NAMES = frozenset({"id", "work", "number"})
 """The fields that name a task, which never change."""
@@ -237,13 +237,11 @@ class Reading:
         best = sorted({(key[2], key[3]) for key, _ in rows})
         return [int(number) for _, number in best[:count]]
 
-    def dependents(self, number: int) -> list[int]:
+    def dependents(self, task: Task) -> list[int]:
         """The numbers of the tasks that depend on this one."""
-        few = self.lens.scan(
-            "work.edges", self.work, number, limit=FEW
-        )  # most have none, and to see that is quick
-        found = few if len(few) < FEW else self.lens.scan("work.edges", self.work, number)
-        return [int(key[2]) for key, _ in found]
+        if not task.needed:
+            return []
+        return [int(key[2]) for key, _ in self.lens.scan("work.edges", self.work, task.number)]
 
     def ready_for(self, agent: str) -> tuple[str, ...]:
         """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
@@ -428,7 +426,7 @@ class Desk(Reading):
 
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
-        waiting = self.all_numbered(self.dependents(task.number))
+        waiting = self.all_numbered(self.dependents(task))
         return [(one, waiting_less(one, one.waits - 1)) for one in waiting if not one.final and one.waits]
 
     def next_fence(self) -> int:

@@ -147,8 +147,9 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
         if one.parent is not None and one.parent not in numbers:
             desk.task(one.parent)
     _check_room(desk, tasks)
+    within = {id for one in tasks for id in one.depends_on}
     for one in tasks:
-        _added(desk, one, numbers)
+        _added(desk, one, numbers, one.id in within)
     for one in tasks:  # now that all of them are known, a cycle by way of them is seen
         for id in one.blocks:
             link(desk, desk.task(id), [one.id])
@@ -160,7 +161,7 @@ def _check_room(desk: Desk, tasks: Sequence[NewTask]) -> None:
     more = Counter(id for one in tasks for id in one.depends_on)
     for id, count in more.items():
         known = desk.find(id)
-        check_room(desk, id, count + (0 if known is None else len(desk.dependents(known.number))))
+        check_room(desk, id, count + (0 if known is None else len(desk.dependents(known))))
 
 
 def check_room(desk: Desk, id: str, count: int) -> None:
@@ -209,12 +210,13 @@ def _erased(id: str) -> Erased:
     return Erased(f"what was said of task {id!r} was erased: choose another id, or none")
 
 
-def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
+def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int], is_needed: bool) -> None:
     needs = {id: None if id in numbers else desk.task(id) for id in new.depends_on}
     _check_possible([task for task in needs.values() if task is not None])
     if new.assigned_to is not None:
         desk.need_member(new.assigned_to)
     waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
+    open = [task for task in needs.values() if task is not None and not task.satisfied]
     edges = [
         [numbers[id] if task is None else task.number, numbers[new.id]]
         for id, task in needs.items()
@@ -228,11 +230,12 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
             for_role=new.for_role, for_agent=new.assigned_to, assigned_to=new.assigned_to,
             on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by, approval=approval, parent=new.parent,
+            needed=is_needed,
         )
     )  # fmt: skip
     joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
     blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
-    added = desk.tell(ADDED, (None, task), edges=edges, **blocks, **joins)
+    added = desk.tell(ADDED, (None, task), *needed(open), edges=edges, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         desk.note(
@@ -246,6 +249,10 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             gates=True,
             parents=[added.id],
         )
+
+
+def _number(task: Task) -> int:
+    return task.number
 
 
 def _check_possible(tasks: Sequence[Task]) -> None:
@@ -295,16 +302,19 @@ def link(desk: Desk, task: Task, on: Sequence[str]) -> Task:
         raise Conflict(
             f"task {task.id!r} is {task.status}: let its holder block it on what it has found, with claim.block(…)"
         )
-    edges, waits = new_edges(desk, task, on)
+    edges, waits, needs = new_edges(desk, task, on)
     if not edges:
         return task
     after = placed(replace(task, waits=waits, depends_on=tuple(dict.fromkeys((*task.depends_on, *on)))))
-    desk.tell(LINKED, (task, after), edges=edges)
+    desk.tell(LINKED, (task, after), *needs, edges=edges)
     return after
 
 
-def new_edges(desk: Desk, task: Task, on: Sequence[str]) -> tuple[list[list[int]], int]:
-    """The edges that are new, and how many things the task waits for with them. Raises Cycle."""
+def new_edges(
+    desk: Desk, task: Task, on: Sequence[str]
+) -> tuple[list[list[int]], int, list[tuple[Task, Task]]]:
+    """The edges that are new, how many things the task waits for with them, and the tasks that are needed now. Raises
+    Cycle."""
     new = [desk.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
     _check_possible(new)
     for one in new:
@@ -313,15 +323,20 @@ def new_edges(desk: Desk, task: Task, on: Sequence[str]) -> tuple[list[list[int]
             raise Cycle([task.id, *path])
     open = [one for one in new if not one.satisfied]
     for one in open:
-        check_room(desk, one.id, len(desk.dependents(one.number)) + 1)
-    return [[one.number, task.number] for one in open], task.waits + len(open)
+        check_room(desk, one.id, len(desk.dependents(one)) + 1)
+    return [[one.number, task.number] for one in open], task.waits + len(open), needed(open)
+
+
+def needed(tasks: Sequence[Task]) -> list[tuple[Task, Task]]:
+    """Those of these tasks that nothing waited for so far, and what they are now that something does."""
+    return [(one, replace(one, needed=True)) for one in sorted(tasks, key=_number) if not one.needed]
 
 
 def _path_up(desk: Desk, start: Task, wanted: Task) -> list[str] | None:
     """How one task depends on another, if it does."""
     came: dict[int, int | None] = {start.number: None}
     ahead, seen = [start], {start.number: start.id}
-    if start.number != wanted.number and not desk.dependents(wanted.number):
+    if start.number != wanted.number and not desk.dependents(wanted):
         return None
     while ahead:
         task = ahead.pop()
@@ -449,7 +464,7 @@ def _cancelled(
     frees = desk.freeing(task) if dependents == "free" else []
     told = desk.tell(CANCELLED, (task, after), *frees, parents=parents)
     settle(desk, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), told.id)
-    return [] if dependents == "free" else [(number, task.id) for number in desk.dependents(task.number)]
+    return [] if dependents == "free" else [(number, task.id) for number in desk.dependents(task)]
 
 
 def settle(desk: Desk, task: Task, why: str, kinds: Sequence[str], parent: str) -> None:
