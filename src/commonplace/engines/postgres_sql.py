@@ -87,12 +87,13 @@ ENTER_BOOK = "SELECT set_config('commonplace.book', %s, true)"
 # Take a book's name away, last of all that goes with it.
 DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
 # What every session of a store needs: its book, nobody's functions but the server's, no JIT (it costs more
-# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go.
+# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go. Plans are made
+# once, maybe while a table is all but empty: an index is used even then, because the plan stays when the table has grown.
 SET_SESSION = """
     SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
         set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
         set_config('default_transaction_isolation', 'read committed', false),
-        set_config('plan_cache_mode', 'force_generic_plan', false),
+        set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
         set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
         set_config('tcp_keepalives_count', '3', false),
         CASE current_setting('synchronous_commit') WHEN 'off'
@@ -236,11 +237,14 @@ PUT_ROWS = """
         %(spaces)s::bytea[], %(keys)s::bytea[], %(versions)s::bigint[], %(values)s::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
-# Versions that are removed.
+# Versions that are removed. Each is looked up by itself, as in LEFT.
 DROP_ROWS = """
-    DELETE FROM commonplace.rows r USING unnest(
-        %(drop_spaces)s::bytea[], %(drop_keys)s::bytea[], %(drop_versions)s::bigint[]) AS gone (space, key, position)
-    WHERE r.book = %(book)s AND r.space = gone.space AND r.key = gone.key AND r.position = gone.position
+    DELETE FROM commonplace.rows WHERE ctid = ANY (ARRAY(
+        SELECT found.ctid FROM unnest(
+            %(drop_spaces)s::bytea[], %(drop_keys)s::bytea[], %(drop_versions)s::bigint[]) AS gone (space, key, position)
+        CROSS JOIN LATERAL (
+            SELECT r.ctid FROM commonplace.rows r WHERE r.book = %(book)s AND r.space = gone.space
+                AND r.key = gone.key AND r.position = gone.position OFFSET 0) AS found))
 """
 # Leases that are taken or renewed, and whether all of them were.
 TAKEN = """
