@@ -88,7 +88,7 @@ ENTER_BOOK = "SELECT set_config('commonplace.book', %s, true)"
 DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
 # What every session of a store needs: its book, nobody's functions but the server's, no JIT (it costs more
 # than any of our statements), a commit that waits for the disk, and locks of vanished clients let go. Plans are made
-# once, maybe while a table is all but empty: an index is used even then, because the plan stays when the table has grown.
+# once, maybe while a table is all but empty: an index is used even then, because the plan outlives that.
 SET_SESSION = """
     SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
         set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
@@ -241,7 +241,8 @@ PUT_ROWS = """
 DROP_ROWS = """
     DELETE FROM commonplace.rows WHERE ctid = ANY (ARRAY(
         SELECT found.ctid FROM unnest(
-            %(drop_spaces)s::bytea[], %(drop_keys)s::bytea[], %(drop_versions)s::bigint[]) AS gone (space, key, position)
+            %(drop_spaces)s::bytea[], %(drop_keys)s::bytea[], %(drop_versions)s::bigint[]
+        ) AS gone (space, key, position)
         CROSS JOIN LATERAL (
             SELECT r.ctid FROM commonplace.rows r WHERE r.book = %(book)s AND r.space = gone.space
                 AND r.key = gone.key AND r.position = gone.position OFFSET 0) AS found))
