@@ -129,7 +129,7 @@ class Course:
 
     def _follow(self, event: Event) -> None:
         """Only whoever plans says whom a task is for. An agent's task is claimed by that agent, a role's by its own."""
-        id, fields = event.payload["task_id"], event.payload["tasks"][0][1]
+        id, fields = event.payload["task_id"], event.payload["tasks"][0]["set"]
         known = self.whose.setdefault(id, {"for_agent": None, "for_role": None})
         said = {name: fields[name] for name in known if name in fields}
         if said and event.kind not in ("task.added", "task.assigned", "task.edited"):

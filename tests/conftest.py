@@ -19,6 +19,7 @@ from commonplace import Book
 from commonplace.engines.memory import MemoryEngine
 from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
+from commonplace.work.verbs import Work
 from tests.shells import Cli, Ran
 
 pytest.register_assert_rewrite("tests.work_rules")
@@ -128,6 +129,14 @@ def book(book_url: str) -> Iterator[Book]:
     """A new book, on all five engines in turn."""
     with commonplace.open(book_url) as opened:
         yield opened
+
+
+@pytest.fixture
+def work(book: Book) -> Work:
+    """A new work without tasks."""
+    return book.work(
+        name="auth", goal="Add JWT authentication to the API", constraints=["No breaking changes"], id="auth"
+    )
 
 
 @pytest.fixture

@@ -199,6 +199,9 @@ def test_a_present_view_has_one_row_for_all_that_happened_to_it(book: Book, tmp_
     put(book, "jar 1", -12)
     put(book, "jar 2", -15)
     assert row(book, "purse", "all") is None
+    assert stored_rows(book)["purse"] == [], "what holds no more leaves no row behind"
+    book.rebuild()
+    assert stored_rows(book)["purse"] == []
     put(book, "jar 2", 1)
     assert row(book, "purse", "all") == {"coins": 1, "last": "jar 2"}
 

@@ -28,19 +28,7 @@ from commonplace import (
 from commonplace.engines.contract import Tx
 from commonplace.testing.transactions import each_transaction
 from commonplace.work.tasks import MOVES, STATUSES, Task
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(
-        name="auth", goal="Add JWT authentication to the API", constraints=["No breaking changes"]
-    )
-
-
-def taken(work: Work, agent: str = "dev-1", **how: float) -> Claim:
-    claim = work.claim(agent, **how)  # type: ignore[arg-type]
-    assert claim is not None
-    return claim
+from tests.works import taken
 
 
 def titles(tasks: list[Task]) -> list[str]:
@@ -170,7 +158,7 @@ def test_tasks_are_ready_when_what_they_depend_on_is_done(work: Work) -> None:
     assert (work.ready(), work.blocked(), work.critical_path()) == ([], [], [])
     assert work.task(test.id).status == "completed"
     late = work.add_task("Document", depends_on=[test.id])  # all of it is done already
-    assert late.queue == ""
+    assert late.ready_for == ""
 
 
 @pytest.mark.spec("5.2")
@@ -355,7 +343,7 @@ def test_what_a_dead_worker_left_comes_before_what_is_less_urgent(
     time.sleep(0.1)
     monkeypatch.setattr("commonplace.work.claims.EVERY", 10**12)
     assert taken(work, agent="dev-2").task.title == "one", "this process has just looked after the holders"
-    monkeypatch.setattr("commonplace.work.claims.EVERY", 0)
+    monkeypatch.setattr("commonplace.work.claims.OFTEN", 1)
     assert taken(work, agent="dev-2").task.title == "urgent"
     assert taken(work, agent="dev-2").task.title == "two"
 

@@ -16,7 +16,6 @@ from commonplace import (
     BadInput,
     BadMove,
     Book,
-    Claim,
     Conflict,
     Cycle,
     Denied,
@@ -27,31 +26,13 @@ from commonplace import (
 )
 from commonplace.work.contexts import SECTIONS
 from commonplace.work.tasks import OnFailure
+from tests.works import lost, taken
 
 
 @pytest.fixture
 def book() -> Iterator[Book]:
     with commonplace.open("memory:") as opened:
         yield opened
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT", id="w")
-
-
-def taken(work: Work, agent: str = "dev-1", lease: float = 60.0) -> Claim:
-    claim = work.claim(agent, lease=lease)
-    assert claim is not None
-    return claim
-
-
-def lost(claim: Claim) -> None:
-    """The lease of a claim runs out at once, as if its holder had died."""
-    task = claim.task
-    claim.work._ledger.store.lease(
-        f"task/{task.work}/{task.number}/{claim.token}", claim.agent, 0, claim.token
-    )
 
 
 # verbs that are not meant for a task as it stands
@@ -114,7 +95,7 @@ def test_a_task_that_is_assigned_during_its_back_off_is_claimed_after_it(work: W
     work.assign("t", "dev-2")
     assert [one.id for one in work.blocked()] == ["t"]
     assert work.claim("dev-2") is None
-    work._ledger.store.lease(f"task/w/{task.number}/{task.token}", "back-off", 0, task.token or 0)
+    work._ledger.store.lease(f"task/auth/{task.number}/{task.token}", "back-off", 0, task.token or 0)
     assert work.claim("dev-1") is None
     assert taken(work, "dev-2").task.id == "t"
 
@@ -580,7 +561,7 @@ def story(work: Work, word: str) -> None:
 def test_words_that_are_erased_are_gone_from_every_read_and_the_graph_stands(book: Book, work: Work) -> None:
     story(work, "plover")
     assert "plover" in everything(book, work)
-    stood = [(one.id, one.status, one.waits, one.queue, one.depends_on) for one in work.tasks()]
+    stood = [(one.id, one.status, one.waits, one.ready_for, one.depends_on) for one in work.tasks()]
     counts = work.counts()
     kinds = [event for event in book.events() if event.kind.startswith(("task.", "work."))]
     assert len({event.kind for event in kinds}) >= 22
@@ -588,7 +569,7 @@ def test_words_that_are_erased_are_gone_from_every_read_and_the_graph_stands(boo
         book.erase(event.id)
         assert [one.id for one in work.tasks()] == [id for id, *_ in stood]
     assert "plover" not in everything(book, work)
-    assert [(one.id, one.status, one.waits, one.queue, one.depends_on) for one in work.tasks()] == stood
+    assert [(one.id, one.status, one.waits, one.ready_for, one.depends_on) for one in work.tasks()] == stood
     assert work.counts() == counts
     before = everything(book, work)
     book.rebuild()
@@ -658,7 +639,7 @@ def test_a_work_among_members_shows_itself_to_nobody_else(book: Book, tmp_path: 
 @pytest.mark.spec("5.6", "5.10")
 def test_nobody_acts_in_anothers_name_or_through_anothers_eyes(book: Book, work: Work) -> None:
     work.add_task("it", id="t")
-    dev = book.as_actor("dev-1", role="developer").work("w")
+    dev = book.as_actor("dev-1", role="developer").work("auth")
     for act in (
         lambda: dev.claim("dev-2"),
         lambda: dev.discover("x", by="dev-2"),
@@ -673,7 +654,7 @@ def test_nobody_acts_in_anothers_name_or_through_anothers_eyes(book: Book, work:
             act()
     analyst = book.as_actor("ana", role="analyst")
     dev.claim()
-    eyes = analyst.view_of("dev-1").work("w")
+    eyes = analyst.view_of("dev-1").work("auth")
     assert [one.id for one in eyes.in_progress()] == ["t"]
     head = book.head
     for look in (

@@ -11,20 +11,10 @@ import pytest
 import commonplace
 from commonplace import Book, Claim, Conflict, Erased, TooLarge, Work
 from commonplace.events import MAX_BLOB, MAX_PAYLOAD
+from tests.works import taken
 
 MIB = 1 << 20
 HUGE = "x" * (MAX_PAYLOAD + 1)
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT authentication to the API", id="auth")
-
-
-def taken(work: Work, agent: str = "dev-1") -> Claim:
-    claim = work.claim(agent)
-    assert claim is not None
-    return claim
 
 
 # content that is too large

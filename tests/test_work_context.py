@@ -7,11 +7,6 @@ import pytest
 from commonplace import Book, Work
 
 
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT authentication to the API")
-
-
 @pytest.mark.spec("5.5", "5.4")
 def test_the_context_shows_the_newest_version_whatever_task_it_was_made_for(book: Book, work: Work) -> None:
     task, other = work.add_task("Design the token schema"), work.add_task("Rename the columns")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
+import commonplace
 from commonplace.work.capability import WORK
-from commonplace.work.sets import VIEW, Sets, fold, keys
 from tests.work_rules import COMMANDS, RULES, Story, StoryOnSqlite, told_evenly
 
 
@@ -75,87 +74,56 @@ def test_the_same_holds_in_a_file() -> None:
     tell_evenly(StoryOnSqlite, 6, 40)
 
 
-# the sets that tasks are in
+# what events hold
 
 
-class Rows:
-    """Where sets lie, as rows by their keys."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[Any, ...], Any] = {}
-
-    def get(self, view: str, *key: Any) -> Any:
-        assert view == VIEW
-        return self.rows.get(key)
-
-    def get_all(self, _read: object, view: str, keys: list[tuple[Any, ...]]) -> list[Any]:
-        return [self.get(view, *key) for key in keys]
-
-    def keep(self, work: str, sets: Sets) -> None:
-        self.fold({"work": work, **sets.changes()})
-
-    def fold(self, payload: dict[str, Any]) -> None:
-        event: Any = SimpleNamespace(payload=payload)
-        for key in keys(event):
-            after = fold(key, self.rows.pop(key, None), event)
-            if after is not None:
-                self.rows[key] = after
+def names_in(payload: Any) -> set[str]:
+    """The names of all fields of a payload, at any depth."""
+    if isinstance(payload, dict):
+        return set(payload).union(*map(names_in, payload.values()))
+    return set().union(*map(names_in, payload)) if isinstance(payload, list) else set()
 
 
-numbers = st.integers(0, 2**20) | st.sampled_from([0, 1, 255, 256, 257, 65_535, 65_536, 65_537, 2**20])
-changes = st.lists(
-    st.tuples(
-        st.booleans(),
-        st.sampled_from(["ready:", "ready:dev", "blocked"]),
-        st.sampled_from([-5, 0, 3]),
-        numbers,
-    ),
-    max_size=60,
-)
+@pytest.mark.spec("L1", "5.2")
+def test_events_of_a_work_say_what_happened_and_nothing_that_is_derived_from_it() -> None:
+    with commonplace.open("memory:") as book:
+        work = book.work(name="w")
+        first = work.add_task("Design token schema", priority=2)
+        second = work.add_task("Write the migration", depends_on=[first])
+        claim = work.claim("ada")
+        assert claim is not None
+        claim.discover("tokens expire after an hour")
+        claim.decide(question="Which format?", choice="JWT", rationale="known to all")
+        claim.artifact("schema.sql", content="CREATE TABLE token ()")
+        claim.complete("designed")
+        work.edit(second, title="Write the migration of tokens", priority=7)
+        events = [event for event in book.events() if event.kind.startswith(("task.", "work."))]
+        for event in events:
+            assert not names_in(event.payload) & {"sets", "tops", "counts", "words", "stems"}, event.kind
+        claimed, done = (
+            next(event.payload for event in events if event.kind == kind)
+            for kind in ("task.claimed", "task.completed")
+        )
+        was = {"status": "pending", "priority": 2, "ready_for": "", "later": False}
+        assert claimed["tasks"][0]["was"] == was
+        assert claimed["tasks"][0]["set"]["status"] == "in_progress"
+        assert done["task_id"] == first.id
+        assert [(entry["number"], entry["was"]["status"]) for entry in done["tasks"]] == [
+            (0, "in_progress"),
+            (1, "pending"),
+        ]
+        assert done["tasks"][1]["set"] == {"waits": 0, "ready_for": ""}
+        assert [task.id for task in work.ready()] == [second.id]
 
 
-@pytest.mark.spec("5.2")
-@settings(max_examples=150, deadline=None)
-@given(st.lists(changes, max_size=4), st.lists(numbers, max_size=4), st.booleans())
-def test_sets_hold_what_was_put_into_them(batches: list[Any], starts: list[int], empty: bool) -> None:
-    lens, plain = Rows(), dict[str, set[tuple[int, int]]]()
-    if empty:  # take everything out again
-        every = [(False, name, rank, number) for batch in batches for _, name, rank, number in batch]
-        batches = [*batches, every]
-    for batch in batches:
-        sets = Sets(lens, "w")  # type: ignore[arg-type]
-        for put, name, rank, number in batch:
-            (sets.put if put else sets.take)(name, rank, number)
-            known = plain.setdefault(name, set())
-            (known.add if put else known.discard)((rank, number))
-        within = {name: list(sets.walk(name)) for name in plain}
-        lens.keep("w", sets)
-        again = Sets(lens, "w")  # type: ignore[arg-type]
-        for name, members in plain.items():
-            assert within[name] == list(again.walk(name)) == sorted(members)
-            assert again.has(name) == bool(members)
-            for start in starts:
-                assert list(again.walk(name, start)) == sorted(one for one in members if one[1] >= start)
-            assert bool(members) == (("w", 0, name) in lens.rows)
-    if empty:
-        assert lens.rows == {}
-
-
-@pytest.mark.spec("5.2", "1.1")
-def test_sets_that_the_first_works_told_are_read_as_well() -> None:
-    """They told leaves one set at a time, then a branch above each leaf that had become full or empty, and a top."""
-    lens = Rows()
-    told = [
-        [["ready:", 0, -5, 1, "5"], ["ready:", 1, -5, 0, "2"], ["ready:", 2, 0, 0, {"-5": "1"}]],
-        [["ready:", 0, -5, 1, "4"], ["in_progress", 0, -5, 1, "1"], ["in_progress", 1, -5, 0, "2"],
-         ["in_progress", 2, 0, 0, {"-5": "1"}]],
-        [["ready:", 0, -5, 1, "0"], ["ready:", 1, -5, 0, "0"], ["ready:", 2, 0, 0, {}]],
-    ]  # fmt: skip
-    found = []
-    for one in told:
-        lens.fold({"work": "w", "sets": one})
-        sets = Sets(lens, "w")  # type: ignore[arg-type]
-        found.append((list(sets.walk("ready:")), list(sets.walk("in_progress"))))
-    assert found == [
-        ([(-5, 256), (-5, 258)], []), ([(-5, 258)], [(-5, 256)]), ([], [(-5, 256)])
-    ]  # fmt: skip
+@pytest.mark.spec("5.2", "L1")
+def test_a_task_that_is_over_leaves_no_row_in_the_lists() -> None:
+    with commonplace.open("memory:") as book:
+        work = book.work(name="w")
+        work.add_tasks([{"title": f"task {n}", "priority": n % 3} for n in range(30)])
+        while claim := work.claim("ada"):
+            claim.complete("done")
+        with book._ledger.reads() as reads:
+            space = book._ledger.meta_of(reads.head).space(book._ledger.registry.view("work.lists"))
+            assert list(reads.versions(space)) == []
+        assert work.counts() == {"tasks": 30, "completed": 30}

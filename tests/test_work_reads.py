@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from commonplace import Book, Claim, NotFound, Work
+from commonplace import Book, NotFound, Work
 from tests.shells import Cli
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT authentication to the API", id="auth")
-
-
-def taken(work: Work, agent: str = "dev-1") -> Claim:
-    claim = work.claim(agent)
-    assert claim is not None
-    return claim
+from tests.works import taken
 
 
 @pytest.mark.spec("5.1", "5.2", "L7")

@@ -23,11 +23,6 @@ def book() -> Iterator[Book]:
         yield opened
 
 
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT", id="w")
-
-
 def test_an_export_to_nowhere_is_refused_and_names_the_file(work: Work, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no-such-folder"):
         work.export(tmp_path / "no-such-folder" / "work.json")
@@ -47,7 +42,7 @@ def test_an_awaited_worker_refuses_what_it_does_not_know_as_the_other_does(book:
         work.worker("dev-1", lambda claim: None, leas=5)
 
     async def run() -> None:
-        await (await book.aio.work("w")).worker("dev-1", lambda claim: None, leas=5)
+        await (await book.aio.work("auth")).worker("dev-1", lambda claim: None, leas=5)
 
     with pytest.raises(TypeError, match="leas"):
         asyncio.run(run())

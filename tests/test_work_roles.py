@@ -14,11 +14,7 @@ import pytest
 
 from commonplace import BadInput, Book, Claim, Conflict, Denied, Fenced, Task, Work
 from tests.shells import Cli
-
-
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", goal="Add JWT authentication to the API", id="auth")
+from tests.works import lost, taken
 
 
 @pytest.fixture
@@ -27,19 +23,6 @@ def team(book: Book) -> dict[str, str]:
     for agent, role in roles.items():
         book.as_actor(agent, role=role)
     return roles
-
-
-def taken(work: Work, agent: str, **how: Any) -> Claim:
-    claim = work.claim(agent, **how)
-    assert claim is not None
-    return claim
-
-
-def dies(claim: Claim) -> None:
-    """The holder is not heard of until its lease has run out."""
-    task = claim.task
-    name = f"task/{task.work}/{task.number}/{claim.token}"
-    claim.work._ledger.store.lease(name, claim.agent, 0, claim.token)
 
 
 def whose(task: Task) -> tuple[str, str | None, str | None, str | None]:
@@ -60,7 +43,7 @@ def test_a_roles_task_goes_to_agents_of_that_role_and_to_the_next_one_after_a_cr
     assert work.claim("stranger") is None
     first = taken(work, "dev-1")
     assert whose(first.task) == ("in_progress", "developer", None, "dev-1")
-    dies(first)
+    lost(first)
     assert whose(work.ready()[0]) == ("pending", "developer", None, None)
     assert work.ready("qa-1") == work.ready("stranger") == []
     assert [one.id for one in work.ready("dev-2")] == [task.id]
@@ -129,7 +112,7 @@ def test_a_roles_task_is_on_the_board_and_comes_to_whoever_leads(work: Work, tea
 
 
 GIVE_BACK: dict[str, Callable[[Work, Claim], object]] = {
-    "dies": lambda _work, claim: dies(claim),
+    "dies": lambda _work, claim: lost(claim),
     "releases it": lambda _work, claim: claim.release("lunch"),
     "fails and it is retried": lambda _work, claim: claim.fail("no network"),
     "waits for another task": lambda work, claim: (
@@ -155,7 +138,7 @@ def test_an_assigned_task_stays_its_agents_whatever_becomes_of_a_claim(work: Wor
 @pytest.mark.spec("5.3")
 def test_a_task_that_nobody_was_given_is_anybodys_after_a_crash(work: Work) -> None:
     task = work.add_task("It")
-    dies(taken(work, "dev-1"))
+    lost(taken(work, "dev-1"))
     assert taken(work, "dev-2", task=task).task.for_agent is None
 
 
@@ -167,7 +150,7 @@ def test_an_assignment_ends_by_whoever_plans_or_by_the_policy_reassign(
         "It", for_role="qa", assigned_to="dev-1", on_failure={"policy": "reassign", "backoff": 0}
     )
     assert work.claim("qa-1") is None
-    dies(taken(work, "dev-1"))
+    lost(taken(work, "dev-1"))
     assert whose(work.ready()[0]) == ("assigned", "qa", "dev-1", "dev-1")
     assert whose(work.assign(task, "dev-2")) == ("assigned", "qa", "dev-2", "dev-2")
     assert whose(work.unassign(task)) == ("pending", "qa", None, None)
@@ -182,7 +165,7 @@ def test_an_assignment_ends_by_whoever_plans_or_by_the_policy_reassign(
 def test_whom_tasks_are_for_is_rebuilt_from_the_ledger(book: Book, work: Work, team: dict[str, str]) -> None:
     work.add_task("One", for_role="qa")
     work.add_task("Two", assigned_to="dev-1")
-    dies(taken(work, "dev-1"))
+    lost(taken(work, "dev-1"))
     before = (work.ready(), work.ready("qa-1"), work.ready("dev-1"))
     book.rebuild()
     assert (work.ready(), work.ready("qa-1"), work.ready("dev-1")) == before
@@ -270,7 +253,7 @@ def test_a_late_holder_is_refused_whatever_others_did_meanwhile(book: Book, work
     work.add_tasks([{"title": f"Another {n}"} for n in range(others)])
     if others:
         taken(work, "dev-2")  # who has something to do need not look after the dead
-    dies(late)
+    lost(late)
     head = book.head
     for name, write in WRITES.items():
         with pytest.raises(Fenced, match="run out") as refused:
@@ -286,7 +269,7 @@ def test_what_was_completed_in_time_is_answered_again_later(work: Work) -> None:
     work.add_tasks([{"title": "One"}, {"title": "Two"}])
     first, second = work.claim_many(2, "dev-1")
     done = first.complete("done")
-    dies(second)
+    lost(second)
     assert first.complete("done") == done
     with pytest.raises(Fenced):
         work.complete_many([first, second], "done")
@@ -301,7 +284,7 @@ def test_what_a_late_holder_decides_or_finds_is_refused(book: Book, work: Work, 
     late = taken(works, "dev-1")
     late.discover("the old schema has no keys")
     late.decide(question="Which keys?", choice="uuids")
-    dies(late)
+    lost(late)
     after = taken(work, "dev-2")
     head = book.head
     for says in (

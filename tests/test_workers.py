@@ -21,11 +21,6 @@ from tests.shells import COMMAND
 LONG = 60.0
 
 
-@pytest.fixture
-def work(book: Book) -> Work:
-    return book.work(name="auth", id="auth")
-
-
 def fails(claim: Claim) -> str:
     if claim.task.title.startswith("bad"):
         raise ValueError("no way")

@@ -1267,7 +1267,7 @@ class Story(RuleBasedStateMachine):
         for id, one in model.tasks.items():
             told = tasks[id]
             assert one.status in FINAL or told.waits == len(model.waits(one)), id
-            assert (told.queue, told.priority, told.later, told.waived) == (
+            assert (told.ready_for, told.priority, told.later, told.waived) == (
                 model.queue(one), one.priority, one.later, one.waived,
             ), id  # fmt: skip
             assert set(told.depends_on) == set(one.deps)
@@ -1393,7 +1393,7 @@ class Story(RuleBasedStateMachine):
         said = [event.id for event in self.book.events() if event.kind in EVERY]
         self.book.erase(said[::2])
         after = rows(self.book)
-        for view in ("work.sets", "work.counts"):
+        for view in ("work.lists", "work.counts"):
             assert after[view] == before[view]
         self.book.rebuild()
         assert rows(self.book) == after
@@ -1410,11 +1410,11 @@ class Story(RuleBasedStateMachine):
         assert self.work.discard(confirm="DISCARD", reason="nobody needs it") == len(left)
         assert not [one for one in self.book.events() if one.kind in EVERY and not one.erased]
         after = rows(self.book)
-        assert {name: after[name] for name in ("work.sets", "work.counts")} == {
-            name: before[name] for name in ("work.sets", "work.counts")
+        assert {name: after[name] for name in ("work.lists", "work.counts")} == {
+            name: before[name] for name in ("work.lists", "work.counts")
         }
-        bare = [(one.id, one.status, one.depends_on, one.waits, one.queue) for one in self.work.tasks()]
-        assert bare == [(one.id, one.status, one.depends_on, one.waits, one.queue) for one in tasks]
+        bare = [(one.id, one.status, one.depends_on, one.waits, one.ready_for) for one in self.work.tasks()]
+        assert bare == [(one.id, one.status, one.depends_on, one.waits, one.ready_for) for one in tasks]
         for read in (
             "decisions",
             "discoveries",

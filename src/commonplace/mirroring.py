@@ -94,7 +94,9 @@ class BookMirror:
         if self._trusted:
             return
         self._mirror.check_book()
-        has_been_synced = has_records(self.folder)  # asked first: another process trusts the folder, then writes it
+        has_been_synced = has_records(
+            self.folder
+        )  # asked first: another process trusts the folder, then writes it
         if not is_trusted(self._book.id, self.folder):
             if not self._trust and (has_been_synced or not self._book._is_ours()):
                 raise NotTrusted(

@@ -17,7 +17,8 @@ follows them, and say as of where they speak. A view with `header_only` reads no
 changes nothing in it, and a fold that changes nothing writes nothing; any other view forgets an erased event,
 or sees what the kind's `residue` kept of it, and has a version for every event that touched a row. A *present*
 view has no versions: it says what holds now, at the cost of one row in place of many, and what it said in the past
-follows from other views. It takes from an event only what the residue of its kind keeps.
+follows from other views. A row that becomes None is removed from it. It takes from an event only what the residue of
+its kind keeps.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class Record(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One version of one view row. `value` None: there is no such row as of `position`."""
+    """One version of one view row. `value` None: there is no such row as of `position`. At position 0 a row has no
+    other version, so one without a value is simply removed."""
 
     space: str
     key: bytes
@@ -79,6 +80,9 @@ class Row(NamedTuple):
 
 Place = tuple[str, bytes]
 """Where a row lies: its space and its key."""
+
+Version = tuple[str, bytes, int]
+"""One version of a row: its space, its key and its position."""
 
 
 class Lease(NamedTuple):
@@ -111,7 +115,8 @@ class WriteSet:
 
     `records` follow the head without a gap. `rows` are new versions, or replace the version with the same
     space, key and position; where one place stands twice, the later entry holds. `drops` remove single
-    versions, also ones that `rows` wrote. `erase` lists positions whose bodies go, also ones in `records`.
+    versions, also ones that `rows` wrote (see `changes`). `erase` lists positions whose bodies go, also ones in
+    `records`.
     `leases` are granted only while free, expired or held by the same holder and fence, each against what was held
     before; of several for one name the last holds. If one cannot be granted,
     `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
@@ -127,6 +132,13 @@ class WriteSet:
     leases: list[Lease] = field(default_factory=list)
     meta: bytes | None = None
     folded: int = 0
+
+    def changes(self) -> tuple[dict[Version, bytes | None], dict[Version, None]]:
+        """The versions of rows to write, and those to remove, none of them twice."""
+        rows = {row[:3]: row.value for row in self.rows}
+        drops = dict.fromkeys(self.drops)
+        drops |= {version: None for version, value in rows.items() if value is None and not version[2]}
+        return {version: value for version, value in rows.items() if version not in drops}, drops
 
 
 @dataclass(frozen=True, slots=True)

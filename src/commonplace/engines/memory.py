@@ -45,8 +45,9 @@ FACTS = Facts(
 class Rows:
     """Versioned rows in memory: per space, the keys in order and each key's versions by position.
 
-    A row at position 0 has no other version. When it is written again it is still what it was for whoever took a
-    snapshot before: while some are open, what stood there is kept with the number of the change that replaced it.
+    A row at position 0 has no other version. Snapshots that were taken before it is written again or removed still
+    show what it was: while some are open, the old value is kept with the number of the change that replaced it, and the
+    key of a removed row stays.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,10 @@ class Rows:
     def let_go(self) -> None:
         self._open -= 1
         if not self._open:
-            self._before.clear()
+            replaced, self._before = self._before, {}
+            for space, key in replaced:
+                if self._spaces.get(space, ([], {}))[1].get(key) == [(0, None)]:
+                    self.drop(space, key, 0)
 
     def put(self, row: Row) -> None:
         keys, versions = self._spaces.setdefault(row.space, ([], {}))
@@ -82,6 +86,9 @@ class Rows:
     def drop(self, space: str, key: bytes, position: int) -> None:
         keys, versions = self._spaces.get(space, ([], {}))
         history = versions.get(key, [])
+        if self._open and history and history[0][0] == position == 0:
+            self.put(Row(space, key, 0, None))
+            return
         history[:] = [version for version in history if version[0] != position]
         if not history:
             place = bisect_left(keys, key)
@@ -111,7 +118,8 @@ class Rows:
         for key in self.keys(space, start, end):
             for position, value in list(self._spaces[space][1][key]):
                 seen = value if position else self._seen(space, key, value, since)
-                yield Row(space, key, position, seen)
+                if position or seen is not None:
+                    yield Row(space, key, position, seen)
 
     def drop_spaces(self, prefix: str) -> None:
         for space in [space for space in self._spaces if space.startswith(prefix)]:
@@ -178,11 +186,12 @@ class _Data:
 
     def change_rows(self, write: WriteSet) -> None:
         self.rows.changes += 1
-        for row in write.rows:
-            self.rows.put(row)
-            self.top = max(self.top, row.position)
-        for drop in write.drops:
-            self.rows.drop(*drop)
+        rows, drops = write.changes()
+        for version, value in rows.items():
+            self.rows.put(Row(*version, value))
+            self.top = max(self.top, version[2])
+        for version in drops:
+            self.rows.drop(*version)
 
     def blank(self, positions: list[int]) -> None:
         for position in positions:

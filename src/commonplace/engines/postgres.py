@@ -453,13 +453,16 @@ class PostgresTx(PostgresReads, Tx):
     def _statements(self, write: WriteSet) -> Iterator[_Statement]:
         """Events, rows and the head are one statement: mostly that is the whole commit."""
         book = self._store.book
+        rows = self._rows(write)
         if write.records:
-            yield q.ADD, self._rows(write) | self._events(write)
+            yield q.ADD, rows | self._events(write)
         else:
             if write.rows:
-                yield q.PUT_ROWS, self._rows(write)
+                yield q.PUT_ROWS, rows
             if write.meta is not None:
                 yield q.WRITE_META, (write.meta, book)
+        if "drop_keys" in rows:
+            yield q.DROP_ROWS, rows
         leases = {lease.name: lease for lease in write.leases}.values()
         if taken := [lease for lease in leases if lease.seconds > 0]:
             columns = {
@@ -471,8 +474,6 @@ class PostgresTx(PostgresReads, Tx):
             yield q.TAKE_LEASES, {"book": book, **columns}
         if released := [to_bytes(lease.name) for lease in leases if lease.seconds <= 0]:
             yield q.RELEASE_LEASES, (book, released)
-        for space, key, position in write.drops:
-            yield q.DROP_ROW, (book, to_bytes(space), key, position)
         if write.erase:
             yield q.ERASE_BODIES, (book, write.erase)
         for digest, content in write.blobs.items():
@@ -481,14 +482,19 @@ class PostgresTx(PostgresReads, Tx):
             yield q.DROP_BLOBS, (book, [to_bytes(digest) for digest in write.blob_drops])
 
     def _rows(self, write: WriteSet) -> dict[str, Any]:
-        latest = {row[:3]: row.value for row in write.rows}  # one statement writes a version once
-        return {
+        rows, drops = write.changes()
+        asked: dict[str, Any] = {
             "book": self._store.book,
-            "spaces": [to_bytes(space) for space, _, _ in latest],
-            "keys": [key for _, key, _ in latest],
-            "versions": [position for _, _, position in latest],
-            "values": list(latest.values()),
+            "spaces": [to_bytes(space) for space, _, _ in rows],
+            "keys": [key for _, key, _ in rows],
+            "versions": [position for _, _, position in rows],
+            "values": list(rows.values()),
         }
+        if drops:
+            asked["drop_spaces"] = [to_bytes(space) for space, _, _ in drops]
+            asked["drop_keys"] = [key for _, key, _ in drops]
+            asked["drop_versions"] = [position for _, _, position in drops]
+        return asked
 
     def _events(self, write: WriteSet) -> dict[str, Any]:
         records, last = write.records, write.records[-1]

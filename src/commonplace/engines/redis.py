@@ -20,8 +20,8 @@ Texts inside members are escaped (`_text`), which keeps byte order and makes eve
 What a snapshot is here. Nothing is locked: a snapshot is the head it read, and every later answer leaves out
 what has a higher position or revision. A version that is replaced or dropped stays GRACE_SECONDS for the
 snapshots that are open, then the next write that replaces or drops one sweeps it out, and so do trim and
-purge; a snapshot kept open longer may miss it. Erased bodies and dropped blobs are gone at once, from open
-snapshots too.
+purge; a snapshot kept open longer may miss it. A row at position 0 that was dropped stays for 5 seconds.
+Erased bodies and dropped blobs are gone at once, from open snapshots too.
 """
 
 from __future__ import annotations
@@ -598,13 +598,8 @@ class RedisTx(RedisReads, Tx):
         if [record.position for record in write.records] != list(range(first, first + len(write.records))):
             raise BadInput(f"records must follow the head without a gap, from position {first}")
         erased, dropped_blobs = set(write.erase), set(write.blob_drops)
-        stems = {
-            space: _text(_utf8(space))
-            for space in {*(r.space for r in write.rows), *(d[0] for d in write.drops)}
-        }
-        drops = dict.fromkeys((space, key, position) for space, key, position in write.drops)
-        rows = {(row.space, row.key, row.position): row.value for row in write.rows}
-        rows = {version: value for version, value in rows.items() if version not in drops}
+        rows, drops = write.changes()
+        stems = {space: _text(_utf8(space)) for space in {version[0] for version in (*rows, *drops)}}
         blobs = {digest: content for digest, content in write.blobs.items() if digest not in dropped_blobs}
         counts = (write.leases, erased, drops, dropped_blobs, write.records, rows, blobs)
         # By the clock: when a crash loses the last writes, their revisions are not given out again.

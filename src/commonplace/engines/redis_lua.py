@@ -196,7 +196,10 @@ each(ARGV[7], 1, function(i) redis.call('HDEL', BODIES, ARGV[i]) end)
 each(ARGV[8], 1, function(i)
   if replace(ARGV[i]) then
     redis.call('ZADD', ROWS, 0, ARGV[i] .. ARGV[3] .. '\2')
-    redis.call('ZADD', STALE, now(), ARGV[i] .. ARGV[3])
+    -- Keys of rows at position 0 come and go at one end of a range that is scanned from there: scans would have to pass
+    -- all that was removed within the time of grace, so these stay for a few seconds only.
+    local early = string.sub(ARGV[i], -8) == string.rep('\0', 8) and math.max(0, ARGV[4] - 5000000) or 0
+    redis.call('ZADD', STALE, now() - early, ARGV[i] .. ARGV[3])
   end
 end)
 each(ARGV[9], 1, function(i) redis.call('HDEL', BLOBS, ARGV[i]) end)

@@ -385,12 +385,11 @@ class SqliteTx(SqliteReads, GatedTx):
             do(ADD_EVENT, write.records[0])
         elif write.records:
             many(ADD_EVENT, write.records)
-        if len(write.rows) == 1:
-            do(PUT_ROW, write.rows[0])
-        elif write.rows:  # of a row that was replaced again and again, the last
-            many(PUT_ROW, {row[:3]: row for row in write.rows}.values())
-        if write.drops:
-            many(DROP_ROW, write.drops)
+        rows, drops = write.changes()
+        if rows:
+            many(PUT_ROW, [(*version, value) for version, value in rows.items()])
+        if drops:
+            many(DROP_ROW, drops)
         if write.erase:
             many(ERASE_EVENT, [(position,) for position in write.erase])
         if write.blobs:

@@ -11,7 +11,7 @@ import msgspec
 from ..errors import BadInput, Conflict, NotFound
 from ..events import MAX_PARENTS, check_name
 from ..memory.similar import tokens
-from .claims import COMPLETED, SUBMITTED
+from .kinds import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text
 
 if TYPE_CHECKING:

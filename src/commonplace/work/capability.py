@@ -3,43 +3,89 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
-from . import claims, graph, lifecycle, people, sets
-from .desk import CHANGED, CREATED, WORDS
+from . import claims, graph, lifecycle, people
+from .kinds import (
+    ACKNOWLEDGED,
+    ADDED,
+    ANSWERED,
+    ASKED,
+    ASSIGNED,
+    BLOCKED,
+    BRANCHED,
+    CANCELLED,
+    CHANGED,
+    CLAIMED,
+    COMPLETED,
+    CREATED,
+    DECIDED,
+    DELIVERED,
+    DISCOVERED,
+    DUE,
+    EDITED,
+    ESCALATED,
+    FAILED,
+    HANDLED,
+    JUDGED,
+    LED,
+    LINKED,
+    LOST,
+    NUDGED,
+    PRODUCED,
+    RELEASED,
+    RESOLVED,
+    RETRIED,
+    REVIEWED,
+    SUBMITTED,
+    UNBLOCKED,
+)
+from .tasks import Standing
+from .transaction import WORDS
+from .words import words_of
 
 TASK_KINDS = frozenset(
     {
-        graph.ADDED, graph.LINKED, graph.ASSIGNED, graph.BLOCKED, graph.UNBLOCKED, graph.CANCELLED, graph.EDITED,
-        claims.CLAIMED, claims.RELEASED, claims.LOST, claims.DUE, claims.SUBMITTED, claims.COMPLETED, claims.FAILED,
-        claims.RETRIED, claims.REVIEWED,
+        ADDED, LINKED, ASSIGNED, BLOCKED, UNBLOCKED, CANCELLED, EDITED,
+        CLAIMED, RELEASED, LOST, DUE, SUBMITTED, COMPLETED, FAILED,
+        RETRIED, REVIEWED,
     }
 )  # fmt: skip
 """Events that change tasks."""
-THINGS = frozenset(
+RECORDED = frozenset(
     {
-        graph.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, graph.ANSWERED,
-        graph.ESCALATED, graph.RESOLVED, graph.BRANCHED,
+        DECIDED, DISCOVERED, PRODUCED, NUDGED, ASKED, ANSWERED,
+        ESCALATED, RESOLVED, BRANCHED,
     }
 )  # fmt: skip
 """Events that are something by themselves: they can be looked up by their ids, and listed."""
-NOTES = THINGS | {people.DELIVERED, people.ACKNOWLEDGED, people.LED, people.HANDLED, people.JUDGED}
-BETWEEN = frozenset({people.NUDGED, people.DELIVERED, people.ACKNOWLEDGED})
+NOTES = RECORDED | {DELIVERED, ACKNOWLEDGED, LED, HANDLED, JUDGED}
+BETWEEN = frozenset({NUDGED, DELIVERED, ACKNOWLEDGED})
 """Events that are between two."""
 EVERY = TASK_KINDS | NOTES | {CREATED, CHANGED}
 
 STAMPS = {
-    graph.ADDED: "added_us",
-    graph.ASSIGNED: "assigned_us",
-    claims.CLAIMED: "started_us",
-    claims.COMPLETED: "completed_us",
+    ADDED: "added_us",
+    ASSIGNED: "assigned_us",
+    CLAIMED: "started_us",
+    COMPLETED: "completed_us",
 }
-DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
-FOUND_BY_WORDS = frozenset({graph.ADDED, graph.EDITED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
+DONE_BY = frozenset({COMPLETED, REVIEWED, DECIDED, DISCOVERED, PRODUCED})
+FOUND_BY = {
+    ADDED: ("title",),
+    EDITED: ("title",),
+    DECIDED: ("question", "choice", "rationale"),
+    DISCOVERED: ("text",),
+    PRODUCED: ("path", "description"),
+}
+"""The texts by whose words something is found."""
 
 
 def _works(event: Event) -> list[Key]:
@@ -55,16 +101,23 @@ def _fold_work(key: Key, before: Any, event: Event) -> Any:
 
 
 def _tasks(event: Event) -> list[Key]:
-    return [(event.payload["work"], number) for number, _ in event.payload["tasks"]]
+    return [(event.payload["work"], entry["number"]) for entry in event.payload["tasks"]]
+
+
+def _entry(event: Event, number: int | str) -> Mapping[str, Any]:
+    """What an event says of one of its tasks. All but the first follow by their numbers, and there may be thousands."""
+    tasks: list[Mapping[str, Any]] = event.payload["tasks"]
+    if tasks[0]["number"] == number:
+        return tasks[0]
+    return tasks[bisect_left(tasks, number, lo=1, key=lambda entry: entry["number"])]
 
 
 def _fold_task(key: Key, before: Any, event: Event) -> Any:
-    payload = event.payload
-    tasks, number = payload["tasks"], key[1]
-    first = tasks[0][0] == number  # the others follow by their numbers, and there may be thousands of them
-    place = 0 if first else bisect_left(tasks, number, lo=1, key=lambda one: one[0])
-    row = {**(before or {}), **tasks[place][1], "position": event.position}
-    if first:
+    payload, (work, number) = event.payload, key
+    entry = _entry(event, number)
+    before = before or {"id": payload["task_id"], "work": work, "number": number}
+    row = {**before, **entry["set"], "position": event.position}
+    if entry is payload["tasks"][0]:
         row |= {name: value for name, value in payload["said"].items() if name in WORDS}
         if "comment" in payload["said"]:
             row["comments"] = [*row.get("comments", ()), payload["said"]["comment"]]
@@ -73,19 +126,68 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
     return row
 
 
-def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
-    counts, payload = dict(before or {}), event.payload
-    more = {**payload.get("counts", {})}
-    more |= {"tasks": 1} if event.kind == graph.ADDED else {}
-    more |= {"agents": 1} if payload.get("joins") else {}
-    for name, delta in more.items():
-        counts[name] = counts.get(name, 0) + delta
-    return {name: count for name, count in counts.items() if count}
+def _moves(event: Event, entry: Mapping[str, Any]) -> tuple[Standing | None, Standing] | None:
+    """How a task stood before an event and how it stands after it, if that has changed."""
+    added = event.kind == ADDED and entry is event.payload["tasks"][0]
+    if not added and "was" not in entry:
+        return None
+    was = entry.get("was", {})
+    after = _standing({**was, **{name: entry["set"][name] for name in STANDING if name in entry["set"]}})
+    return None if added else _standing(was), after
+
+
+def _standing(fields: Mapping[str, Any]) -> Standing:
+    return msgspec.convert(fields, Standing)
+
+
+STANDING = Standing.__struct_fields__
+
+
+def _places(standing: Standing | None) -> set[tuple[str, int]]:
+    """The lists that a task is in, and its place by priority."""
+    return set() if standing is None else {(name, -standing.priority) for name in standing.lists}
+
+
+def _lists(event: Event) -> list[Key]:
+    """The rows of the lists that tasks leave or come to."""
+    found = list[Key]()
+    for entry in event.payload["tasks"]:
+        moves = _moves(event, entry)
+        if moves is not None:
+            changed = sorted(_places(moves[0]) ^ _places(moves[1]))
+            found += [(event.payload["work"], *place, entry["number"]) for place in changed]
+    return found
+
+
+def _fold_list(key: Key, _before: Any, event: Event) -> Any:
+    moves = _moves(event, _entry(event, key[3]))
+    assert moves is not None
+    return True if key[1:3] in _places(moves[1]) else None
 
 
 def _counted(event: Event) -> list[Key]:
-    payload = event.payload
-    return [(payload["work"],)] if payload.get("counts") or payload.get("joins") else []
+    counts = event.payload.get("joins") or (event.kind in TASK_KINDS and any(_status_moves(event)))
+    return [(event.payload["work"],)] if counts else []
+
+
+def _status_moves(event: Event) -> Iterator[tuple[str | None, str]]:
+    """The status before and after of each task that has another one."""
+    for entry in event.payload["tasks"]:
+        moves = _moves(event, entry)
+        if moves is not None:
+            before, after = moves
+            if before is None or before.status != after.status:
+                yield None if before is None else before.status, after.status
+
+
+def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
+    counts = Counter(before or {})
+    if event.payload.get("joins"):
+        counts["agents"] += 1
+    for was, becomes in _status_moves(event) if event.kind in TASK_KINDS else ():
+        counts[becomes] += 1
+        counts["tasks" if was is None else was] += 1 if was is None else -1
+    return {name: count for name, count in counts.items() if count}
 
 
 def _edges(event: Event) -> list[Key]:
@@ -101,23 +203,22 @@ def _agents(event: Event) -> list[Key]:
     return [(event.payload["work"], event.payload["joins"])] if event.payload.get("joins") else []
 
 
-def _things(event: Event) -> list[Key]:
+def _records(event: Event) -> list[Key]:
     work, updates = event.payload["work"], event.payload.get("updates", ())
-    own = [(work, event.id)] if event.kind in THINGS else []
+    own = [(work, event.id)] if event.kind in RECORDED else []
     return [*own, *((work, id) for id, _ in updates)]
 
 
 NOT_A_FIELD = frozenset({"work", "pending", "settles", "updates", "joins", "step", "said"})
 
 
-def _fold_thing(key: Key, before: Any, event: Event) -> Any:
-    if event.kind in THINGS and key[1] == event.id:
+def _fold_record(key: Key, before: Any, event: Event) -> Any:
+    if event.kind in RECORDED and key[1] == event.id:
         payload = event.payload
         row = {name: value for name, value in payload.items() if name not in NOT_A_FIELD}
         row |= {"kind": event.kind, "by": event.actor, "position": event.position, "at_us": event.created_us}
         level = event.labels.get("sensitivity", "private")
-        said = {name: value for name, value in payload["said"].items() if name != "words"}
-        return {**row, "sensitivity": level, "said": said}
+        return {**row, "sensitivity": level, "said": payload["said"]}
     if before is None:
         return None
     return {**before, **next(fields for id, fields in event.payload["updates"] if id == key[1])}
@@ -129,12 +230,13 @@ def _affected(event: Event) -> list[Key]:
 
 
 def _words(event: Event) -> list[Key]:
-    payload = event.payload
-    return [(payload["work"], word, event.position) for word in payload["said"].get("words", ())]
+    work, said = event.payload["work"], event.payload["said"]
+    words = words_of(*(said[name] for name in FOUND_BY[event.kind] if name in said))
+    return [(work, word, event.position) for word in words]
 
 
 def _fold_words(_key: Key, _before: Any, event: Event) -> Any:
-    kind = graph.ADDED if event.kind == graph.EDITED else event.kind  # a task, by its new words
+    kind = ADDED if event.kind == EDITED else event.kind  # a task, by its new words
     return [kind, event.payload.get("task_id", event.id)]
 
 
@@ -155,14 +257,14 @@ def _told(event: Event) -> list[Key]:
 
 def _carried(event: Event) -> list[Key]:
     payload = event.payload
-    if event.kind == people.ACKNOWLEDGED:
+    if event.kind == ACKNOWLEDGED:
         return [(payload["work"], number, nudge) for number, nudge in payload.get("drops", ())]
     return [(payload["work"], number, nudge) for number, _ in payload["tasks"] for nudge in payload["nudges"]]
 
 
 def _steps(event: Event) -> list[Key]:
     payload = event.payload
-    if event.kind == people.HANDLED:
+    if event.kind == HANDLED:
         return [(payload["work"], *step) for step in payload["handled"]]
     order = people.STEPS[event.kind]
     return [(payload["work"], order, event.position, event.id)] if payload.get("step") else []
@@ -189,11 +291,11 @@ def _result(payload: dict[str, Any]) -> str:
 
 
 SAYS = {
-    graph.DECIDED: _said("question", "choice", "rationale"),
-    people.DISCOVERED: _said("text"),
-    claims.PRODUCED: _said("path", "description"),
-    claims.SUBMITTED: _result,
-    claims.COMPLETED: _result,
+    DECIDED: _said("question", "choice", "rationale"),
+    DISCOVERED: _said("text"),
+    PRODUCED: _said("path", "description"),
+    SUBMITTED: _result,
+    COMPLETED: _result,
 }
 """What can be searched for: what was decided, found, made and brought about."""
 
@@ -239,47 +341,47 @@ WORK = Capability(
         "work.judge": people.decide_judge,
     },
     views=(
-        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),
+        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, LED, HANDLED})),
         View("work.tasks", 1, _tasks, _fold_task, kinds=TASK_KINDS),
         View(
             "work.ids", 2, lambda event: [(event.payload["task_id"],)],
-            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0][0], event.id],
-            kinds=frozenset({graph.ADDED}),
+            lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0]["number"], event.id],
+            kinds=frozenset({ADDED}),
         ),
-        View(sets.VIEW, 2, sets.keys, sets.fold, kinds=TASK_KINDS, present=True),
+        View("work.lists", 1, _lists, _fold_list, kinds=TASK_KINDS, told=True, present=True),
         View("work.counts", 2, _counted, _fold_counts, kinds=TASK_KINDS | NOTES, present=True),
         View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS, told=True),
         View(
             "work.agents", 1, _agents, lambda _key, before, event: before or event.position, kinds=TASK_KINDS | NOTES
         ),
-        View("work.things", 1, _things, _fold_thing, kinds=NOTES),
+        View("work.records", 1, _records, _fold_record, kinds=NOTES),
         View(
             "work.log", 1, lambda event: [(event.payload["work"], event.kind, event.position)],
-            lambda _key, _before, event: event.id, kinds=THINGS, fresh=True,
+            lambda _key, _before, event: event.id, kinds=RECORDED, fresh=True,
         ),
         View(
-            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=THINGS, fresh=True
+            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=RECORDED, fresh=True
         ),
-        View("work.words", 1, _words, _fold_words, kinds=FOUND_BY_WORDS, fresh=True),
+        View("work.words", 1, _words, _fold_words, kinds=frozenset(FOUND_BY), fresh=True),
         View("work.pending", 1, _pending, _fold_pending, kinds=NOTES),
         View(
             "work.told", 1, _told,
             lambda _key, _before, event: {"us": event.created_us, "tasks": event.payload["tasks"]},
-            kinds=frozenset({people.DELIVERED}),
+            kinds=frozenset({DELIVERED}),
         ),
         View(
             "work.carried", 1, _carried,
-            lambda _key, _before, event: event.payload["to"] if event.kind == people.DELIVERED else None,
-            kinds=frozenset({people.DELIVERED, people.ACKNOWLEDGED}),
+            lambda _key, _before, event: event.payload["to"] if event.kind == DELIVERED else None,
+            kinds=frozenset({DELIVERED, ACKNOWLEDGED}),
         ),
         View(
             "work.paths", 1, lambda event: [(event.payload["work"], event.payload["path_key"])],
             lambda _key, _before, event: {"id": event.id, "version": event.payload["version"]},
-            kinds=frozenset({claims.PRODUCED}),
+            kinds=frozenset({PRODUCED}),
         ),
         View(
-            "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == people.HANDLED else True,
-            kinds=frozenset({*people.STEPS, people.HANDLED}),
+            "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == HANDLED else True,
+            kinds=frozenset({*people.STEPS, HANDLED}),
         ),
         View(
             "work.by", 1, _by, lambda _key, _before, event: event.payload.get("task_id", event.id), kinds=DONE_BY,
@@ -290,7 +392,7 @@ WORK = Capability(
             lambda _key, _before, event: {
                 "verdict": event.payload["verdict"], "by": event.actor, "item": event.payload["item"],
             },
-            kinds=frozenset({people.JUDGED}),
+            kinds=frozenset({JUDGED}),
         ),
     ),
 )  # fmt: skip

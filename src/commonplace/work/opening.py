@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..ledger import Ledger
     from ..recall.prompting import Focus
-    from .desk import Charter
+    from .transaction import WorkInfo
     from .verbs import Work
 
 
@@ -71,7 +71,7 @@ class Working(Recalling):
 
         return self.work(home_of(self, check_name("id", id)))
 
-    def works(self, status: str | None = None, *, at: At = None) -> list[Charter]:
+    def works(self, status: str | None = None, *, at: At = None) -> list[WorkInfo]:
         """The works that whoever asks may know of, those of one status if it is named."""
         from .verbs import works_of
 
@@ -120,7 +120,8 @@ class Prompting:
 
     def told(self, actor: str, premise: str) -> bool:
         """Whether an actor has been told of a change by a nudge."""
-        from .people import NUDGED, premise_nudge
+        from .kinds import NUDGED
+        from .people import premise_nudge
 
         nudge = premise_nudge(premise)
         event = self._ledger.event(nudge)

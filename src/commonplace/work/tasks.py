@@ -75,6 +75,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     depends_on: tuple[str, ...] = ()
     waits: int = 0
     """How many things it still waits for: tasks that it depends on, an approval, a choice among alternatives."""
+    needed: bool = False
+    """Whether other tasks were made to wait for it."""
     needs_review: bool = False
     for_role: str | None = None
     """Agents of which role may claim it, unless it is for one agent; None: of any."""
@@ -85,8 +87,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     token: int | None = None
     """The fence of the claim that holds it: the position of the claim."""
     lease: float = 0.0
-    queue: str | None = None
-    """Whose turn it is to claim it: anybody's (""), a role's ("role:qa"), one agent's, nobody's (None)."""
+    ready_for: str | None = None
+    """Who may claim it now: anybody (""), a role ("role:qa"), one agent, nobody (None)."""
     rework: bool = False
     """A reviewer has sent it back: whoever had it may claim it again for as long as its lease lasts."""
     later: bool = False
@@ -118,10 +120,6 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     position: int = 0
 
     @property
-    def rank(self) -> int:
-        return -self.priority
-
-    @property
     def final(self) -> bool:
         return self.status in FINAL
 
@@ -131,29 +129,42 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status == "completed" or self.waived
 
     @property
+    def standing(self) -> Standing:
+        return Standing(self.status, self.priority, self.ready_for, self.later)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What decides in which lists a task is, and where in them."""
+
+    status: Status = "pending"
+    priority: int = 0
+    ready_for: str | None = None
+    later: bool = False
+
+    @property
     def lists(self) -> tuple[str, ...]:
-        """The sets that it belongs to, by what it is now. What waits for rework is held, and can be claimed again."""
-        ready = () if self.queue is None else (f"ready:{self.queue}",)
+        """What waits for rework is held, and can be claimed again."""
+        ready = () if self.ready_for is None else (f"ready:{self.ready_for}",)
         if self.status == "pending":
             return ready or ("later" if self.later else "waiting",)
         if self.status == "assigned" and self.later:
             return ("assigned", "later")
-        return ready if self.final else (*ready, self.status)
+        return ready if self.status in FINAL else (*ready, self.status)
 
 
 def placed(task: Task) -> Task:
-    """The task in the queue that it belongs to, now that something about it has changed."""
-    queue = None
+    """The task, ready for those who may claim it now that something about it has changed."""
+    ready_for = None
     if not task.waits and not task.later:
         if task.status == "pending":
-            queue = role_queue(task.for_role)
+            ready_for = role_lane(task.for_role)
         elif task.status == "assigned" or task.rework:
-            queue = task.assigned_to
-    return task if queue == task.queue else msgspec.structs.replace(task, queue=queue)
+            ready_for = task.assigned_to
+    return task if ready_for == task.ready_for else msgspec.structs.replace(task, ready_for=ready_for)
 
 
-def role_queue(role: str | None) -> str:
-    """The queue of a role's tasks. No agent has such a name."""
+def role_lane(role: str | None) -> str:
+    """The agents of a role, or anybody, as `ready_for` names them. No agent has such a name."""
     return "" if role is None else f"role:{role}"
 
 

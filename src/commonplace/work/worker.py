@@ -15,9 +15,9 @@ import msgspec
 
 from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
 from ..events import new_id
-from .desk import charter_of
 from .people import lead_lease
 from .tasks import FINAL, Task, checked_flag
+from .transaction import info_of
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
@@ -206,14 +206,14 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
     """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
     be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        charter, counts = charter_of(reading.lens, work.id), dict(reading.counts)
-        if charter is None or not charter.open:
+        info, counts = info_of(reading.lens, work.id), dict(reading.counts)
+        if info is None or not info.open:
             return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
             return True, True, counts
         if not counts.get("failed") or counts.get("in_progress") or counts.get("review"):
             return True, False, counts
-        if any(map(reading.sets().has, ("later", *reading.ready_for_somebody()))):
+        if reading.first(("later", *reading.ready_for_somebody()), 1):
             return True, False, counts
         hanging = all_hang(list(reading.listed("failed", "blocked", "waiting", "assigned")))
         return True, hanging, counts

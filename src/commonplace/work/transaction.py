@@ -1,8 +1,7 @@
-"""The desk: one work as a decider sees it, and the one way in which events about it are told.
+"""A work as readers and deciders see it, and the one way in which events about it are recorded.
 
-Every event about tasks tells the same things, so that folding it needs no thought: which fields of which tasks become
-what, which rows of the sets change, by how much each status is counted, and under `said` the words, which an erasure
-takes away while everything else stays.
+Every event about tasks says the same things: which fields of which tasks become what (`set`), how a task stood before
+if that has changed (`was`), and under `said` the words, which an erasure takes away while everything else stays.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from heapq import merge
 from itertools import islice
 from typing import Any, Literal
 
@@ -22,12 +22,10 @@ from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..events import Event, decode, draft
 from ..labels import strictness
-from ..overlay import Kept, Overlay
+from ..overlay import Overlay
 from ..reader import Lens
-from .sets import Sets
-from .tasks import OnFailure, Task, check_moves, placed, returned, role_queue, waiting_less
-
-CREATED, CHANGED = "work.created", "work.changed"
+from .kinds import CHANGED
+from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
 
 WORDS = frozenset({"title", "description", "reason", "comments", "result", "metadata"})
 """The fields of a task that are words of whoever told them."""
@@ -41,10 +39,12 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
     "archived": (),
 }
 OPEN = ("active", "paused")
-PAGE, MOST_PAGE, FEW = 16, 1_024, 8
+PAGE, MOST_PAGE = 16, 1_024
 _USUAL = Task("", "", 0)
-READY_FOR_MANY = tuple(f"ready:{role_queue(role)}" for role in (None, *ROLES))
-"""The sets of the tasks that can be claimed now and that no one agent was given."""
+_NAMES = frozenset({"id", "work", "number"})
+"""The fields that name a task, which never change."""
+READY_FOR_MANY = tuple(f"ready:{role_lane(role)}" for role in (None, *ROLES))
+"""The lists of the tasks that can be claimed now and that no one agent was given."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_dependents: int = 10_000
 
 
-class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a work is for, and how it stands."""
 
     id: str
@@ -88,6 +88,8 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in OPEN
 
 
+
+
 class Act(msgspec.Struct, frozen=True):
     """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
     for others), and what."""
@@ -101,33 +103,33 @@ class Act(msgspec.Struct, frozen=True):
     """The fence under which whoever asks leads the work."""
 
 
-_read_charter = msgspec.json.Decoder(Charter).decode
-_known_charter = lru_cache(64)(_read_charter)
+_read_info = msgspec.json.Decoder(WorkInfo).decode
+_known_info = lru_cache(64)(_read_info)
 """For those who do not hand it on: it is read with every act, and seldom changes."""
 _read_task = msgspec.json.Decoder(Task).decode
 
 
-def charter_of(lens: Lens, work: str) -> Charter | None:
-    return lens.get_as(_read_charter, "work.works", work)
+def info_of(lens: Lens, work: str) -> WorkInfo | None:
+    return lens.get_as(_read_info, "work.works", work)
 
 
 def no_work(id: str) -> str:
     return f"there is no work {id!r} in this book: book.works() lists them, and book.work(name=…) begins one"
 
 
-def no_thing(id: str, kinds: Sequence[str]) -> str:
+def no_record(id: str, kinds: Sequence[str]) -> str:
     what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
     return f"nothing {what} under {id!r} is known in this work"
 
 
-def may_know(rights: Rights, charter: Charter) -> bool:
+def may_know(rights: Rights, info: WorkInfo) -> bool:
     """Whether an actor may know of a work, its goal and its tasks, which are private: its own, or one that has no
     members or names it as one, as far as its ceiling allows."""
-    if rights.owner or rights.actor == charter.by:
+    if rights.owner or rights.actor == info.by:
         return True
     if strictness("sensitivity", rights.ceiling) < strictness("sensitivity", "private"):
         return False
-    return not charter.members or rights.actor in charter.members or rights.role == "person"
+    return not info.members or rights.actor in info.members or rights.role == "person"
 
 
 def lease_name(task: Task) -> str:
@@ -135,7 +137,7 @@ def lease_name(task: Task) -> str:
     return f"task/{task.work}/{task.number}/{task.token}"
 
 
-def may_see_thing(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
+def may_see_record(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
     """Whether an actor may see something that was recorded about a work, with the labels it has been given since."""
     labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
     return may_see_of(rights, row["by"], row["kind"], labels)
@@ -161,12 +163,12 @@ class Reading:
 
     def seen(self, actor: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The things among these ids that an actor may see, by the rights and labels of then and of now."""
-        rows = self.lens.get_all(decode, "work.things", [(self.work, id) for id in ids])
+        rows = self.lens.get_all(decode, "work.records", [(self.work, id) for id in ids])
         known = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
         for lens in self.lenses:
             rights, places = self.rights(lens, actor), [(id,) for id in known]
             labels = dict(zip(known, lens.get_all(decode, "labels", places), strict=True))
-            known = {id: row for id, row in known.items() if may_see_thing(rights, row, labels[id])}
+            known = {id: row for id, row in known.items() if may_see_record(rights, row, labels[id])}
         return known
 
     def visible(self, actor: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -207,57 +209,55 @@ class Reading:
         return found  # type: ignore[return-value]
 
     def listed(self, *lists: str) -> Iterator[Task]:
-        """The tasks of these sets, the highest priority first and then the oldest. They are read page by page, and
+        """The tasks of these lists, the highest priority first and then the oldest. They are read page by page, and
         pages grow: who wants a few does not pay for many."""
-        members, size = self.sets().together(lists), PAGE
+        members, size = self.members(lists), PAGE
         while page := list(islice(members, size)):
             yield from self.all_numbered(page)
             size = min(size * 4, MOST_PAGE)
 
-    def numbers(self, *lists: str) -> list[int]:
-        """The numbers of the tasks of these sets, in the same order."""
-        return list(self.sets().together(lists))
+    def members(self, lists: Sequence[str]) -> Iterator[int]:
+        """The numbers of the tasks of these lists in the same order, each once."""
+        if self.lens.past:
+            wanted = set(lists)
+            found = (one for one in self.all if not wanted.isdisjoint(one.standing.lists))
+            yield from (one.number for one in sorted(found, key=lambda one: (-one.priority, one.number)))
+            return
+        walks = [self.lens.each("work.lists", self.work, name) for name in lists]
+        last = -1
+        for _, number in merge(*(((key[2], key[3]) for key, _ in walk) for walk in walks)):
+            if number != last:  # a task of two lists comes twice, one after the other
+                yield int(number)
+            last = int(number)
 
-    def dependents(self, number: int) -> list[int]:
+    def first(self, lists: Sequence[str], count: int) -> list[int]:
+        """The numbers of the first tasks of these lists."""
+        rows = [row for name in lists for row in self.lens.scan("work.lists", self.work, name, limit=count)]
+        best = sorted({(key[2], key[3]) for key, _ in rows})
+        return [int(number) for _, number in best[:count]]
+
+    def dependents(self, task: Task) -> list[int]:
         """The numbers of the tasks that depend on this one."""
-        if not self.lens.past and not self.sets().needed(number):
+        if not task.needed:
             return []
-        few = self.lens.scan(
-            "work.edges", self.work, number, limit=FEW
-        )  # most have none, and to see that is quick
-        found = few if len(few) < FEW else self.lens.scan("work.edges", self.work, number)
-        return [int(key[2]) for key, _ in found]
+        return [int(key[2]) for key, _ in self.lens.scan("work.edges", self.work, task.number)]
 
     def ready_for(self, agent: str) -> tuple[str, ...]:
-        """The sets of the tasks that an agent may claim: anybody's, its role's and its own."""
-        queues = dict.fromkeys(["", role_queue(role_of(self.lens, agent)), agent])
-        return tuple(f"ready:{queue}" for queue in queues)
+        """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
+        lanes = dict.fromkeys(["", role_lane(role_of(self.lens, agent)), agent])
+        return tuple(f"ready:{lane}" for lane in lanes)
 
     def ready_for_somebody(self) -> tuple[str, ...]:
-        """The sets of all tasks that can be claimed now."""
+        """The lists of all tasks that can be claimed now."""
         agents = (str(key[1]) for key, _ in self.lens.scan("work.agents", self.work))
         return (*READY_FOR_MANY, *(f"ready:{agent}" for agent in agents))
 
-    def thing(self, id: str, *kinds: str) -> dict[str, Any]:
+    def record(self, id: str, *kinds: str) -> dict[str, Any]:
         """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
-        row = self.lens.get("work.things", self.work, id)
+        row = self.lens.get("work.records", self.work, id)
         if row is None or (kinds and row["kind"] not in kinds):
-            raise NotFound(no_thing(id, kinds))
+            raise NotFound(no_record(id, kinds))
         return dict(row)
-
-    def sets(self) -> Sets:
-        """The sets that its tasks are in. Those of the past are made from the tasks as they were then."""
-        return self._sets
-
-    @cached_property
-    def _sets(self) -> Sets:
-        if not self.lens.past:
-            return Sets(self.lens, self.work)
-        sets = Sets(None, self.work)
-        for task in self.all:
-            for name in task.lists:
-                sets.put(name, task.rank, task.number)
-        return sets
 
     @property
     def counts(self) -> dict[str, int]:
@@ -274,37 +274,24 @@ class Reading:
         return [msgspec.convert(row, Task) for _, row in self.lens.scan("work.tasks", self.work)]
 
 
-class Desk(Reading):
+class WorkTransaction(Reading):
     """A work under the lock, for whoever acts on it."""
 
     def __init__(self, overlay: Overlay, act: Act) -> None:
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
-        charter = overlay.get_as(_known_charter, "work.works", act.work)
+        info = overlay.get_as(_known_info, "work.works", act.work)
         rights = None if act.actor == OWNER else rights_of(overlay, act.actor)
-        if charter is None or (rights is not None and not may_know(rights, charter)):
+        if info is None or (rights is not None and not may_know(rights, info)):
             raise NotFound(no_work(act.work))
-        self.charter, self._rights = charter, rights
+        self.info, self._rights = info, rights
 
-    def thing(self, id: str, *kinds: str) -> dict[str, Any]:
+    def record(self, id: str, *kinds: str) -> dict[str, Any]:
         """What whoever acts may not see is NotFound like what is not there."""
-        row = super().thing(id, *kinds)
-        if self._rights is not None and not may_see_thing(self._rights, row, self.lens.get("labels", id)):
-            raise NotFound(no_thing(id, kinds))
+        row = super().record(id, *kinds)
+        if self._rights is not None and not may_see_record(self._rights, row, self.lens.get("labels", id)):
+            raise NotFound(no_record(id, kinds))
         return row
-
-    def sets(self) -> Sets:
-        """The sets as the last event has left them; the next command of the same transaction uses them, too."""
-        kept = self.overlay.kept.get(self.work)
-        if kept is None or kept.position != self.overlay.position:
-            kept = self._keep(Sets(self.overlay, self.work), self.overlay.position)
-        sets: Sets = kept.made
-        sets.lens = self.overlay
-        return sets
-
-    def _keep(self, sets: Sets, position: int) -> Kept:
-        kept = self.overlay.kept[self.work] = Kept(position, sets)
-        return kept
 
     # who may
 
@@ -323,37 +310,37 @@ class Desk(Reading):
 
     def need_member(self, agent: str) -> None:
         """Nothing is given to somebody who may not even know of the work."""
-        if not may_know(rights_of(self.overlay, agent), self.charter):
-            members = ", ".join(self.charter.members)
+        if not may_know(rights_of(self.overlay, agent), self.info):
+            members = ", ".join(self.info.members)
             raise BadInput(
-                f"{agent!r} may not know of the work {self.charter.name!r}: "
+                f"{agent!r} may not know of the work {self.info.name!r}: "
                 + (f"name one of its members, {members}" if members else "its ceiling is below private")
             )
 
     def need_open(self) -> None:
-        if not self.charter.open:
+        if not self.info.open:
             raise Conflict(
-                f"the work {self.charter.name!r} is {self.charter.status}"
-                + (f" ({self.charter.reason})" if self.charter.reason else "")
-                + ("" if self.charter.status == "archived" else ": resume it first")
+                f"the work {self.info.name!r} is {self.info.status}"
+                + (f" ({self.info.reason})" if self.info.reason else "")
+                + ("" if self.info.status == "archived" else ": resume it first")
             )
 
     def need_lead(self) -> None:
         """Whoever says that it leads must still do."""
         fence = self.act.lead
-        if fence is not None and fence != self.charter.led:
+        if fence is not None and fence != self.info.led:
             (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
             taken = self.overlay.event(led.id)
             leader = self.act.by if taken is None or taken.erased else taken.payload["set"]["leader"]
             raise Fenced(
-                f"{leader!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
+                f"{leader!r} no longer leads {self.info.name!r}: {self.info.leader!r} has taken over"
             )
 
     def joined(self, agent: str) -> dict[str, Any]:
         """What an event tells when an agent takes part for the first time."""
         if self.overlay.get("work.agents", self.work, agent) is not None:
             return {}
-        most = self.charter.limits.max_agents
+        most = self.info.limits.max_agents
         if (self.overlay.get("work.counts", self.work) or {}).get("agents", 0) >= most:
             raise TooLarge(f"{most:,} agents take part in this work already, which is its limit")
         return {"joins": agent}
@@ -370,32 +357,17 @@ class Desk(Reading):
         **more: Any,
     ) -> Event:
         """Record what happens to tasks; the first of them is what the event is about. Answers with the event."""
-        sets, counts, tasks = self.sets(), dict[str, int](), list[list[Any]]()
-        words = dict(said or {})
+        tasks, words = list[dict[str, Any]](), dict(said or {})
         for before, after in changes:
             fields = _differences(before, after)
             if after is changes[0][1]:
                 words |= {name: fields.pop(name) for name in WORDS & fields.keys()}
-            tasks.append([after.number, fields])
-            was = () if before is None else before.lists
-            for name in was:
-                if name not in after.lists or (before is not None and before.rank != after.rank):
-                    sets.take(name, before.rank if before is not None else 0, after.number)
-            for name in after.lists:
-                if name not in was or (before is not None and before.rank != after.rank):
-                    sets.put(name, after.rank, after.number)
-            if before is None or before.status != after.status:
-                counts[after.status] = counts.get(after.status, 0) + 1
-                if before is not None:
-                    counts[before.status] = counts.get(before.status, 0) - 1
-        told = {"tasks": tasks, **sets.changes(), "counts": counts, **more}
-        payload = {"work": self.work, "task_id": changes[0][1].id, **told, "said": words}
-        event = self.emit(kind, payload, parents=parents, id=id)
-        if event.position == self.overlay.position and not more.get("edges"):
-            self._keep(sets, event.position)
-        else:
-            self.overlay.kept.clear()
-        return event
+            entry = {"number": after.number, "set": fields}
+            if before is not None and before.standing != after.standing:
+                entry["was"] = msgspec.to_builtins(before.standing)
+            tasks.append(entry)
+        payload = {"work": self.work, "task_id": changes[0][1].id, "tasks": tasks, **more, "said": words}
+        return self.emit(kind, payload, parents=parents, id=id)
 
     def note(
         self,
@@ -422,10 +394,10 @@ class Desk(Reading):
     def change(
         self, said: Mapping[str, Any] | None = None, parents: Collection[str] = (), **fields: Any
     ) -> Event:
-        """Change the charter."""
+        """Change the info."""
         payload = {"work": self.work, "set": fields, "said": dict(said or {})}
         event = self.emit(CHANGED, payload, parents=parents)
-        self.charter = charter_of(self.overlay, self.work) or self.charter
+        self.info = info_of(self.overlay, self.work) or self.info
         return event
 
     def emit(
@@ -447,13 +419,13 @@ class Desk(Reading):
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""
         told = {"sensitivity": sensitivity}
-        return told if self.charter.members else {**told, "audience": "team"}
+        return told if self.info.members else {**told, "audience": "team"}
 
     # what follows
 
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
-        waiting = self.all_numbered(self.dependents(task.number))
+        waiting = self.all_numbered(self.dependents(task))
         return [(one, waiting_less(one, one.waits - 1)) for one in waiting if not one.final and one.waits]
 
     def next_fence(self) -> int:
@@ -479,9 +451,9 @@ class Desk(Reading):
 def _differences(before: Task | None, after: Task) -> dict[str, Any]:
     """The fields that are new, as plain data."""
     pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
-    new = {name: value for name, value, old in pairs if value is not old and value != old}
-    if before is None:
-        new |= {"id": after.id, "work": after.work, "number": after.number}
+    new = {
+        name: value for name, value, old in pairs if value is not old and value != old and name not in _NAMES
+    }
     fields: dict[str, Any] = msgspec.to_builtins(new)
     return fields
 
@@ -492,19 +464,19 @@ Decide = Callable[..., Any]
 def command(
     needs: str = "", *, open: bool = True, archived: bool = False
 ) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
-    """A decider of a work: its rights and the work's status are checked first, then it is given the desk. What needs no
-    open work still changes nothing in one that is archived, unless it says so."""
+    """A decider of a work: rights and the work's status are checked first, then it is given the transaction. What needs
+    no open work still changes nothing in one that is archived, unless it says so."""
 
     def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
         def run(overlay: Overlay, act: Act) -> Any:
-            desk = Desk(overlay, act)
-            refused = desk.refused(needs)
+            tx = WorkTransaction(overlay, act)
+            refused = tx.refused(needs)
             if refused:
                 return refused
-            if open or (desk.charter.status == "archived" and not archived):
-                desk.need_open()
-            desk.need_lead()
-            return decide(desk, **act.given)
+            if open or (tx.info.status == "archived" and not archived):
+                tx.need_open()
+            tx.need_lead()
+            return decide(tx, **act.given)
 
         run.__name__, run.__doc__ = decide.__name__, decide.__doc__
         return run
@@ -513,7 +485,7 @@ def command(
 
 
 def moved(task: Task, *path: str, **fields: Any) -> Task:
-    """The task after these steps, each of them checked, in the queue where it then belongs."""
+    """The task after these steps, each of them checked, ready for those who may claim it then."""
     check_moves(task, *path)
     status = path[-1] if path else task.status
     if status != "in_progress":
