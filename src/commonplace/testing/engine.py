@@ -1575,6 +1575,15 @@ class EngineConformance:
         with store.read() as reads:
             assert reads.leases(["by write set"])["by write set"].holder == "you"
 
+    def test_a_lease_that_ends_while_another_asks_for_it_is_granted_or_refused(self, shelf: Shelf) -> None:
+        """Never anything else, at whatever moment it ends."""
+        store = shelf.open()
+        for n in range(300):
+            store.lease("brief", "one", 0.0002 + n % 30 * 0.0001)
+            answer = store.lease("brief", "two", 0.0001)
+            assert answer.holder in ("one", "two")
+            store.lease("brief", answer.holder, 0.0)
+
     def test_a_lease_s_seconds_run_down(self, store: Store) -> None:
         store.lease("name", "me", 60.0)
         assert store.wait(0, 0.1) == 0
