@@ -55,7 +55,6 @@ from .contract import (
     Facts,
     Head,
     Lease,
-    Moved,
     Place,
     PurgeReport,
     Reads,
@@ -63,6 +62,7 @@ from .contract import (
     Row,
     Store,
     Tx,
+    WriteConflict,
     WriteSet,
     grantable,
 )
@@ -425,7 +425,7 @@ class PostgresTx(PostgresReads, Tx):
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
         if not grantable(write.leases, self.leases({lease.name for lease in write.leases})):
-            raise Moved
+            raise WriteConflict
         self.ended = True
         conn = self._conn
         try:
