@@ -211,13 +211,9 @@ def test_those_who_follow_an_interrupted_leader_go_on_or_are_told(
             return "interrupted"
 
     answers = in_threads(lambda: book.record("agent.spoke"), *(lambda i=i: follower(i) for i in range(3)))
-    told = {type(answer).__name__ for answer in answers[1:]}
-    assert answers[1:].count("interrupted") == 1
-    assert told == ({"str", "OutcomeUnknown"} if applied else {"str", "Event"})
-    assert (
-        sorted(event.id for event in book.events() if event.id.startswith("f"))
-        >= ["f0", "f1", "f2"][: 3 if applied else 2]
-    )
+    told = sorted(type(answer).__name__ for answer in answers[1:])
+    assert told == (["OutcomeUnknown"] * 2 + ["str"] if applied else ["Event"] * 2 + ["str"])
+    assert len([event for event in book.events() if event.id.startswith("f")]) == (3 if applied else 2)
     assert book.record("agent.spoke").position == book.head
 
 

@@ -183,7 +183,7 @@ class TestBrokenOnPurpose:
     def test_worlds_notice_that_hidden_things_are_counted(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.work.desk.may_see_thing", lambda rights, row, decided: True)
+        monkeypatch.setattr("commonplace.work.transaction.may_see_record", lambda rights, row, decided: True)
         assert "work discoveries" in found("worlds", 1, tmp_path)
 
     def test_revocations_notice_what_is_still_shown(
@@ -556,15 +556,15 @@ def patient_wait(self: Any, gen: Any, *args: Any, **more: Any) -> Any:
 
 def without_leases() -> None:
     from commonplace.work import claims
-    from commonplace.work.desk import Desk
+    from commonplace.work.transaction import WorkTransaction
 
-    whole = Desk.hold
+    whole = WorkTransaction.hold
 
-    def late(self: Desk, task: Any, holder: str) -> None:
+    def late(self: WorkTransaction, task: Any, holder: str) -> None:
         if task.claims > 1:  # what is claimed again is held, so that it ends
             whole(self, task, holder)
 
-    Desk.hold = late  # type: ignore[method-assign]
+    WorkTransaction.hold = late  # type: ignore[method-assign]
     claims.OFTEN = 1  # so that it does not take a second until somebody notices
 
 
@@ -595,8 +595,8 @@ def for_anybody() -> None:
     from msgspec.structs import replace
 
     from commonplace.work import claims
-    from commonplace.work.desk import given_back
     from commonplace.work.tasks import placed
+    from commonplace.work.transaction import given_back
 
     whole = given_back
 

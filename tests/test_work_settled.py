@@ -102,9 +102,9 @@ def test_in_a_private_work_tasks_go_to_its_members(book: Book) -> None:
 @pytest.mark.spec("5.1")
 def test_limits_that_are_not_named_stay(work: Work) -> None:
     work.change(limits={"max_tasks": 3}, backend="sqlite")
-    charter = work.change(limits={"max_agents": 2}, save_interval=5)
-    assert (charter.limits.max_tasks, charter.limits.max_agents) == (3, 2)
-    assert charter.settings == {"backend": "sqlite", "save_interval": 5}
+    info = work.change(limits={"max_agents": 2}, save_interval=5)
+    assert (info.limits.max_tasks, info.limits.max_agents) == (3, 2)
+    assert info.settings == {"backend": "sqlite", "save_interval": 5}
     with pytest.raises(BadInput, match="at least 1"):
         work.change(limits={"max_agents": 0})
 

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .engines.contract import Moved, Store, Tx
+from .engines.contract import Store, Tx, WriteConflict
 from .errors import Busy, CommonplaceError, OutcomeUnknown
 from .events import ERASED, Draft, erased_by, unseal
 from .interrupts import LOOK, run_inside, wake
@@ -219,7 +219,7 @@ class Committer:
                     raise self._too_busy()
                 try:
                     run_inside(self._store.begin(left), partial(self._write, own))
-                except Moved:
+                except WriteConflict:
                     own.applying = False
                     self._give_back(own)  # whose time is up may leave
                     attempt += 1

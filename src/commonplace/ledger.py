@@ -488,7 +488,6 @@ def _nothing(_overlay: Overlay, _request: None) -> None:
 
 def _set_meta(overlay: Overlay, meta: Meta) -> None:
     overlay.meta = meta
-    overlay.kept.clear()
     overlay.write.meta = write_meta(meta)
 
 

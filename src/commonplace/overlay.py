@@ -7,7 +7,7 @@ undone, and the rest of the batch is unharmed. Rows that were read stay in memor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -35,13 +35,6 @@ CHECKPOINTS = "checkpoints/"
 """The space in which trailing views remember how far they have come."""
 
 
-class Kept(NamedTuple):
-    """What a decider has derived from rows, and the position as of which it holds."""
-
-    position: int
-    made: Any
-
-
 class Overlay(Lens):
     """The book inside one transaction: what the engine holds, with this batch's own writes on top.
 
@@ -57,8 +50,6 @@ class Overlay(Lens):
         self.acting = ""
         self.now = tx.now
         self.position, self.hash, self.created_at, _ = tx.head
-        self.kept: dict[Any, Kept] = {}
-        """What deciders have derived from rows, and may use again until the transaction ends or a command fails."""
         self._latest: dict[Place, Row | None] = {}
         """The newest version of each row that was read or written."""
         self._touched: dict[str, set[bytes]] = {}
@@ -292,7 +283,6 @@ class Overlay(Lens):
         try:
             return decide(self, request)
         except BaseException:
-            self.kept.clear()
             for record in write.records[lengths[0] :]:
                 self._records.pop(record.id, None)  # an interrupt can come before it is there
             self._blanked.difference_update(write.erase[lengths[3] :])

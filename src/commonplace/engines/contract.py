@@ -17,7 +17,7 @@ What every engine owes its callers
     3.  Positions are commit order. Records arrive numbered head+1, head+2, …; a snapshot that shows
         position n shows every position below n. A reader that follows `wait` never misses one.
     4.  Isolation. A Tx sees the head it will build on. Either nobody else can write until it ends (a lock),
-        or `apply` notices that somebody did and raises `Moved` with nothing changed (optimistic).
+        or `apply` notices that somebody did and raises `WriteConflict` with nothing changed (optimistic).
     5.  Versions. A row is (space, key, position). `get` and `scan` answer, per key, with the last version
         at or below `at`; a version whose value is None means "no such row as of here". Keys order by bytes.
     6.  Erasure. After a WriteSet that erases a position, no read returns its body again.
@@ -52,7 +52,7 @@ TIMEOUT = 30.0
 """How many seconds a call waits for a lock or an answer where nobody says otherwise."""
 
 
-class Moved(Exception):
+class WriteConflict(Exception):
     """Somebody else committed since this transaction read its head. Nothing happened: go again."""
 
 
@@ -119,7 +119,7 @@ class WriteSet:
     `records`.
     `leases` are granted only while free, expired or held by the same holder and fence, each against what was held
     before; of several for one name the last holds. If one cannot be granted,
-    `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
+    `apply` raises WriteConflict and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
     `folded` is for engines whose rows live in memory: with this write they are complete up to there.
     """
 
@@ -260,7 +260,7 @@ class Tx(Reads):
 
     @abstractmethod
     def apply(self, write: WriteSet) -> None:
-        """Make it so, whole and durably. Raises Moved (nothing happened, go again), StorageFailed,
+        """Make it so, whole and durably. Raises WriteConflict (nothing happened, go again), StorageFailed,
         EngineUnavailable (nothing happened) or OutcomeUnknown (look the ids up)."""
 
 

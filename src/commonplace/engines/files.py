@@ -49,11 +49,11 @@ from .contract import (
     Engine,
     Facts,
     Lease,
-    Moved,
     PurgeReport,
     Reads,
     Record,
     Store,
+    WriteConflict,
     WriteSet,
     grantable,
 )
@@ -193,7 +193,7 @@ class FilesTx(FilesReads, GatedTx):
     def apply(self, write: WriteSet) -> None:
         try:
             self._store.commit(write)
-        except (Moved, CommonplaceError):
+        except (WriteConflict, CommonplaceError):
             raise
         except BaseException:  # an interrupt can leave memory behind the files
             self._store.forget_files()
@@ -405,7 +405,7 @@ class FilesStore(LocalStore):
     def commit(self, write: WriteSet) -> None:
         held, now = self.read_leases()
         if not grantable(write.leases, held.all_in_force({lease.name for lease in write.leases}, now)):
-            raise Moved
+            raise WriteConflict
         redo = self._plan(write)
         with self._failures_told():
             if write.leases:  # first: a lease without its event runs out by itself, not the other way round

@@ -23,6 +23,8 @@ from ..private import access_of, open_private
 NAP, PATIENCE = 0.001, 0.01
 """How long a process sleeps between two tries for the lock, in seconds, and after how long a wait it tries twice as
 often. The longer a process has waited, the more often it tries, so that none starves."""
+RECENT = 0.1
+"""For how long a process that had to wait lets others go first, in seconds."""
 
 
 class Gate:
@@ -40,6 +42,8 @@ class Gate:
         self._closing = threading.Lock()
         """Held while the file is closed, and by a thread that uses it without being inside."""
         self._file = -1
+        self._waited = 0.0
+        """When this process last had to wait."""
         self._closed = False
         self._open()
         _gates.add(self)
@@ -84,8 +88,10 @@ class Gate:
 
     def _lock(self, deadline: float, timeout: float) -> None:
         began = time.monotonic()
+        if began - self._waited < RECENT:
+            time.sleep(NAP / 4)  # others write, too: let one of them in first
         while not self._try():
-            now = time.monotonic()
+            now = self._waited = time.monotonic()
             if now >= deadline:
                 raise _busy(timeout)
             time.sleep(min(NAP / (1 + (now - began) / PATIENCE), deadline - now))

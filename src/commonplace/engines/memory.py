@@ -22,13 +22,13 @@ from .contract import (
     Facts,
     Head,
     Lease,
-    Moved,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
     Tx,
+    WriteConflict,
     WriteSet,
     grantable,
 )
@@ -303,7 +303,7 @@ class MemoryTx(MemoryReads, Tx):
         data, now = self._data, time.monotonic()
         held = data.leases.all_in_force({lease.name for lease in write.leases}, now)
         if not grantable(write.leases, held):
-            raise Moved
+            raise WriteConflict
         try:
             self._change(write, now)
         except BaseException:

@@ -55,7 +55,6 @@ from .contract import (
     Facts,
     Head,
     Lease,
-    Moved,
     Place,
     PurgeReport,
     Reads,
@@ -64,6 +63,7 @@ from .contract import (
     Store,
     Tx,
     Version,
+    WriteConflict,
     WriteSet,
     grantable,
 )
@@ -426,7 +426,7 @@ class PostgresTx(PostgresReads, Tx):
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
         if not grantable(write.leases, self.leases({lease.name for lease in write.leases})):
-            raise Moved
+            raise WriteConflict
         self.ended = True
         conn = self._conn
         try:
@@ -463,6 +463,8 @@ class PostgresTx(PostgresReads, Tx):
                 yield q.PUT_ROWS, rows
             if write.meta is not None:
                 yield q.WRITE_META, (write.meta, book)
+        if "drop_keys" in rows:
+            yield q.DROP_ROWS, rows
         leases = {lease.name: lease for lease in write.leases}.values()
         if taken := [lease for lease in leases if lease.seconds > 0]:
             columns = {

@@ -84,12 +84,13 @@ ENTER_BOOK = "SELECT set_config('commonplace.book', %s, true)"
 # Take a book's name away, last of all that goes with it.
 DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
 # What every session of a store needs: its book, nobody's functions but the server's, no JIT (it costs more
-# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go.
+# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go. Plans are made
+# once, maybe while a table is all but empty: an index is used even then, because the plan outlives that.
 SET_SESSION = """
     SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
         set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
         set_config('default_transaction_isolation', 'read committed', false),
-        set_config('plan_cache_mode', 'force_generic_plan', false),
+        set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
         set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
         set_config('tcp_keepalives_count', '3', false),
         CASE current_setting('synchronous_commit') WHEN 'off'
@@ -213,6 +214,16 @@ PUT_ROWS = """
         %(spaces)b::bytea[], %(keys)b::bytea[], %(versions)s::bigint[], %(values)b::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
+# Versions that are removed. Each is looked up by itself: a join might read all of the book's to find a few.
+DROP_ROWS = """
+    DELETE FROM commonplace.rows WHERE ctid = ANY (ARRAY(
+        SELECT found.ctid FROM unnest(
+            %(spaces)b::bytea[], %(keys)b::bytea[], %(versions)s::bigint[]
+        ) AS gone (space, key, position)
+        CROSS JOIN LATERAL (
+            SELECT r.ctid FROM commonplace.rows r WHERE r.book = %(book)s AND r.space = gone.space
+                AND r.key = gone.key AND r.position = gone.position OFFSET 0) AS found))
+"""
 # Events with such rows, and the head moves. Listeners hold a shared lock on the book's key, so a failed try at that
 # lock means that there is somebody to notify; a listener that comes later first waits for this transaction to end.
 ADD = f"""
@@ -228,12 +239,6 @@ ADD = f"""
     RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
         THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
 """  # noqa: S608  constants
-# Versions that are removed.
-DROP_ROWS = """
-    DELETE FROM commonplace.rows r USING unnest(
-        %(spaces)b::bytea[], %(keys)b::bytea[], %(versions)s::bigint[]) AS gone (space, key, position)
-    WHERE r.book = %(book)s AND r.space = gone.space AND r.key = gone.key AND r.position = gone.position
-"""
 # Bodies go.
 ERASE_BODIES = "UPDATE commonplace.events SET body = NULL WHERE book = %s AND position = ANY(%s)"
 # One blob; the same content again writes nothing.

@@ -62,13 +62,13 @@ from .contract import (
     Facts,
     Head,
     Lease,
-    Moved,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
     Tx,
+    WriteConflict,
     WriteSet,
 )
 
@@ -589,7 +589,7 @@ class RedisTx(RedisReads, Tx):
         collided = self._server.run(lua.APPLY, self._keys, *args, ids=ids, fsync=self._store.fsync) == 0
         self._store.applied(self._began, collided)
         if collided:
-            raise Moved
+            raise WriteConflict
 
     def _arguments(self, write: WriteSet) -> list[bytes | str | int]:
         """The write set as the script reads it, in its order: what goes, then what comes. What comes and goes

@@ -44,13 +44,13 @@ from .contract import (
     Facts,
     Head,
     Lease,
-    Moved,
     Place,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
+    WriteConflict,
     WriteSet,
     grantable,
 )
@@ -380,7 +380,7 @@ class SqliteTx(SqliteReads, GatedTx):
     def apply(self, write: WriteSet) -> None:
         do, many = self._connection.execute, self._connection.executemany
         if write.leases and not self._grant(write.leases):
-            raise Moved
+            raise WriteConflict
         if len(write.records) == 1:
             do(ADD_EVENT, write.records[0])
         elif write.records:

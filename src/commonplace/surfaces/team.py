@@ -32,8 +32,8 @@ from .verbs import (
     in_work,
     many,
     on_task,
-    one_thing,
-    some_things,
+    one_record,
+    some_records,
     verbs,
     words,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # what was decided, found and said
 
 verbs(
-    command, {"work": WorkArgument}, in_work, one_thing,
+    command, {"work": WorkArgument}, in_work, one_record,
     {
         "decide": (
             "Record a choice with its reasons.",
@@ -140,7 +140,7 @@ verbs(
     },
 )  # fmt: skip
 verbs(
-    command, {"id": ID}, on_task, one_thing,
+    command, {"id": ID}, on_task, one_record,
     {
         "approve": ("Allow what was asked for, or confirm a decision. It takes a person.", {"why": WHY}),
         "disapprove": ("Do not allow it: a task that waits for it is cancelled.", {"why": WHY}),
@@ -157,7 +157,7 @@ verbs(
     },
 )  # fmt: skip
 verbs(
-    command, {"work": WorkArgument}, in_work, some_things,
+    command, {"work": WorkArgument}, in_work, some_records,
     {
         **{
             name: (f"List {about}, in order.", {"task": TASK, "at": AtOption})
@@ -221,7 +221,7 @@ def branch(
         if not equals:
             raise typer.BadParameter(f"{one!r} is no alternative: write NAME=TASK,TASK")
         options[name] = tasks.split(",")
-    return one_thing(shell.acting().work(work).branch(question, options))
+    return one_record(shell.acting().work(work).branch(question, options))
 
 
 @command
@@ -235,7 +235,7 @@ def nudges(
 ) -> Answer:
     """Take what an agent is to be told in this turn: each nudge is told once."""
     one = shell.acting().work(work)
-    return some_things(one.nudges(agent) if peek else one.take_nudges(agent))
+    return some_records(one.nudges(agent) if peek else one.take_nudges(agent))
 
 
 @command
@@ -285,17 +285,17 @@ def inbox(
 ) -> Answer:
     """What waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
     actor, moment = shell.acting(), as_of(at)
-    charters = (
+    infos = (
         [one for one in actor.works.list(at=moment) if one.open]
         if work is None
         else [actor.work(work).about(moment)]
     )
-    found = [(one, actor.work(one.id).inbox(at=moment)) for one in charters]
+    found = [(one, actor.work(one.id).inbox(at=moment)) for one in infos]
 
     def human() -> Human:
         rows = (
-            (charter.name, words(name), one.id, gist(one))
-            for charter, waits in found
+            (info.name, words(name), one.id, gist(one))
+            for info, waits in found
             for name in waits.__struct_fields__
             for one in getattr(waits, name)
         )

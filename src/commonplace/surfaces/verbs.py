@@ -20,8 +20,8 @@ from .options import as_of, json_or_text
 from .shell import Answer, Command, Shell, plain
 
 if TYPE_CHECKING:
-    from ..work.desk import Charter
     from ..work.tasks import Task
+    from ..work.transaction import WorkInfo
 
 # what is typed
 
@@ -80,7 +80,7 @@ def words(status: str) -> str:
     return status.replace("_", " ")
 
 
-def one_work(found: Charter) -> Answer:
+def one_work(found: WorkInfo) -> Answer:
     return Answer(plain(found), lines(f"{found.id} is {found.status}: {found.name}"))
 
 
@@ -100,11 +100,11 @@ def whose(task: Task) -> str:
     return task.assigned_to or (f"any {task.for_role}" if task.for_role else "")
 
 
-def one_thing(found: Any) -> Answer:
-    return some_things([found], plain(found))
+def one_record(found: Any) -> Answer:
+    return some_records([found], plain(found))
 
 
-def some_things(found: Sequence[Any], data: Any = None) -> Answer:
+def some_records(found: Sequence[Any], data: Any = None) -> Answer:
     told = (f"{one.id}: {gist(one)}" for one in found)
     return Answer(plain(found) if data is None else data, lines(*told if found else ["none"]))
 

@@ -13,7 +13,7 @@ from ..events import MAX_PARENTS, check_name
 from ..memory.remembering import remember
 from ..memory.verbs import Memory
 from ..words import tokens
-from .claims import COMPLETED, SUBMITTED
+from .kinds import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text
 
 if TYPE_CHECKING:

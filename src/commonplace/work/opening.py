@@ -14,9 +14,9 @@ from .verbs import Work, begin, home_of, opened, stale, works_of
 if TYPE_CHECKING:
     from ..ledger import At
     from ..session import Session
-    from .desk import Charter
+    from .transaction import WorkInfo
 
-    Charters = list[Charter]
+    WorkInfos = list[WorkInfo]
 
 
 def work(
@@ -61,7 +61,7 @@ class Works:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def list(self, status: str | None = None, *, at: At = None) -> Charters:
+    def list(self, status: str | None = None, *, at: At = None) -> WorkInfos:
         """The works that this actor may know of, those of one status if it is named."""
         return works_of(self._session, status, at)
 

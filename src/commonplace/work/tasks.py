@@ -75,6 +75,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     depends_on: tuple[str, ...] = ()
     waits: int = 0
     """How many things it still waits for: tasks that it depends on, an approval, a choice among alternatives."""
+    needed: bool = False
+    """Whether other tasks were made to wait for it."""
     needs_review: bool = False
     for_role: str | None = None
     """Agents of which role may claim it, unless it is for one agent; None: of any."""

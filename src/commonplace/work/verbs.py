@@ -35,30 +35,24 @@ from ..memory.visibility import without_hidden
 from ..private import new_file
 from ..reader import Snapshot
 from .capability import BETWEEN, EVERY
-from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made, run_out
-from .desk import (
-    WORK_MOVES,
-    Act,
-    Charter,
-    Limits,
-    Reading,
-    charter_of,
-    lease_name,
-    may_know,
-    no_work,
-)
-from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
+from .claims import MOST_AT_ONCE, Made, run_out
+from .graph import DEPENDENTS, id_of, names, new_task
+from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
 from .lifecycle import Plan, check_same
-from .people import (
-    ALL,
-    DELIVERIES,
-    DISCOVERED,
-    ESCALATIONS,
-    ORCHESTRATOR,
-    PRIORITIES,
-    checked,
-    may_see_nudge,
-    waiting,
+from .people import ALL, DELIVERIES, ESCALATIONS, ORCHESTRATOR, PRIORITIES, checked, may_see_nudge, waiting
+from .records import (
+    KINDS,
+    Approval,
+    Artifact,
+    Branch,
+    Contribution,
+    Decision,
+    Discovery,
+    Escalation,
+    Nudge,
+    WorkRecord,
+    nudge_for,
+    record_of,
 )
 from .tasks import (
     ARTIFACT_TYPES,
@@ -73,20 +67,7 @@ from .tasks import (
     checked_role,
     checked_text,
 )
-from .things import (
-    KINDS,
-    Approval,
-    Artifact,
-    Branch,
-    Contribution,
-    Decision,
-    Discovery,
-    Escalation,
-    Nudge,
-    Thing,
-    nudge_for,
-    thing,
-)
+from .transaction import WORK_MOVES, Act, Limits, Reading, WorkInfo, info_of, lease_name, may_know, no_work
 
 if TYPE_CHECKING:
     import threading
@@ -100,7 +81,7 @@ if TYPE_CHECKING:
     from .radar import Overlap
     from .worker import Handler, Worked
 
-T = TypeVar("T", bound=Thing)
+T = TypeVar("T", bound=WorkRecord)
 
 LEASE = 60.0
 SMALL = 1 << 20
@@ -161,10 +142,10 @@ class Work:
 
     # the work itself
 
-    def about(self, at: At = None) -> Charter:
+    def about(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
-            found = charter_of(reading.lens, self.id)
+            found = info_of(reading.lens, self.id)
             assert found is not None
             return found
 
@@ -177,22 +158,22 @@ class Work:
         with self._reading(at) as (reading, _):
             return reading.counts
 
-    def pause(self, reason: str = "", *, by: str | None = None) -> Charter:
+    def pause(self, reason: str = "", *, by: str | None = None) -> WorkInfo:
         """Nothing is claimed until it is resumed. What is held may be finished."""
         return self._change("paused", by, reason=reason)
 
-    def resume(self, *, by: str | None = None) -> Charter:
+    def resume(self, *, by: str | None = None) -> WorkInfo:
         return self._change("active", by, reason="")
 
-    def complete(self, summary: str = "", *, by: str | None = None) -> Charter:
+    def complete(self, summary: str = "", *, by: str | None = None) -> WorkInfo:
         """All is done: refused as long as a task is neither completed nor cancelled."""
         return self._change("completed", by, summary=summary)
 
-    def abandon(self, reason: str, *, by: str | None = None) -> Charter:
+    def abandon(self, reason: str, *, by: str | None = None) -> WorkInfo:
         """Give the work up: it is cancelled, and nothing in it is claimed or finished any more."""
         return self._change("cancelled", by, reason=reason)
 
-    def archive(self, *, by: str | None = None) -> Charter:
+    def archive(self, *, by: str | None = None) -> WorkInfo:
         """Put the work away for good, once nothing is left to be done. It can still be read."""
         return self._change("archived", by)
 
@@ -207,9 +188,9 @@ class Work:
             raise Denied(
                 f"{self._actor!r} may not discard a work: only the owner erases what others have said"
             )
-        charter = self.about()
-        if charter.open:
-            raise Conflict(f"the work {charter.name!r} is {charter.status}: complete or abandon it first")
+        info = self.about()
+        if info.open:
+            raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
         own = (one for one in self._ledger.events(kinds=EVERY) if not one.erased)
         ids = [one.id for one in own if one.payload["work"] == self.id]
         for start in range(0, len(ids), AT_ONCE):
@@ -223,7 +204,7 @@ class Work:
         return len(ids)
 
     def export(self, to: str | Path, *, at: At = None) -> int:
-        """Write the work as one JSON document, as far as whoever asks may see it: its charter, tasks, decisions,
+        """Write the work as one JSON document, as far as whoever asks may see it: its info, tasks, decisions,
         discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
         tasks = self.tasks(at=at)
         told = {"work": self.about(at), "tasks": tasks} | {
@@ -248,10 +229,10 @@ class Work:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         return len(tasks)
 
-    def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
+    def _change(self, status: str | None, by: str | None, **said: str) -> WorkInfo:
         words = {name: checked_text(name, text) for name, text in said.items()}
-        charter: Charter = self._do("change", by, status=status, said=words, fields={})
-        return charter
+        info: WorkInfo = self._do("change", by, status=status, said=words, fields={})
+        return info
 
     def change(
         self,
@@ -262,7 +243,7 @@ class Work:
         on_failure: object = None,
         by: str | None = None,
         **settings: Any,
-    ) -> Charter:
+    ) -> WorkInfo:
         """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
         settings that are not named stay as they are."""
         said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
@@ -276,8 +257,8 @@ class Work:
             fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
         if settings:
             fields["settings"] = checked_settings(settings)
-        charter: Charter = self._do("change", by, status=None, said=said, fields=fields)
-        return charter
+        info: WorkInfo = self._do("change", by, status=None, said=said, fields=fields)
+        return info
 
     # tasks
 
@@ -788,8 +769,8 @@ class Work:
         if agent is not None:
             who = self._agent(agent)
             with self._reading(at) as (reading, _):
-                charter = charter_of(reading.lens, self.id)
-                leading = charter is not None and charter.leader == who
+                info = info_of(reading.lens, self.id)
+                leading = info is not None and info.leader == who
                 return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
         return self._all(Nudge, at)
 
@@ -829,7 +810,7 @@ class Work:
         id = self._asked(what)
         self._do("answer", by, id=id, approved=yes, why=checked_text("why", why))
         with self._reading(None) as (reading, _):
-            kind = reading.thing(id)["kind"]
+            kind = reading.record(id)["kind"]
         return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
 
     def _asked(self, what: str | Approval | Decision | Task) -> str:
@@ -996,14 +977,14 @@ class Work:
         """The work as of then, for whoever may know of it then and now."""
         with self._ledger.snapshot() as now:
             rights = rights_of(now, self._actor)
-            known = charter_of(now, self.id)
+            known = info_of(now, self.id)
             if known is None or not may_know(rights, known):
                 raise NotFound(no_work(self.id))
             if at is None:
                 yield Reading(now, self.id), rights
                 return
             with self._ledger.snapshot(at) as then:
-                known = charter_of(then, self.id)
+                known = info_of(then, self.id)
                 if known is None or not may_know(rights_of(then, self._actor), known):
                     raise NotFound(f"{no_work(self.id)} (as of then)")
                 yield Reading(then, self.id, now), rights
@@ -1045,7 +1026,7 @@ class Work:
         }
         if type is not Nudge:
             return [
-                thing(type, id, row, self._words_of_others(reading, rights, row))
+                record_of(type, id, row, self._words_of_others(reading, rights, row))
                 for id, row in wanted.items()
             ]
         nudges = [{**row, "id": id} for id, row in wanted.items() if may_see_nudge(reading, rights, row)]
@@ -1113,11 +1094,11 @@ class Claim:
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
-            task, charter = reading.task(self.task.id), charter_of(reading.lens, self.work.id)
+            task, info = reading.task(self.task.id), info_of(reading.lens, self.work.id)
             urgent = waiting(reading, self.agent, False, "beat")
             in_force = _leases(reading, [task])
-        if charter is not None and not charter.open:
-            raise Conflict(f"the work {charter.name!r} is {charter.status}: there is no use in going on")
+        if info is not None and not info.open:
+            raise Conflict(f"the work {info.name!r} is {info.status}: there is no use in going on")
         if task.token != self.token or task.status != "in_progress":
             raise Fenced(
                 f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
@@ -1269,7 +1250,7 @@ def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) 
     """Begin a work."""
     work = Work(session, id)
     tasks = tuple(new_task(one) for one in fields["tasks"])
-    work._do("create", by, plan=Plan(charter_from(id, fields), tasks))
+    work._do("create", by, plan=Plan(info_from(id, fields), tasks))
     return work
 
 
@@ -1281,14 +1262,14 @@ def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
         row = reading.lens.get("work.works", id)
     if given:
         began = session.ledger.event(row["event"])
-        check_same(began, charter_from(id, {**fields, "name": "any"}), given)
+        check_same(began, info_from(id, {**fields, "name": "any"}), given)
     return work
 
 
-def charter_from(id: str, fields: Mapping[str, Any]) -> Charter:
+def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
     """What a work is begun with. Raises BadInput that names the field."""
     pattern = fields["pattern"]
-    return Charter(
+    return WorkInfo(
         id,
         _said("name", fields["name"]),
         checked_text("goal", fields["goal"]),
@@ -1309,30 +1290,30 @@ def home_of(session: Session, id: str) -> str:
         event = session.ledger.event(id) if where is None else None
         if event is not None and event.kind in EVERY:
             where = [event.payload["work"]]
-        charter = None if where is None else charter_of(now, where[0])
-        if charter is None or not may_know(rights_of(now, session.actor), charter):
+        info = None if where is None else info_of(now, where[0])
+        if info is None or not may_know(rights_of(now, session.actor), info):
             raise NotFound(
                 f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
             )
-        return charter.id
+        return info.id
 
 
-def works_of(session: Session, status: str | None, at: At) -> list[Charter]:
+def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
     with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
         rights = [rights_of(lens, session.actor) for lens in (then, now)]
-        charters = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
-    known = [charter for charter in charters if all(may_know(right, charter) for right in rights)]
-    return [charter for charter in known if status in (None, charter.status)]
+        infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
+    known = [info for info in infos if all(may_know(right, info) for right in rights)]
+    return [info for info in known if status in (None, info.status)]
 
 
 def stale(
-    charters: Sequence[Charter], now: datetime, older_than: timedelta | None
-) -> list[tuple[Charter, str]]:
+    infos: Sequence[WorkInfo], now: datetime, older_than: timedelta | None
+) -> list[tuple[WorkInfo, str]]:
     """The works that can be put away, and why."""
     found = []
-    for one in charters:
+    for one in infos:
         quiet = now - datetime.fromtimestamp(one.changed_us / 1e6, UTC)
         hours = one.settings.get("auto_archive_hours")
         limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
@@ -1410,8 +1391,8 @@ def _level(given: str) -> str:
     return checked("sensitivity", given, ("public", "private", "sensitive"))
 
 
-def _id(given: str | Thing) -> str:
-    return given.id if isinstance(given, Thing) else check_name("an id", given)
+def _id(given: str | WorkRecord) -> str:
+    return given.id if isinstance(given, WorkRecord) else check_name("an id", given)
 
 
 def _made(

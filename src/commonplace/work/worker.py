@@ -24,9 +24,9 @@ from ..errors import (
     shown,
 )
 from ..events import new_id
-from .desk import charter_of
 from .people import lead_lease
 from .tasks import FINAL, Task, checked_flag
+from .transaction import info_of
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
@@ -283,8 +283,8 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
     """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
     be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        charter, counts = charter_of(reading.lens, work.id), dict(reading.counts)
-        if charter is None or not charter.open:
+        info, counts = info_of(reading.lens, work.id), dict(reading.counts)
+        if info is None or not info.open:
             return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
             return True, True, counts

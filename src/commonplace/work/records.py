@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..memory.visibility import may_read_id
-from .claims import PRODUCED
-from .desk import Reading
-from .graph import ASKED, BRANCHED, DECIDED, ESCALATED
-from .people import DISCOVERED, NUDGED
+from .kinds import ASKED, BRANCHED, DECIDED, DISCOVERED, ESCALATED, NUDGED, PRODUCED
+from .transaction import Reading
 
 
-class Thing(msgspec.Struct, frozen=True, kw_only=True):
+class WorkRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What all of these have: who said it when, and which tasks it is about."""
 
     id: str
@@ -26,7 +24,7 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
     sensitivity: str = "private"
 
 
-class Decision(Thing, frozen=True, kw_only=True):
+class Decision(WorkRecord, frozen=True, kw_only=True):
     """A choice that was made. `reversed_by` is the decision that took its place."""
 
     question: str = ""
@@ -42,7 +40,7 @@ class Decision(Thing, frozen=True, kw_only=True):
     answered_by: str | None = None
 
 
-class Discovery(Thing, frozen=True, kw_only=True):
+class Discovery(WorkRecord, frozen=True, kw_only=True):
     """Something that was learned: a constraint, opportunity, risk or insight."""
 
     text: str = ""
@@ -50,7 +48,7 @@ class Discovery(Thing, frozen=True, kw_only=True):
     promote_to_core: str | None = None
 
 
-class Artifact(Thing, frozen=True, kw_only=True):
+class Artifact(WorkRecord, frozen=True, kw_only=True):
     """Something that was made, by reference. `blob` names its content, if it is stored."""
 
     path: str = ""
@@ -65,7 +63,7 @@ class Artifact(Thing, frozen=True, kw_only=True):
     branch: str | None = None
 
 
-class Nudge(Thing, frozen=True, kw_only=True):
+class Nudge(WorkRecord, frozen=True, kw_only=True):
     """A word to an agent, to whoever leads, or to all."""
 
     text: str = ""
@@ -77,7 +75,7 @@ class Nudge(Thing, frozen=True, kw_only=True):
     acknowledged: tuple[str, ...] = ()
 
 
-class Approval(Thing, frozen=True, kw_only=True):
+class Approval(WorkRecord, frozen=True, kw_only=True):
     """Something that a person has to allow."""
 
     action: str = ""
@@ -88,7 +86,7 @@ class Approval(Thing, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Escalation(Thing, frozen=True, kw_only=True):
+class Escalation(WorkRecord, frozen=True, kw_only=True):
     """Something that an agent cannot settle by itself."""
 
     text: str = ""
@@ -98,7 +96,7 @@ class Escalation(Thing, frozen=True, kw_only=True):
     answer: str = ""
 
 
-class Branch(Thing, frozen=True, kw_only=True):
+class Branch(WorkRecord, frozen=True, kw_only=True):
     """Alternatives of which one is to be chosen. `status` is the one that was, or pending."""
 
     question: str = ""
@@ -106,15 +104,15 @@ class Branch(Thing, frozen=True, kw_only=True):
     status: str = "pending"
 
 
-KINDS: dict[type[Thing], str] = {
+KINDS: dict[type[WorkRecord], str] = {
     Decision: DECIDED, Discovery: DISCOVERED, Artifact: PRODUCED, Nudge: NUDGED, Approval: ASKED, Escalation: ESCALATED,
     Branch: BRANCHED,
 }  # fmt: skip
 
-T = TypeVar("T", bound=Thing)
+T = TypeVar("T", bound=WorkRecord)
 
 
-def thing(type: type[T], id: str, row: Mapping[str, Any], words: Mapping[str, Any] | None = None) -> T:
+def record_of(type: type[T], id: str, row: Mapping[str, Any], words: Mapping[str, Any] | None = None) -> T:
     """A row as what it is, with further words that others have said of it."""
     fields = {**row, **row["said"], **(words or {}), "id": id}
     fields["affects"] = tuple(id for _, id in row.get("affects", ()))
@@ -135,7 +133,9 @@ def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
     readable = quote and all(
         may_read_id(lens, reading.rights(lens, reader), row["item"]) for lens in reading.lenses
     )
-    return thing(Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None)
+    return record_of(
+        Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None
+    )
 
 
 class Contribution(msgspec.Struct, frozen=True):
