@@ -463,8 +463,6 @@ class PostgresTx(PostgresReads, Tx):
                 yield q.PUT_ROWS, rows
             if write.meta is not None:
                 yield q.WRITE_META, (write.meta, book)
-        if "drop_keys" in rows:
-            yield q.DROP_ROWS, rows
         leases = {lease.name: lease for lease in write.leases}.values()
         if taken := [lease for lease in leases if lease.seconds > 0]:
             columns = {
