@@ -66,12 +66,12 @@ SAID = (
 COMMANDS = {
     "create": "begin_again", "change": "change", "add": "add", "link": "link", "unlink": "unlink", "assign": "assign",
     "unassign": "let_go_on", "edit": "edit", "block": "block", "unblock": "let_go_on", "cancel": "cancel",
-    "branch": "branch", "choose": "choose", "claim": "claim", "reclaim": "look", "complete": "complete",
-    "complete_many": "complete_many", "fail": "fail", "release": "release", "hold_up": "hold_up", "retry": "let_go_on",
-    "review": "review", "assign_review": "assign_review", "nudge": "nudge", "take": "listen",
-    "acknowledge": "acknowledge", "ask": "ask", "answer": "answer", "escalate": "escalate", "resolve": "resolve",
-    "decide": "decide", "discover": "discover", "produce": "make", "lead": "lead", "handled": "deal_with_what_happened",
-    "judge": "judge",
+    "claim": "claim", "reclaim": "look", "complete": "complete", "complete_many": "complete_many", "fail": "fail",
+    "release": "release", "hold_up": "hold_up", "retry": "let_go_on", "review": "review",
+    "assign_review": "assign_review", "take": "listen", "acknowledge": "acknowledge", "lead": "lead",
+    "handled": "deal_with_what_happened", "judge": "judge", "record decision": "decide", "record discovery": "discover",
+    "record artifact": "make", "record nudge": "nudge", "record approval": "ask", "record escalation": "escalate",
+    "record branch": "branch", "answer approval": "answer", "answer escalation": "resolve", "answer branch": "choose",
 }  # fmt: skip
 """Which rule of the story asks for what."""
 
@@ -115,6 +115,8 @@ class Story(RuleBasedStateMachine):
         def counted(command: str, *how: Any, **more: Any) -> Any:
             answer = submit(command, *how, **more)
             self.done[command] += 1
+            if command in ("work.record", "work.answer"):
+                self.done[f"{command} {how[0].given['kind']}"] += 1
             return answer
 
         self.book.ledger.submit = counted  # type: ignore[method-assign]

@@ -12,15 +12,13 @@ import msgspec
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
-from . import claims, graph, lifecycle, people
+from . import claims, graph, lifecycle, people, records
 from .kinds import (
     ACKNOWLEDGED,
     ADDED,
     ANSWERED,
-    ASKED,
     ASSIGNED,
     BLOCKED,
-    BRANCHED,
     CANCELLED,
     CHANGED,
     CLAIMED,
@@ -31,7 +29,6 @@ from .kinds import (
     DISCOVERED,
     DUE,
     EDITED,
-    ESCALATED,
     FAILED,
     HANDLED,
     JUDGED,
@@ -59,12 +56,7 @@ TASK_KINDS = frozenset(
     }
 )  # fmt: skip
 """Events that change tasks."""
-RECORDED = frozenset(
-    {
-        DECIDED, DISCOVERED, PRODUCED, NUDGED, ASKED, ANSWERED,
-        ESCALATED, RESOLVED, BRANCHED,
-    }
-)  # fmt: skip
+RECORDED = frozenset({*records.EVENTS.values(), ANSWERED, RESOLVED})
 """Events that are something by themselves: they can be looked up by their ids, and listed."""
 NOTES = RECORDED | {DELIVERED, ACKNOWLEDGED, LED, HANDLED, JUDGED}
 BETWEEN = frozenset({NUDGED, DELIVERED, ACKNOWLEDGED})
@@ -314,8 +306,6 @@ WORK = Capability(
         "work.block": graph.decide_block,
         "work.unblock": graph.decide_unblock,
         "work.cancel": graph.decide_cancel,
-        "work.branch": graph.decide_branch,
-        "work.choose": graph.decide_choose,
         "work.claim": claims.decide_claim,
         "work.reclaim": claims.decide_reclaim,
         "work.complete": claims.decide_complete,
@@ -326,16 +316,10 @@ WORK = Capability(
         "work.retry": claims.decide_retry,
         "work.review": claims.decide_review,
         "work.assign_review": claims.decide_assign_review,
-        "work.nudge": people.decide_nudge,
+        "work.record": records.decide_record,
+        "work.answer": records.decide_answer,
         "work.take": people.decide_take,
         "work.acknowledge": people.decide_acknowledge,
-        "work.ask": people.decide_ask,
-        "work.answer": people.decide_answer,
-        "work.escalate": people.decide_escalate,
-        "work.resolve": people.decide_resolve,
-        "work.decide": people.decide_decide,
-        "work.discover": people.decide_discover,
-        "work.produce": people.decide_produce,
         "work.lead": people.decide_lead,
         "work.handled": people.decide_handled,
         "work.judge": people.decide_judge,

@@ -248,7 +248,7 @@ def _told_already(tx: WorkTransaction, task: Task, token: int, result: Result, m
 def _complete(tx: WorkTransaction, before: Task, result: Result, made: Sequence[Made]) -> Task:
     tx.let_go(before)
     if made:
-        ids = tuple(produce(tx, before, one) for one in made)
+        ids = tuple(_produce(tx, before, one) for one in made)
         result = replace(result, artifacts=(*result.artifacts, *ids))
     if before.needs_review:
         tx.tell(SUBMITTED, (before, moved(before, "review", result=result)))
@@ -391,16 +391,18 @@ def path_key(work: str, path: str) -> str:
     return sha256(f"{work}\n{path}".encode()).hexdigest()
 
 
-def produce(tx: WorkTransaction, task: Task | None, made: Made, **more: Any) -> str:
-    """Record something that was made: a new version of it, if there is one under the same path."""
-    key = path_key(tx.work, made.said["path"])
+def next_version(tx: WorkTransaction, path: str) -> dict[str, Any]:
+    """Which version of it something under a path is, and which one was before."""
+    key = path_key(tx.work, path)
     last = tx.overlay.get("work.paths", tx.work, key)
     version, previous = (1, None) if last is None else (last["version"] + 1, last["id"])
-    affects, about = ([], None) if task is None else ([task], task.id)
-    return tx.note(
-        PRODUCED, made.said, affects=affects, path_key=key, task=about, version=version, previous=previous,
-        **made.more, **more,
-    ).id  # fmt: skip
+    return {"path_key": key, "version": version, "previous": previous}
+
+
+def _produce(tx: WorkTransaction, task: Task, made: Made) -> str:
+    """Record something that was made when its task was completed."""
+    more = {**made.more, **next_version(tx, made.said["path"])}
+    return tx.note(PRODUCED, made.said, affects=[task], task=task.id, **more).id
 
 
 # by whoever leads

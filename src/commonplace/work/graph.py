@@ -19,7 +19,6 @@ from .kinds import (
     ASKED,
     ASSIGNED,
     BLOCKED,
-    BRANCHED,
     CANCELLED,
     DECIDED,
     EDITED,
@@ -484,91 +483,27 @@ def settle(tx: WorkTransaction, task: Task, why: str, kinds: Sequence[str], pare
     for (_, id), row in zip(about, tx.lens.get_all(decode, "work.records", about), strict=True):
         if row is None or row["kind"] not in kinds or row.get("task") != task.id:
             continue
-        answer = new_id()
         if row["kind"] == ASKED and row["status"] == "pending":
-            fields = {"status": "cancelled", "answered_by": tx.act.by, "answer": answer}
-            tx.note(
-                ANSWERED, {"why": why}, updates=[(id, fields)], settles=[("approval", id, row["position"])], about=id,
-                verdict="cancelled", id=answer, parents=[parent],
-            )  # fmt: skip
+            answer_record(tx, row, id, "cancelled", {"why": why}, [parent])
         elif row["kind"] == ESCALATED and row["status"] == "open":
-            fields = {"status": "resolved", "resolved_by": tx.act.by, "answer": answer}
-            tx.note(
-                RESOLVED, {"answer": why}, updates=[(id, fields)], settles=[("escalation", id, row["position"])],
-                about=id, id=answer, parents=[parent],
-            )  # fmt: skip
+            answer_record(tx, row, id, "resolved", {"answer": why}, [parent])
 
 
-# alternatives
-
-
-@command("orchestrate")
-def decide_branch(tx: WorkTransaction, question: str, options: dict[str, tuple[str, ...]]) -> str:
-    """Let groups of tasks wait until one of the groups is chosen. Answers the id of the branch."""
-    every = [id for ids in options.values() for id in ids]
-    if len(set(every)) < len(every):
-        raise BadInput("a task stands in two alternatives: put it into one, or let it depend on both")
-    tasks = [tx.task(id) for id in every]
-    for one in tasks:
-        if one.status != "pending" or one.branch is not None:
-            why = "is an alternative already" if one.branch is not None else f"is {one.status}"
-            raise Conflict(f"task {one.id!r} {why}: alternatives are made of pending tasks")
-    id = new_id()
-    each = {name: list(ids) for name, ids in options.items()}
+def answer_record(
+    tx: WorkTransaction,
+    row: Mapping[str, Any],
+    id: str,
+    status: str,
+    said: Mapping[str, str],
+    parents: Sequence[str] = (),
+    also: Sequence[str] = (),
+) -> None:
+    """Record the answer to an approval, a decision or an escalation, which is the answer to others `also`."""
+    answer, escalation = new_id(), row["kind"] == ESCALATED
+    fields = {"status": status, "resolved_by" if escalation else "answered_by": tx.act.by, "answer": answer}
+    waits = "escalation" if escalation else "approval"
     tx.note(
-        BRANCHED,
-        {"question": question},
-        affects=tasks,
-        pending="branch",
-        id=id,
-        options=each,
-        status="pending",
-    )
-    for one in tasks:
-        tx.tell(LINKED, (one, placed(replace(one, branch=id, waits=one.waits + 1))))
-    return id
-
-
-@command("orchestrate")
-def decide_choose(tx: WorkTransaction, branch: str, option: str, rationale: str) -> str:
-    """Choose one of the alternatives: its tasks go on, the others are cancelled, and what depends on them goes on
-    without. Answers the id of the decision."""
-    row = tx.record(branch, BRANCHED)
-    if row["status"] != "pending":
-        raise Conflict(f"the branch {branch!r} has been decided: {row['status']}")
-    options = row["options"]
-    if option not in options:
-        raise BadInput(
-            f"the branch has no alternative {shown(option)}: it has {', '.join(map(repr, options))}"
-        )
-    others = [name for name in options if name != option]
-    decision = tx.note(
-        DECIDED,
-        {
-            "question": row["said"].get("question", ""),
-            "choice": option,
-            "alternatives": others,
-            "rationale": rationale,
-        },
-        affects=[tx.task(id) for ids in options.values() for id in ids],
-        settles=[("branch", branch, row["position"])],
-        updates=[(branch, {"status": option})],
-        reversible=False,
-    )
-    for id in options[option]:
-        before = tx.task(id)
-        if not before.final:
-            after = replace(before, waits=before.waits - 1)
-            tx.tell(LINKED, (before, placed(after)))
-    for name in others:
-        for id in options[name]:
-            before = tx.task(id)
-            if not before.final:
-                cancel(
-                    tx,
-                    before,
-                    f"{option!r} was chosen instead of {name!r}: {rationale}",
-                    "free",
-                    [decision.id],
-                )
-    return decision.id
+        RESOLVED if escalation else ANSWERED, said, updates=[(one, fields) for one in (id, *also)],
+        settles=[] if row["kind"] == DECIDED else [(waits, id, row["position"])], about=id, verdict=status, id=answer,
+        parents=parents,
+    )  # fmt: skip

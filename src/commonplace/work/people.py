@@ -5,56 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from ..access.rights import Rights
-from ..errors import BadInput, Conflict, shown
-from ..events import new_id
-from .claims import Made, escalate, held, produce
-from .graph import cancel
+from ..errors import BadInput, Conflict
 from .kinds import (
     ACKNOWLEDGED,
-    ANSWERED,
-    ASKED,
     COMPLETED,
-    DECIDED,
     DELIVERED,
-    DISCOVERED,
     ESCALATED,
     FAILED,
     HANDLED,
     JUDGED,
     LED,
-    LINKED,
     NUDGED,
-    RESOLVED,
 )
-from .tasks import Task, placed, waiting_less
+from .records import ALL, DELIVERIES, ORCHESTRATOR, PRIORITIES
+from .tasks import Task
 from .transaction import Reading, WorkTransaction, command, info_of
-
-PRIORITIES = ("low", "normal", "high", "critical")
-DELIVERIES = ("next_turn", "immediate", "when_idle")
-ESCALATIONS = ("stuck", "confused", "needs_decision", "error")
-ORCHESTRATOR, ALL = "orchestrator", "all"
 
 STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
 """In which order whoever leads is told of what has happened; then come ready tasks, and stuck ones."""
 
 
 # nudges
-
-
-@command("nudge", open=False)
-def decide_nudge(
-    tx: WorkTransaction, text: str, target: str, priority: str, delivery: str, task: str | None
-) -> str:
-    affects = [] if task is None else [tx.task(task)]
-    event = tx.note(
-        NUDGED, {"text": text}, affects=affects, pending=f"nudge:{target}", target=target, priority=priority,
-        delivery=delivery,
-        step=target == ORCHESTRATOR, labels={"sensitivity": "private"},
-    )  # fmt: skip
-    return event.id
 
 
 @command(open=False, archived=True)
@@ -183,136 +155,6 @@ def decide_acknowledge(tx: WorkTransaction, nudge: str, agent: str) -> None:
     tx.note(ACKNOWLEDGED, {}, updates=[(nudge, {"acknowledged": acknowledged})], nudge=nudge, drops=carried)
 
 
-# approvals
-
-
-@command()
-def decide_ask(tx: WorkTransaction, action: str, risk: str, task: str | None, decision: str | None) -> str:
-    """Ask somebody to approve something. A task that it is about waits for the answer, unless somebody has begun it."""
-    about = None if task is None else tx.task(task)
-    if decision is not None:
-        tx.record(decision, DECIDED)
-    said = {"action": action, "risk": risk}
-    gates = about is not None and about.status in ("pending", "assigned", "blocked", "failed")
-    asked = tx.note(
-        ASKED, said, affects=[] if about is None else [about], pending="approval", status="pending", task=task,
-        decision=decision, gates=gates,
-    ).id  # fmt: skip
-    if about is not None and gates:
-        tx.tell(LINKED, (about, placed(replace(about, approval=asked, waits=about.waits + 1))))
-    return asked
-
-
-@command("approve", open=False)
-def decide_answer(tx: WorkTransaction, id: str, approved: bool, why: str) -> dict[str, Any]:
-    """Approve or reject what was asked for, or a decision, and with it all that was asked about it. What waits for it
-    goes on, or is cancelled."""
-    return _answer(tx, tx.record(id, ASKED, DECIDED), id, approved, why)
-
-
-def _answer(tx: WorkTransaction, row: dict[str, Any], id: str, approved: bool, why: str) -> dict[str, Any]:
-    known = row.get("status", "pending")
-    verdict = "approved" if approved else "rejected"
-    if known != "pending":
-        if known == verdict:
-            return row
-        raise Conflict(f"{id!r} has been {known} by {row.get('answered_by')!r} already")
-    answer = new_id()
-    fields = {"status": verdict, "answered_by": tx.act.by, "answer": answer}
-    settles = [("approval", id, row["position"])] if row["kind"] == ASKED else []
-    updates, decision = [(id, fields)], id if row["kind"] == DECIDED else row.get("decision")
-    if decision not in (None, id) and tx.record(decision, DECIDED).get("status", "pending") == "pending":
-        updates.append((decision, fields))
-    tx.note(ANSWERED, {"why": why}, updates=updates, settles=settles, about=id, verdict=verdict, id=answer)
-    task = tx.find(row["task"]) if row.get("task") else None
-    if task is not None and row.get("gates") and not task.final:
-        if approved:
-            tx.tell(LINKED, (task, waiting_less(task, task.waits - 1)))
-        else:
-            cancel(tx, task, f"rejected by {tx.act.by}", "block")
-    if any(one == decision for one, _ in updates):
-        for (_, _, _, other), _ in tx.lens.scan("work.pending", tx.work, "approval"):
-            asked = tx.lens.get("work.records", tx.work, other)
-            if asked is not None and asked.get("decision") == decision:
-                _answer(tx, asked, str(other), approved, why)
-    return {**row, **fields}
-
-
-# escalations
-
-
-@command()
-def decide_escalate(tx: WorkTransaction, type: str, text: str, task: str | None) -> str:
-    return escalate(tx, type, text, None if task is None else tx.task(task))
-
-
-@command("orchestrate", open=False)
-def decide_resolve(tx: WorkTransaction, id: str, answer: str) -> None:
-    row = tx.record(id, ESCALATED)
-    if row.get("status") == "resolved":
-        raise Conflict(f"the escalation {id!r} was resolved by {row.get('resolved_by')!r} already")
-    event = new_id()
-    fields = {"status": "resolved", "resolved_by": tx.act.by, "answer": event}
-    settles = [("escalation", id, row["position"])]
-    tx.note(RESOLVED, {"answer": answer}, updates=[(id, fields)], settles=settles, about=id, id=event)
-
-
-# what was decided and found
-
-
-@command()
-def decide_decide(
-    tx: WorkTransaction, said: dict[str, Any], affects: tuple[str, ...], task: str | None, reversible: bool,
-    reverses: str | None, sensitivity: str, token: int | None,
-) -> str:  # fmt: skip
-    about = _said_of(tx, task, token)
-    if reverses is not None:
-        old = tx.record(reverses, DECIDED)
-        if old.get("reversed_by"):
-            seen = tx.seen(tx.act.actor, [old["reversed_by"]])
-            by = f" by {old['reversed_by']!r}: reverse that one" if seen else ""
-            raise Conflict(f"the decision {reverses!r} was reversed already{by}")
-        if not old.get("reversible", True):
-            raise Conflict(f"the decision {reverses!r} was made for good: it cannot be reversed")
-    named = _named(tx, affects, about)
-    id = new_id()
-    updates = [] if reverses is None else [(reverses, {"reversed_by": id})]
-    return tx.note(
-        DECIDED, said, affects=named, task=task, reversible=reversible, reverses=reverses, updates=updates, id=id,
-        labels=tx.labels(sensitivity), **tx.joined(tx.act.by),
-    ).id  # fmt: skip
-
-
-@command()
-def decide_discover(
-    tx: WorkTransaction, text: str, type: str, affects: tuple[str, ...], task: str | None, core: str | None,
-    sensitivity: str, token: int | None,
-) -> str:  # fmt: skip
-    named = _named(tx, affects, _said_of(tx, task, token))
-    return tx.note(
-        DISCOVERED, {"text": text}, affects=named, type=type, task=task, promote_to_core=core,
-        labels=tx.labels(sensitivity), **tx.joined(tx.act.by),
-    ).id  # fmt: skip
-
-
-@command()
-def decide_produce(tx: WorkTransaction, made: Made, task: str | None, token: int | None) -> str:
-    return produce(tx, _said_of(tx, task, token), made, **tx.joined(tx.act.by))
-
-
-def _said_of(tx: WorkTransaction, task: str | None, token: int | None) -> Task | None:
-    """The task that something is said of. Who says it as its holder, with the token of a claim, must still hold it."""
-    if task is None:
-        return None
-    return tx.task(task) if token is None else held(tx, tx.task(task), token)
-
-
-def _named(tx: WorkTransaction, affects: Sequence[str], about: Task | None) -> list[Task]:
-    """Each task that something affects, the one that it is said of among them."""
-    found = {id: tx.task(id) for id in affects}
-    return list(found.values() if about is None else {**found, about.id: about}.values())
-
-
 # leadership
 
 
@@ -383,9 +225,3 @@ def decide_judge(tx: WorkTransaction, candidate: str, verdict: str, why: str, it
         raise Conflict(f"candidate {candidate!r} was {known['verdict']} by {known['by']!r} already")
     if known is None and verdict:
         tx.note(JUDGED, {"why": why}, candidate=candidate, verdict=verdict, item=item)
-
-
-def checked(field: str, given: object, allowed: Sequence[str]) -> str:
-    if given not in allowed:
-        raise BadInput(f"there is no {field} {shown(given)}: it is one of {', '.join(allowed)}")
-    return str(given)

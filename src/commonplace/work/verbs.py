@@ -39,9 +39,12 @@ from .claims import MOST_AT_ONCE, Made, run_out
 from .graph import DEPENDENTS, id_of, names, new_task
 from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
 from .lifecycle import Plan, check_same
-from .people import ALL, DELIVERIES, ESCALATIONS, ORCHESTRATOR, PRIORITIES, checked, may_see_nudge, waiting
+from .people import may_see_nudge, waiting
 from .records import (
-    KINDS,
+    ALL,
+    EVENTS,
+    ORCHESTRATOR,
+    RECORDS,
     Approval,
     Artifact,
     Branch,
@@ -51,7 +54,9 @@ from .records import (
     Escalation,
     Nudge,
     WorkRecord,
+    checked,
     nudge_for,
+    record_id,
     record_of,
 )
 from .tasks import (
@@ -66,6 +71,9 @@ from .tasks import (
     checked_priority,
     checked_role,
     checked_text,
+    listed,
+    required_text,
+    texts,
 )
 from .transaction import WORK_MOVES, Act, Limits, Reading, WorkInfo, info_of, lease_name, may_know, no_work
 
@@ -412,7 +420,7 @@ class Work:
             raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
         new = dict(fields)
         if "title" in new:
-            new["title"] = _said("title", new["title"])
+            new["title"] = required_text("title", new["title"])
         if "description" in new:
             new["description"] = checked_text("description", new["description"])
         if "needs_review" in new:
@@ -430,7 +438,7 @@ class Work:
 
     def block(self, task: str | Task, reason: str, *, by: str | None = None) -> Task:
         """Say that a task cannot go on. Its holder, if it has one, loses it."""
-        found: Task = self._do("block", by, task=id_of(task), reason=_said("reason", reason))
+        found: Task = self._do("block", by, task=id_of(task), reason=required_text("reason", reason))
         return found
 
     def unblock(self, task: str | Task, *, by: str | None = None) -> Task:
@@ -452,7 +460,7 @@ class Work:
         goes on without it (`"free"`)."""
         what = checked("way with dependents", dependents, DEPENDENTS)
         found: Task = self._do(
-            "cancel", by, task=id_of(task), reason=_said("reason", reason), dependents=what
+            "cancel", by, task=id_of(task), reason=required_text("reason", reason), dependents=what
         )
         return found
 
@@ -461,26 +469,15 @@ class Work:
     ) -> Branch:
         """Make alternatives of pending tasks: they wait until one of the options is chosen. The names of the
         options are kept for good, without secrets: what is to be erased one day belongs into the question."""
-        if not isinstance(options, Mapping) or len(options) < 2:
-            raise BadInput("alternatives are two or more options by their names, each with its tasks")
-        each = {
-            masked(check_name("an option", name)): names(f"the tasks of {name!r}", ids)
-            for name, ids in options.items()
-        }
-        if len(each) < len(options):
-            raise BadInput("two options are the same without the secrets in their names: name them otherwise")
-        for name, ids in each.items():
-            if not ids:
-                raise BadInput(f"the option {name!r} has no tasks: give each option its own")
-        id: str = self._do("branch", by, question=_said("question", question), options=each)
-        return self._one(Branch, id)
+        return self._record(Branch, {"question": question, "options": options}, by)
 
     def choose(self, branch: str | Branch, option: str, *, rationale: str, by: str | None = None) -> Decision:
         """Choose one of the alternatives. The tasks of the others are cancelled, with the reason, and what depends on
         them goes on without."""
-        chosen, why = masked(check_name("option", option)), _said("rationale", rationale)
-        id: str = self._do("choose", by, branch=_id(branch), option=chosen, rationale=why)
-        return self._one(Decision, id)
+        said = {"rationale": required_text("rationale", rationale)}
+        return self._one(
+            Decision, self._answer("branch", branch, masked(check_name("option", option)), said, by)
+        )
 
     def branches(self, *, at: At = None) -> list[Branch]:
         return self._all(Branch, at)
@@ -578,6 +575,34 @@ class Work:
 
     # what was decided and found
 
+    def _record(
+        self,
+        type: type[T],
+        given: Mapping[str, Any],
+        by: str | None,
+        *,
+        task: str | Task | None = None,
+        affects: Sequence[str | Task] = (),
+        sensitivity: str = "private",
+        token: int | None = None,
+    ) -> T:
+        """Record something about the work, checked as its kind says. What is None is left out."""
+        name, kind = next((name, kind) for name, kind in RECORDS.items() if kind.type is type)
+        said, fields = (
+            {one: value for one, check in part.items() if (value := check(one, given.get(one))) is not None}
+            for part in (kind.said, kind.fields)
+        )
+        id: str = self._do(
+            "record", by, kind=name, said=said, fields=fields, affects=names("affects", affects),
+            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=token,
+        )  # fmt: skip
+        return self._one(type, id)
+
+    def _answer(
+        self, kind: str, record: str | WorkRecord, verdict: str, said: dict[str, str], by: str | None
+    ) -> Any:
+        return self._do("answer", by, kind=kind, id=record_id(record), verdict=verdict, said=said)
+
     def decide(
         self,
         *,
@@ -595,25 +620,13 @@ class Work:
         _token: int | None = None,
     ) -> Decision:
         """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
-        said: dict[str, Any] = {
-            "question": _said("question", question), "choice": _said("choice", choice),
-            "alternatives": list(texts("alternatives", alternatives)),
-            "rationale": checked_text("rationale", rationale),
+        given = {
+            "question": question, "choice": choice, "alternatives": alternatives, "rationale": rationale,
+            "confidence": confidence, "reversible": reversible, "reverses": reverses,
         }  # fmt: skip
-        if confidence is not None:
-            if (
-                isinstance(confidence, bool)
-                or not isinstance(confidence, int | float)
-                or not 0 <= confidence <= 1
-            ):
-                raise BadInput(f"confidence {shown(confidence)} is not a number from 0 to 1")
-            said["confidence"] = confidence
-        id: str = self._do(
-            "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
-            reversible=checked_flag("reversible", reversible), reverses=None if reverses is None else _id(reverses),
-            sensitivity=_level(sensitivity), token=_token,
-        )  # fmt: skip
-        return self._one(Decision, id)
+        return self._record(
+            Decision, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+        )
 
     def decisions(self, *, task: str | Task | None = None, at: At = None) -> list[Decision]:
         """What was decided, in order; with `task`, what affects it."""
@@ -632,15 +645,10 @@ class Work:
         _token: int | None = None,
     ) -> Discovery:
         """Record something that was learned: a constraint, opportunity, risk or insight."""
-        kind = checked("type of discovery", type, ("constraint", "opportunity", "risk", "insight"))
-        core = None if promote_to_core is None else check_name("promote_to_core", promote_to_core)
-        said = _said("text", text)
-        id: str = self._do(
-            "discover", by, text=said, type=kind,
-            affects=names("affects", affects), core=core,
-            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=_token,
-        )  # fmt: skip
-        return self._one(Discovery, id)
+        given = {"text": text, "type": type, "promote_to_core": promote_to_core}
+        return self._record(
+            Discovery, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+        )
 
     def discoveries(self, *, task: str | Task | None = None, at: At = None) -> list[Discovery]:
         return self._about(Discovery, task, at)
@@ -664,14 +672,7 @@ class Work:
         refused if it is not small and nobody has said whether to `store` it. The same path again is its next
         version."""
         made = _made(path, type, description, content, store, commit, branch)
-        id: str = self._do(
-            "produce",
-            by,
-            made=made,
-            task=None if task is None else id_of(task),
-            token=_token,
-        )
-        return self._one(Artifact, id)
+        return self._record(Artifact, {**made.said, **made.more}, by, task=task, token=_token)
 
     def artifacts(self, *, task: str | Task | None = None, at: At = None) -> list[Artifact]:
         """What was made, every version in order; with `task`, for it."""
@@ -680,7 +681,7 @@ class Work:
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
         `at`."""
-        found = self._one(Artifact, _id(artifact), at=at)
+        found = self._one(Artifact, record_id(artifact), at=at)
         data = None if found.blob is None else self._ledger.blob(found.blob)
         if data is None:
             raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
@@ -693,9 +694,9 @@ class Work:
             spans = dict[str, list[int]]()
             rows = reading.lens.scan("work.by", self.id)
             for type in (Decision, Discovery, Artifact):
-                made = [id for (_, _, kind, _), id in rows if kind == KINDS[type]]
+                made = [id for (_, _, kind, _), id in rows if kind == EVENTS[type]]
                 seen = {one.id for one in self._seen(type, reading, rights, made, erased=True)}
-                rows = [row for row in rows if row[0][2] != KINDS[type] or row[1] in seen]
+                rows = [row for row in rows if row[0][2] != EVENTS[type] or row[1] in seen]
             for (_, agent, kind, position), id in rows:
                 found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
                 spans.setdefault(str(agent), []).append(int(position))
@@ -733,13 +734,8 @@ class Work:
     ) -> Nudge:
         """Say something to an agent, to whoever leads ("orchestrator") or to all: each is told once, with its next
         turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
-        if target not in (ALL, ORCHESTRATOR):
-            target = check_actor(target)
-        id: str = self._do(
-            "nudge", by, text=_said("text", text), target=target, priority=checked("priority", priority, PRIORITIES),
-            delivery=checked("delivery", delivery, DELIVERIES), task=None if task is None else id_of(task),
-        )  # fmt: skip
-        return self._one(Nudge, id)
+        given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
+        return self._record(Nudge, given, by, task=task)
 
     def take_nudges(self, agent: str | None = None) -> list[Nudge]:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
@@ -762,7 +758,7 @@ class Work:
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
         """Say that a nudge was heard: whoever holds the task next is not told it again."""
         who = self._agent(agent)
-        self._do("acknowledge", who if self._actor == OWNER else None, nudge=_id(nudge), agent=who)
+        self._do("acknowledge", who if self._actor == OWNER else None, nudge=record_id(nudge), agent=who)
 
     def nudges(self, agent: str | None = None, *, at: At = None) -> list[Nudge]:
         """The nudges of this work that whoever asks may see; of one agent, those that wait for it."""
@@ -785,37 +781,34 @@ class Work:
     ) -> Approval:
         """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
         or in review goes on."""
-        id: str = self._do(
-            "ask", by, action=_said("action", action), risk=checked_text("risk", risk),
-            task=None if task is None else id_of(task), decision=None if decision is None else _id(decision),
-        )  # fmt: skip
-        return self._one(Approval, id)
+        given = {"action": action, "risk": risk, "decision": decision}
+        return self._record(Approval, given, by, task=task)
 
     def approve(
         self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
     ) -> Approval | Decision:
         """Allow what was asked for, or confirm a decision. Of a task, it is the approval that it waits for. It takes a
         person."""
-        return self._answer(what, True, why, by)
+        return self._judge(what, "approved", why, by)
 
     def disapprove(
         self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
     ) -> Approval | Decision:
         """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
-        return self._answer(what, False, why, by)
+        return self._judge(what, "rejected", why, by)
 
-    def _answer(
-        self, what: str | Approval | Decision | Task, yes: bool, why: str, by: str | None
+    def _judge(
+        self, what: str | Approval | Decision | Task, verdict: str, why: str, by: str | None
     ) -> Approval | Decision:
         id = self._asked(what)
-        self._do("answer", by, id=id, approved=yes, why=checked_text("why", why))
+        self._answer("approval", id, verdict, {"why": checked_text("why", why)}, by)
         with self._reading(None) as (reading, _):
             kind = reading.record(id)["kind"]
         return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
 
     def _asked(self, what: str | Approval | Decision | Task) -> str:
         """The id of what is to be answered; of a task, that of its approval."""
-        id = what.id if isinstance(what, Task) else _id(what)
+        id = what.id if isinstance(what, Task) else record_id(what)
         with self._reading(None) as (reading, _):
             task = reading.find(id)
         if task is None:
@@ -845,16 +838,12 @@ class Work:
         self, text: str, *, type: str = "stuck", task: str | Task | None = None, by: str | None = None
     ) -> Escalation:
         """Ask somebody for help: stuck, confused, needs_decision or error."""
-        id: str = self._do(
-            "escalate", by, text=_said("text", text), type=checked("type of escalation", type, ESCALATIONS),
-            task=None if task is None else id_of(task),
-        )  # fmt: skip
-        return self._one(Escalation, id)
+        return self._record(Escalation, {"text": text, "type": type}, by, task=task)
 
     def resolve(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
         """Settle an escalation with an answer."""
-        self._do("resolve", by, id=_id(escalation), answer=_said("answer", answer))
-        return self._one(Escalation, _id(escalation), True)
+        self._answer("escalation", escalation, "resolved", {"answer": required_text("answer", answer)}, by)
+        return self._one(Escalation, record_id(escalation), True)
 
     def escalations(self, *, at: At = None) -> list[Escalation]:
         return self._all(Escalation, at)
@@ -998,13 +987,13 @@ class Work:
 
     def _all(self, type: type[T], at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
-            rows = reading.lens.scan("work.log", self.id, KINDS[type])
+            rows = reading.lens.scan("work.log", self.id, EVENTS[type])
             return self._seen(type, reading, rights, [id for _, id in rows])
 
     def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
         """The last few of a type that the reader may see, the newest first."""
-        rows = reading.lens.each("work.log", self.id, KINDS[type], reverse=True)
-        visible = reading.visible(rights.actor, ((KINDS[type], id) for _, id in rows))
+        rows = reading.lens.each("work.log", self.id, EVENTS[type], reverse=True)
+        visible = reading.visible(rights.actor, ((EVENTS[type], id) for _, id in rows))
         return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
 
     def _about(self, type: type[T], task: str | Task | None, at: At) -> list[T]:
@@ -1022,7 +1011,7 @@ class Work:
         erased is left out, or stands there without its words."""
         rows = reading.seen(rights.actor, ids)
         wanted = {
-            id: row for id, row in rows.items() if row["kind"] == KINDS[type] and (row["said"] or erased)
+            id: row for id, row in rows.items() if row["kind"] == EVENTS[type] and (row["said"] or erased)
         }
         if type is not Nudge:
             return [
@@ -1165,7 +1154,7 @@ class Claim:
 
     def fail(self, reason: str) -> Task:
         """The task has failed; its policy says what happens next."""
-        return self._do("fail", reason=_said("reason", reason))
+        return self._do("fail", reason=required_text("reason", reason))
 
     def release(self, reason: str = "") -> Task:
         """Give the task back, for those it was for."""
@@ -1271,7 +1260,7 @@ def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
     pattern = fields["pattern"]
     return WorkInfo(
         id,
-        _said("name", fields["name"]),
+        required_text("name", fields["name"]),
         checked_text("goal", fields["goal"]),
         texts("constraints", fields["constraints"]),
         tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
@@ -1341,18 +1330,6 @@ def seconds(name: str, given: object) -> float:
     return float(given)
 
 
-def texts(field: str, given: object) -> tuple[str, ...]:
-    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
-
-
-def listed(field: str, given: object) -> Sequence[Any]:
-    if given is None:
-        return ()
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise BadInput(f"{field} {shown(given)} is not a list: give one, such as [...]")
-    return given
-
-
 def checked_limits(given: Mapping[str, int]) -> Limits:
     if not isinstance(given, Mapping):
         raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
@@ -1380,19 +1357,8 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return masked(encode_payload(named)[1])
 
 
-def _said(field: str, given: object) -> str:
-    text = checked_text(field, given)
-    if not text.strip():
-        raise BadInput(f"{field} is empty: say something")
-    return text
-
-
 def _level(given: str) -> str:
     return checked("sensitivity", given, ("public", "private", "sensitive"))
-
-
-def _id(given: str | WorkRecord) -> str:
-    return given.id if isinstance(given, WorkRecord) else check_name("an id", given)
 
 
 def _made(
