@@ -26,7 +26,7 @@ def reads(me: Actor, at: Any, scratch: Path, ids: list[str]) -> Iterator[tuple[s
     """Each public read of an actor that takes `at`, by name. `ids` are asked for one by one."""
     yield "events", lambda: list(me.events(at=at))
     yield "runs", lambda: me.runs.list(at)
-    yield "rights", lambda: me.access.rights(at)
+    yield "rights", lambda: me.access.rights(at=at)
     for query in QUERIES:
         for mode in ("hybrid", "keyword", "semantic"):
             yield f"search {mode} {query}", partial(me.search, query, mode=mode, at=at, explain=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from commonplace import Book, StorageFailed
+from commonplace import StorageFailed
+from commonplace.mirrors import Mirrors
 from tests.shells import Cli, in_process
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -206,10 +207,10 @@ def test_an_error_that_comes_as_the_book_closes_is_told_like_any_other(
 ) -> None:
     cli("init", "--book", "team.db")
 
-    def full(_: Book) -> None:
+    def full(_: Mirrors) -> None:
         raise StorageFailed("the disk is full: free space")
 
-    monkeypatch.setattr(Book, "_sync_mirror", full)
+    monkeypatch.setattr(Mirrors, "sync_own", full)
     ran = cli("remember", "The queue is called jobs", "--book", "team.db", *form)
     assert ran.code == 1
     assert "stored" in ran.out

@@ -603,7 +603,7 @@ from commonplace.engines import clock
 _, url, folder, boot = sys.argv
 clock._boot = boot or clock._boot
 with commonplace.open(url) as book:
-    book.execute(folder, agents={"writer": lambda _: os.kill(os.getpid(), signal.SIGKILL)}, run_id="r")
+    book.runs.execute(folder, agents={"writer": lambda _: os.kill(os.getpid(), signal.SIGKILL)}, run_id="r")
 """
 
 

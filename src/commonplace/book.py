@@ -156,6 +156,8 @@ class Book(Participant):
     def __init__(self, engine: Engine, session: Session) -> None:
         super().__init__(session)
         self._engine = engine
+        self.ledger = session.ledger
+        """The layer below: snapshots of views, positions, and the commands of your own capabilities."""
         self.name = session.ledger.meta.name
         self.id = session.ledger.meta.book
         """A name for this book that no other book has."""
@@ -178,11 +180,6 @@ class Book(Participant):
     @cached_property
     def mirror(self) -> Mirrors:
         return Mirrors(self._session)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The layer below: snapshots of views, positions, and the commands of your own capabilities."""
-        return self._session.ledger
 
     @property
     def head(self) -> int:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .session import Filters, Session
 
 
-
 def record(
     session: Session,
     kind: str,
@@ -48,7 +47,7 @@ def record(
     With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content answers with the
     event of the first time, other content is a Conflict. Only the owner records in the name of another `actor`.
     """
-    session.check_may_act(str(kind))
+    session.check_may_act(kind if isinstance(kind, str) else "record")
     fields = {
         "actor": actor, "payload": payload, "run_id": run_id, "parents": parents, "labels": labels,
     }  # fmt: skip

@@ -129,12 +129,8 @@ class Session:
 
     def check_may_act(self, act: str) -> None:
         """Raises Denied, and records it, if this session only reads."""
-        if self.looker is not None:
-            self.deny(
-                "act as",
-                act,
-                f"{self.looker!r} looks through the eyes of {self.actor!r} and may not act as it",
-            )
+        if self.refusal:
+            self.deny("act as", act, self.refusal)
 
     def deny(self, act: str, what: str, why: str) -> Never:
         """Record that something was refused, and raise Denied."""

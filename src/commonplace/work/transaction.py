@@ -88,8 +88,6 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in OPEN
 
 
-
-
 class Act(msgspec.Struct, frozen=True):
     """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
     for others), and what."""
