@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "recording": {"errors", "events", "access", "recall"},
     "granting": {"events", "access", "actor", "recording", "verbs"},
     "prompts": {"errors", "events", "access", "memory", "recall", "state", "verbs", "work"},
-    "runs": {"errors", "events", "access", "memory", "state", "run", "workflow"},
+    "runs": {"errors", "events", "access", "memory", "state", "run", "verbs", "workflow"},
     "participant": {
         "granting",
         "memory",
@@ -61,10 +61,10 @@ MAY_IMPORT = {
     "run": {"errors", "events", "folders", "access", "participant", "state"},
     "mirroring": {"errors", "folders", "private", "access", "granting", "memory", "mirror", "trust"},
     "outside": {"errors", "folders", "engines.contract", "mirror", "mirroring", "state", "trust"},
-    "mirrors": {"errors", "events", "mirror", "outside"},
+    "mirrors": {"errors", "events", "mirror", "outside", "verbs"},
     "tools": {"errors", "events", "access", "actor", "memory", "recall", "state"},
 }
-CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private"}
+CORE = {"errors", "events", "keys", "labels", "views", "commit", "engines.contract", "private", "verbs"}
 # What each folder may import: itself, the core, and the folders below it.
 FOLDERS = {
     "access": CORE,

@@ -20,6 +20,7 @@ from .memory.verbs import Memory
 from .private import access_of, create_private
 from .recording import each
 from .trust import is_ours, trust_book
+from .verbs import verb
 
 if TYPE_CHECKING:
     from .book import Book
@@ -70,6 +71,7 @@ class Admin:
 
     # how it stands
 
+    @verb
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""
         reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
@@ -89,10 +91,12 @@ class Admin:
             *self._ledger.clock_trouble(),
         )
 
+    @verb
     def verify(self, progress: Progress | None = None) -> Verification:
         """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
         return self._ledger.verify(check_call("progress", progress))
 
+    @verb
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Fold every view from the ledger again, beside the ones in use, and switch at once. Hand edits in the markdown
         are taken in first."""
@@ -103,6 +107,7 @@ class Admin:
 
     # erasing
 
+    @verb
     def erase(
         self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
     ) -> Erasure:
@@ -116,6 +121,7 @@ class Admin:
             self._session.services.outside.erased(erasure.erased)
         return erasure
 
+    @verb
     def purge(self) -> PurgeReport:
         """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
         that runs' states were written to: `run.save` writes them again. The report names each file, and says what it
@@ -128,6 +134,7 @@ class Admin:
         more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
         return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
+    @verb
     def find_text(self, texts: str | Sequence[str]) -> Traces:
         """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they were
         erased and purged. Another process looks. Raises BadInput if nobody can look, because a server does not tell
@@ -147,14 +154,17 @@ class Admin:
 
     # the index
 
+    @verb
     def index_size(self) -> tuple[int, int]:
         """How many bytes the index's files take, and how many a search holds in memory; zeros before the first."""
         return self._indexing.takes()
 
+    @verb
     def reindex(self, progress: Progress | None = None) -> int:
         """Let the index catch up with the ledger; answers as of where it speaks."""
         return int(self._indexing.catch_up(check_call("progress", progress)).position)
 
+    @verb
     def migrate_index(
         self,
         embedder: str,
@@ -183,6 +193,7 @@ class Admin:
 
     # copies
 
+    @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
         from .transfer import export_file
@@ -191,6 +202,7 @@ class Admin:
         upto = self._ledger.position(at)
         return export_file(self._ledger, path, upto, check_call("progress", progress), beside)
 
+    @verb
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
         """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes are kept;
         otherwise events are recorded anew with their origin named."""
@@ -198,6 +210,7 @@ class Admin:
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
+    @verb
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
         """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
         from .book import Book
@@ -207,6 +220,7 @@ class Admin:
             raise BadInput(f"to {shown(to)} is not a book: open it first, with commonplace.open(…)")
         return copy_book(self._ledger, to.ledger, check_call("progress", progress))
 
+    @verb
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
         """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
         from .book import open

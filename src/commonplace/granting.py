@@ -9,7 +9,7 @@ from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .events import Event, check_name, check_text
 from .recording import event, events, redacted
-from .verbs import method
+from .verbs import method, verb
 
 if TYPE_CHECKING:
     from .access.audit import Entry
@@ -24,6 +24,7 @@ class Access:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def rights(self, actor: str | None = None, at: At = None) -> Rights:
         """What an actor may do and see, as of `at`; without a name, the one that asks."""
         session = self._session
@@ -34,6 +35,7 @@ class Access:
         with session.snapshot(at) as snapshot:
             return rights_of(snapshot, actor)
 
+    @verb
     def grant(
         self,
         subject: str,
@@ -60,6 +62,7 @@ class Access:
         request = Grant(self._session.actor, subject_of(subject), rule, anew)
         self._session.submit("access.grant", request, "grant")
 
+    @verb
     def relabel(
         self, id: str, *, reason: str, sensitivity: str | None = None, trust: str | None = None
     ) -> Event:
@@ -82,6 +85,7 @@ class Access:
         session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")
         return Actor(session.seen_by(session.actor, actor))
 
+    @verb
     def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
         """Who changed, was given and was denied what, as far as this actor may see it: a chain of entries without
         secrets or content."""

@@ -12,6 +12,7 @@ from .errors import BadInput, CommonplaceError
 from .events import check_path
 from .mirror import Difference, Report, shows
 from .outside import warn_of_refusals
+from .verbs import verb
 
 if TYPE_CHECKING:
     from .mirroring import BookMirror
@@ -43,10 +44,12 @@ class Mirrors:
             )
         return self._session.services.outside.mirror(where, person, trust=trust)
 
+    @verb
     def sync(self) -> Report:
         """Take in hand edits, and write what changed."""
         return self._default().sync()
 
+    @verb
     def status(self) -> FileDifferences:
         """The files that differ from the book, and how. Changes nothing."""
         return self._default().status()

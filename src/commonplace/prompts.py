@@ -42,7 +42,7 @@ from .recall.receipts import read as read_receipt
 from .state.prompt import MOST, inputs
 from .state.reading import seen_state
 from .state.redaction import redactor_of
-from .verbs import method
+from .verbs import method, verb
 from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
 if TYPE_CHECKING:
@@ -297,6 +297,7 @@ class Receipts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def get(self, id: str, at: At = None) -> Receipt:
         """The receipt of a digest or prompt: what was asked, what went in and what did not. Its reader and the owner
         can see it; `.replay()` gives the text again."""
@@ -323,6 +324,7 @@ class Receipts:
 
             return read_receipt(event, self._session.ledger, may_see, partial(_said_of_work, reader))
 
+    @verb
     def list(self, run_id: str | None = None, at: At = None) -> ReceiptList:
         """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
         actor, run = (
@@ -335,6 +337,7 @@ class Receipts:
         )
         return [self.get(one.id, at) for one in found if not one.erased]
 
+    @verb
     def bisect(
         self,
         run_id: str | None = None,
@@ -368,6 +371,7 @@ class Receipts:
 
     # what has just happened
 
+    @verb
     def changed_facts(self, at: At = None) -> Events:
         """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
         `at`."""

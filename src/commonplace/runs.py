@@ -22,6 +22,7 @@ from .state.opening import takes_part
 from .state.policy import Policy, Start
 from .state.redaction import redactor_of
 from .state.requests import OPENED, Merged, Open
+from .verbs import verb
 
 if TYPE_CHECKING:
     from .commit import Snapshot
@@ -98,6 +99,7 @@ class Runs:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def list(self, at: At = None) -> RunInfos:
         """The runs that this actor may know of, in the order in which they were first seen."""
         session = self._session
@@ -109,14 +111,17 @@ class Runs:
             runs = [info for info in runs if info.id in seen]
         return sorted(runs, key=lambda info: info.first)
 
+    @verb
     def get(self, run_id: str) -> Run:
         """A run that is there. Raises NotFound."""
         return known_run(self._session, run_id)
 
+    @verb
     def state(self, run_id: str, at: At = None) -> State:
         """The state of a run as of `at`, as far as this actor may see it."""
         return self.get(run_id).state(at)
 
+    @verb
     def execute(
         self,
         workflow: str | Path | Workflow,
@@ -152,10 +157,12 @@ class Runs:
             tell=tell or (lambda _news: None),
         )
 
+    @verb
     def fork(self, run_id: str, at: At = None, new_id: str | None = None) -> Run:
         """A new run that begins as another one was at `at`."""
         return self.get(run_id).fork(at, new_id)
 
+    @verb
     def diff(self, a: str, b: str, *, redacted: bool = False) -> Differences:
         """What differs between two states, each a run's id, or `id@position` for an earlier one; with `redacted`, as a
         log or a page may show it."""
@@ -168,6 +175,7 @@ class Runs:
         found = differences(*states)
         return redacted_differences(found, hide) if redacted else found
 
+    @verb
     def merge(self, fork: str, prefer: str | None = None) -> Merged:
         """Bring what a fork has written back into the run it came from: see `Run.merge`."""
         return self.get(fork).merge(prefer)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
 from ..events import Event, blobs_of, check_name, check_seen, check_text, encode_payload
+from ..verbs import verb
 from . import daily, papers, upkeep
 from .daily import Entry, Log
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
@@ -36,6 +37,7 @@ class Documents:
 
     # daily logs
 
+    @verb
     def log(self, text: str, *, id: str | None = None) -> Event:
         """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely."""
         text, secrets = self._guarded(text)
@@ -52,6 +54,7 @@ class Documents:
         event: Event = self._session.submit("memory.log", request, "log")
         return event
 
+    @verb
     def days(self, at: At = None, *, archived: bool = False) -> Texts:
         """The days that something was logged on; with `archived`, those that were put aside."""
         self._session.check_reads("working")
@@ -60,6 +63,7 @@ class Documents:
             days = [day for day in daily.days(lens) if upkeep.shelved(lens, "day", day) == archived]
             return [day for day in days if any(map(viewer.sees_entry, daily.entries(lens, day)))]
 
+    @verb
     def day(self, day: date | str, at: At = None) -> Entries:
         """What was logged on a day, in order."""
         self._session.check_reads("working")
@@ -71,35 +75,42 @@ class Documents:
 
     # documents
 
+    @verb
     def notes(self, at: At = None) -> str:
         """NOTES.md: the active objective."""
         return papers.rendered(NOTES, self.get(NOTES, at))
 
+    @verb
     def write_notes(self, text: str, *, seen: int | None = None, id: str | None = None) -> Event:
         """Write NOTES.md anew. It holds the active objective only: what belongs elsewhere is refused, each with
         its line."""
         return self._note(NOTES, "set", text, seen=check_seen(seen), id=id)
 
+    @verb
     def add_to_session(self, task: str, text: str, section: str = "Worklog") -> Event:
         """Add to the notes of a session, in one of five sections."""
         if section not in SECTIONS:
             raise BadInput(f"there is no section {shown(section)}: the sections are {', '.join(SECTIONS)}")
         return self._note(session_path(task), "append", text, section)
 
+    @verb
     def session(self, task: str, at: At = None) -> str:
         """The notes of a session, as markdown; "" when there are none, or when they were cleared."""
         path = session_path(task)
         found = self.get(path, at)
         return papers.rendered(path, found) if found else ""
 
+    @verb
     def clear_session(self, task: str) -> Event:
         """End a session: its notes are gone for agents. The owner can still read them as of before."""
         return self._note(session_path(task), "clear", "")
 
+    @verb
     def add_to_task(self, task: str, document: str, text: str, *, anew: bool = False) -> Event:
         """Add to a document in a task's folder (decisions, revisions, verified_items, a report), or write it anew."""
         return self._note(task_path(task, document), "set" if anew else "append", text)
 
+    @verb
     def task(self, task: str, at: At = None) -> dict[str, str]:
         """The documents of a task's folder by their names."""
         self._session.check_reads("working")
@@ -107,6 +118,7 @@ class Documents:
         found = {path: self.get(path, at) for path in self.list(at) if path.startswith(below)}
         return {path.removeprefix(below): papers.rendered(path, lines) for path, lines in found.items()}
 
+    @verb
     def record_gate(
         self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any
     ) -> Event:
@@ -121,17 +133,20 @@ class Documents:
         recorded: Event = self._session.submit("memory.gate", request, "gate")
         return recorded
 
+    @verb
     def gates(self, task: str, id: str | None = None, at: At = None) -> str:
         """The gates of a task, one JSON object a line."""
         path = gates_path(task, id)
         return papers.rendered(path, self.get(path, at))
 
+    @verb
     def list(self, at: At = None) -> Texts:
         """The paths of all documents that hold something which this actor may see."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
             return [path for path in papers.papers(viewer.lens) if self._lines(viewer, path)]
 
+    @verb
     def get(self, path: str, at: At = None) -> Lines:
         """The entries of a document by its path."""
         self._session.check_reads("working")
@@ -139,6 +154,7 @@ class Documents:
         with self._session.viewer(at) as viewer:
             return [_shown(line) for line in self._lines(viewer, path)]
 
+    @verb
     def restore(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring back days and tasks that were archived."""
         chosen_days = tuple(daily.check_day("a day", day) for day in each(days))

@@ -15,6 +15,7 @@ from ..embedders import named_embedder
 from ..errors import BadInput, NotFound, shown
 from ..events import check_call, check_name, check_path, check_seen, check_text, encode_payload, to_us
 from ..private import new_file
+from ..verbs import verb
 from .cores import DEEPEST, Core, SetCore, Step, core_of, no_core, walked
 from .facts import checked_fact
 from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
@@ -59,6 +60,7 @@ class Memory:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
         """Choose what becomes of an item that is held: for a near-duplicate or proposal "skip", "merge" (its
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
@@ -72,6 +74,7 @@ class Memory:
         stands: str = self._session.submit("memory.resolve", request, "resolve")
         return self.get(stands)
 
+    @verb
     def revise(
         self, id: str, *, why: str = "", seen: int | None = None, once: str = "", **fields: Any
     ) -> Item:
@@ -110,26 +113,32 @@ class Memory:
         self._session.submit("memory.patch", request, "revise")
         return self.get(id)
 
+    @verb
     def share(self, id: str, why: str = "") -> Item:
         """Let the whole team see an item of one's own."""
         return self._marked((id,), "shared", why)
 
+    @verb
     def unshare(self, id: str, why: str = "") -> Item:
         """Keep an item to oneself again. Who has read it has read it."""
         return self._marked((id,), "unshared", why)
 
+    @verb
     def verify(self, id: str, why: str = "") -> Item:
         """Say that an item was checked and holds."""
         return self._marked((id,), "verified", why)
 
+    @verb
     def archive(self, id: str, why: str = "") -> Item:
         """Put an item aside: it is kept, and no longer found."""
         return self._marked((id,), "archived", why)
 
+    @verb
     def restore(self, id: str, why: str = "") -> Item:
         """Bring back what was archived, dropped or forgotten, as long as it was not erased."""
         return self._marked((id,), "restored", why)
 
+    @verb
     def link(self, id: str, relation: str, to: str) -> Item:
         """Connect two items: `related`, `depends_on`, or a relation of your own."""
         return self._marked(
@@ -148,6 +157,7 @@ class Memory:
         self._session.submit("memory.mark", request, act)
         return self.get(ids[0])
 
+    @verb
     def repository_fact(
         self, subject: str, fact: str, *, citations: Sequence[str], reason: str, category: str, **more: Any
     ) -> Kept:
@@ -162,6 +172,7 @@ class Memory:
 
     # reading
 
+    @verb
     def get(self, id: str, at: At = None) -> Item:
         """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""
         self._session.check_memory_is_on()
@@ -178,6 +189,7 @@ class Memory:
             self._session.check_reads(tier)
         raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
 
+    @verb
     def list(
         self,
         /,
@@ -221,6 +233,7 @@ class Memory:
         self._session.was_shown([one.id for one in listed])
         return listed
 
+    @verb
     def long_term(self, at: At = None) -> Items:
         """What MEMORY.md holds, as far as this actor may see it: what the team knows and has not expired, the pinned
         and the newest that fits."""
@@ -233,16 +246,19 @@ class Memory:
         self._session.was_shown([one.id for one in fit])
         return fit
 
+    @verb
     def held(self, why: str | None = None, *, core: str | None = None, at: At = None) -> Items:
         """The items that wait for somebody to choose, with `resolve`: near-duplicates, what was proposed for a core
         ("proposal"), what contradicts another item ("dispute"); those that wait for one reason, if it is named."""
         held = self.list(core=core, status="held", at=at)
         return [item for item in held if item.held is not None and why in (None, item.held.why)]
 
+    @verb
     def disputes(self, at: At = None) -> Items:
         """The items that contradict what is remembered, and wait to be settled."""
         return self.held("dispute", at=at)
 
+    @verb
     def tombstones(self, at: At = None) -> Tombstones:
         """What was forgotten: by whom, when and why; never what it said."""
         actor = self._session.actor
@@ -250,6 +266,7 @@ class Memory:
             found = tombstones(snapshot)
         return [one for one in found if actor in (OWNER, one.agent)]
 
+    @verb
     def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
         """Take what recurs in the daily logs into long-term memory, with its lines cited. `dry_run` shows it
         first. It is derived from the logs: as sensitive as they are, and gone when they are erased."""
@@ -259,6 +276,7 @@ class Memory:
             raise BadInput(f"days {shown(days)} is not a whole number from 1 to 365")
         return curated(self._session, days, dry_run)
 
+    @verb
     def import_(
         self,
         source: str | Path,
@@ -277,6 +295,7 @@ class Memory:
             self._session, check_path("a source", source), dry_run, shared, check_call("progress", progress)
         )
 
+    @verb
     def export(self, to: str | Path, at: At = None) -> int:
         """Write the items that this actor may see as JSON, one a line. Answers how many."""
         found = self.list(status=None, at=at)
@@ -289,6 +308,7 @@ class Memory:
 
     # keeping it small
 
+    @verb
     def tidy(self, *, dry_run: bool = False, now: datetime | None = None) -> Upkeep:
         """Keep memory small: archive old logs, ended tasks and aged entries, and consolidate what exceeds the
         budget, in a fixed order; each chore says why. `dry_run` shows it first. It can all be undone until
@@ -299,10 +319,13 @@ class Memory:
 
     # how it is kept
 
+    @verb
     def settings(self, at: At = None) -> Settings:
+        """How the book's durable memory is kept, as of `at`."""
         with self._session.snapshot(at) as snapshot:
             return settings_of(snapshot)
 
+    @verb
     def configure(self, **fields: Any) -> Settings:
         """Change how the book's durable memory is kept: see `Settings`. The embedder `auto` is the best one that is
         installed here now; its name is what is kept."""
@@ -316,12 +339,14 @@ class Memory:
 
     # cores
 
+    @verb
     def set_core(self, id: str, **fields: Any) -> Core:
         """Make a core, or change these fields of it, which takes a librarian or person."""
         request = SetCore(self._session.actor, check_name("a core", id), masked(encode_payload(fields)[1]))
         core: Core = self._session.submit("memory.core", request, "core")
         return core
 
+    @verb
     def core(self, id: str, at: At = None) -> Core:
         """A core by its id. One that this actor may not know of is NotFound like one that is not there."""
         id = check_name("a core", id)
@@ -330,12 +355,14 @@ class Memory:
                 raise NotFound(no_core(id))
             return core_of(viewer.lens, id)
 
+    @verb
     def cores(self, at: At = None) -> Cores:
         """The cores that this actor may know of."""
         with self._session.viewer(at) as viewer:
             found = [convert(row, Core) for _, row in viewer.lens.scan("memory.cores")]
             return [core for core in found if viewer.sees_core(core.id)]
 
+    @verb
     def suggestions(
         self, core: str | None = None, *, now: datetime | None = None, at: At = None
     ) -> Suggestions:
@@ -349,6 +376,7 @@ class Memory:
         now_us = self._session.ledger.moment(at) if now is None else to_us("now", now)
         return suggested(self.list(core=core, at=at), rules, now_us)
 
+    @verb
     def traverse(
         self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
     ) -> Steps:
