@@ -38,7 +38,7 @@ def team(ask: Ask) -> Ask:
     """A book with a team: who orchestrates, who reviews, a person, a librarian."""
     ask("init")
     for actor, role in {"orc": "orchestrator", "qa": "qa", "pat": "person", "lib": "librarian"}.items():
-        assert ask("role", actor, role) == {"actor": actor, "role": role}
+        assert ask("access", "grant", actor, "--role", role) == {"ok": True}
     return ask
 
 
@@ -58,9 +58,9 @@ def test_a_team_builds_something_through_the_shell(
         return ran.json
 
     ask("init")
-    ask("role", "orc", "orchestrator")
-    ask("role", "qa", "qa")
-    ask("core", "set", "auth", '{"name": "auth"}')
+    ask("access", "grant", "orc", "--role", "orchestrator")
+    ask("access", "grant", "qa", "--role", "qa")
+    ask("memory", "set-core", "auth", "name=auth")
     made = ask(
         "work", "new", "auth", "--goal", "Add JWT", "--constraint", "No breaking changes", "--core", "auth",
         "--on-failure", '{"policy": "retry", "retries": 1, "backoff": 0}', "--max-tasks", 50, "--as", "orc",
@@ -107,10 +107,11 @@ def test_a_team_builds_something_through_the_shell(
     )  # fmt: skip
     assert (done["status"], done["result"]["summary"]) == ("review", "designed")
     assert [one["path"] for one in ask("artifacts", work)] == ["tokens.sql", "notes.md"]
-    (waiting,) = ask("inbox", work)
+    (waits,) = ask("inbox", work)["works"]
+    waiting = waits["inbox"]
     assert [one["id"] for one in waiting["reviews"]] == ["t1"]
     assert [one["id"] for one in waiting["candidates"]] == [second["id"]]
-    assert ask("inbox") == [waiting]
+    assert ask("inbox")["works"] == [waits]
     assert (
         ask("task", "review", "t1", "approved", "--comments", "fine", "--as", "qa")["status"] == "completed"
     )
@@ -143,7 +144,7 @@ def test_a_team_builds_something_through_the_shell(
     assert (agents["dev-1"]["tasks"], agents["qa"]["reviews"]) == (["t1"], ["t1"])
     kept = ask("promote", second["id"])
     assert kept["outcome"] == "stored"
-    assert "own table" in ask("core", "show", "auth")["entries"][0]["text"]
+    assert "own table" in ask("memory", "list", "--core", "auth")[0]["text"]
     assert ask("candidates", work) == []
     assert [one["verdict"] for one in ask("candidates", work, "--judged")] == ["promoted"]
     assert ask("work", "complete", work, "--summary", "shipped", "--as", "orc")["status"] == "completed"
@@ -154,7 +155,7 @@ def test_a_team_builds_something_through_the_shell(
     assert cli("work", "discard", work).code == 1
     assert ask("work", "discard", work, "--yes", "--reason", "asked")["erased"] > 10
     assert ask("work", "show", work)["tasks"]["completed"][0]["title"] == ""
-    assert ask("verify")["ok"] is True
+    assert ask("book", "verify")["ok"] is True
 
 
 @pytest.mark.spec("7.2", "5.2")
@@ -239,7 +240,7 @@ def test_people_allow_choose_review_and_judge(team: Ask) -> None:
     assert ask("task", "show", "lorry")["status"] == "cancelled"
     assert ask("decide", work, "When?", "in May", "--for-good")["reversible"] is False
     stuck = ask("escalate", work, "which station?", "--type", "needs_decision", "--as", "dev-1")
-    assert [one["id"] for one in ask("inbox", work)[0]["escalations"]] == [stuck["id"]]
+    assert [one["id"] for one in ask("inbox", work)["works"][0]["inbox"]["escalations"]] == [stuck["id"]]
     insight = ask("discover", work, "Trains are late on Mondays", "--as", "dev-1")
     assert ask("reject", insight["id"], "--reason", "not ours", "--as", "lib")["verdict"] == "rejected"
     for number in range(3):
@@ -249,7 +250,7 @@ def test_people_allow_choose_review_and_judge(team: Ask) -> None:
         ask("task", "assign-review", claim["task"]["id"], "dev-2")
         ask("task", "review", claim["task"]["id"], "approved", "--as", "dev-2")
     (pattern,) = [one for one in ask("candidates", work) if one["kind"] == "pattern"]
-    ask("core", "set", "moving", '{"name": "moving"}')
+    ask("memory", "set-core", "moving", "name=moving")
     kept = ask("promote", pattern["id"], "--core", "moving", "--work", work, "--as", "lib")
     assert kept["outcome"] == "stored"
 
@@ -315,7 +316,7 @@ def test_the_same_for_people(team: Ask, cli: Cli) -> None:
         ("nudges", "w", "--agent", "dev-1"): "none",
         ("lead", "w", "--agent", "dev-1"): "(step ready-t2-",
         ("reject", decided["id"]): "was rejected",
-        ("role", "ann", "qa"): "ann is qa",
+        ("access", "grant", "ann", "--role", "qa"): "done",
         ("task", "claim", "w", "--agent", "dev-1", "--task", "t2"): "t2 ",
         ("work", "pause", "w"): "w is paused: auth",
         ("task", "claim", "w", "--agent", "dev-2"): "nothing to do now",
@@ -382,8 +383,8 @@ def test_what_is_refused_says_why_with_exit_code_1(team: Ask, cli: Cli) -> None:
         ("reject", "nothing", "--work", "w"): "not_found",
         ("context", "t1", "--max-chars", "0"): "bad_input",
         ("lead", "w", "--as", "dev-1"): "denied",
-        ("role", "eve", "king"): "bad_input",
-        ("role", "eve", "person", "--as", "eve"): "denied",
+        ("access", "grant", "eve", "--role", "king"): "bad_input",
+        ("access", "grant", "eve", "--role", "person", "--as", "eve"): "denied",
     }.items():
         ran = cli(*args, "--json")
         assert (ran.code, ran.out, ran.error["code"]) == (1, "", code), ran
@@ -450,17 +451,16 @@ def test_follow_tells_what_others_do_a_line_each_until_it_is_interrupted(
     assert people.stdout is not None
     assert script.stdout is not None
     assert people.stdout.readline().startswith("auth  active")
-    while "content" not in people.stdout.readline():
+    while "design it" not in people.stdout.readline():
         pass
     assert json.loads(script.stdout.readline())["tasks"]["ready"][0]["id"] == "t1"
     team("task", "add", "x", "not here")
     claim = json.loads(in_process("task", "claim", "w", "--agent", "dev-1", "--json").out)
     team("task", "fail", "t1", claim["token"], "it \x1b[2J burned")
     lines = [people.stdout.readline() for _ in range(3)]
-    assert "task.claimed" in lines[0]
-    assert "design it" in lines[0]
-    assert "design it: it \\x1b[2J burned" in lines[1]
-    assert "work.escalated" in lines[2]
+    assert "dev-1 claimed “design it”" in lines[0]
+    assert "dev-1 failed at “design it”: it \\x1b[2J burned" in lines[1]
+    assert "asked for help" in lines[2]
     kinds = [json.loads(script.stdout.readline())["kind"] for _ in range(3)]
     assert kinds == ["task.claimed", "task.failed", "work.escalated"]
     for process in (people, script):

@@ -195,7 +195,7 @@ def test_doctor_names_the_embedder_and_what_a_better_one_brings(
     monkeypatch.setenv("COMMONPLACE_EMBEDDER", "auto")
     assert "minilm is installed" in cli("doctor").out.replace("\n", " ")
     assert cli("doctor", "--json").json["embedder"] == {"used": "static", "best": "minilm", "missing": ""}
-    cli("migrate", "index", "auto", "--switch")
+    cli("book", "migrate-index", "auto", "--switch")
     assert cli("doctor", "--json").json["embedder"]["used"] == "minilm"
     monkeypatch.setattr(minilm, "find_spec", lambda _: None)
     embedder_of.cache_clear()

@@ -99,10 +99,10 @@ def test_a_pattern_from_the_shell(cli: Cli) -> None:
         return ran.json
 
     ask("init")
-    ask("core", "set", "auth", '{"name": "Authentication"}')
-    kept = ask("remember", SAYS, "--core", "auth", "--type", "pattern", "--tasks", json.dumps(PLAN))
+    ask("memory", "set-core", "auth", "name=Authentication")
+    kept = ask("remember", SAYS, "--core", "auth", "--type", "pattern", "--task", json.dumps(PLAN))
     begun = ask("work", "new", "auth", "--core", "auth", "--pattern", kept["item_id"])
     assert begun["pattern"] == kept["item_id"]
     assert [one["title"] for one in ask("task", "list", begun["id"])] == ["Design", "Build", "Test"]
-    refused = cli("remember", SAYS, "--type", "pattern", "--tasks", "Design")
-    assert (refused.code, "--tasks is not JSON" in refused.err) == (2, True)
+    refused = cli("remember", SAYS, "--type", "lesson", "--core", "auth", "--task", "Design")
+    assert (refused.code, "only a pattern has tasks" in refused.err) == (1, True)

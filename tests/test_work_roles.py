@@ -214,8 +214,8 @@ def test_roles_in_the_shell(cli: Cli) -> None:
         return ran.json
 
     ask("init")
-    ask("role", "dev-1", "developer")
-    ask("role", "qa-1", "qa")
+    ask("access", "grant", "dev-1", "--role", "developer")
+    ask("access", "grant", "qa-1", "--role", "qa")
     ask("work", "new", "auth", "--id", "auth")
     assert ask("task", "add", "auth", "Test it", "--for-role", "qa", "--id", "t")["for_role"] == "qa"
     assert "any qa" in cli("task", "list", "auth").out

@@ -674,6 +674,6 @@ def iso(us: int) -> str:
 
 def _corrupt(position: int, why: str) -> Corrupt:
     return Corrupt(
-        f"event {position} is damaged: {why}. Run `commonplace verify`, and restore from a backup or a copy",
+        f"event {position} is damaged: {why}. Run `commonplace book verify`, and restore from a backup or a copy",
         position,
     )

@@ -472,7 +472,8 @@ def _days(microseconds: int) -> str:
 
 def _missing(position: int) -> Corrupt:
     return Corrupt(
-        f"event {position} is missing from the ledger. Run `commonplace verify`, and restore from a backup or a copy",
+        f"event {position} is missing from the ledger. Run `commonplace book verify`, and restore from a backup "
+        "or a copy",
         position,
     )
 

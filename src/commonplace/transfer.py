@@ -283,7 +283,7 @@ def of_file(path: Path) -> Source:
     if not path.exists():
         raise BadInput(f"there is no file {path}: check the path")
     if not path.is_file():
-        raise BadInput(f"{path} is not a file: give the JSONL file that `commonplace export` wrote")
+        raise BadInput(f"{path} is not a file: give the JSONL file that `commonplace book export` wrote")
     with path.open("rb") as lines:
         first = _plain_line(lines.readline(), path, 1)
     if first.get("commonplace") != "export":

@@ -72,7 +72,7 @@ COMMON = {
     "max_tokens": "how many tokens at most",
     "max_items": "how many items at most",
     "dry_run": "only show what would be done",
-    "id": "its id; of something new, one of your own, so that the call can be repeated safely",
+    "id": "its id",
     "run_id": "the run that it belongs to",
     "session_id": "the session that it belongs to",
     "reason": "why",
@@ -177,6 +177,9 @@ COMMON = {
 begins with the name in backticks says it."""
 
 
+OWN_ID = "an id of your own, so that the call can be repeated safely"
+
+
 class Parameter(NamedTuple):
     """What a verb is told. `type` is its annotation; a name that only type checkers know is a class of that name."""
 
@@ -212,6 +215,8 @@ class Verb(NamedTuple):
     about: str
     parameters: tuple[Parameter, ...]
     answer: Any
+    fields: bool = False
+    """Whether it takes further fields by their names."""
 
     @property
     def name(self) -> str:
@@ -256,12 +261,13 @@ def verb_of(path: Iterable[str], function: Callable[..., Any]) -> Verb:
                 one.name,
                 _evaluated(one.annotation, known),
                 one.default,
-                _help(one.name, about),
+                _help(one.name, about) if one.name != "id" or one.default is not None else OWN_ID,
                 one.kind is not Described.KEYWORD_ONLY,
             )
             for one in fixed
         ),
         _evaluated(signature(inner).return_annotation, known),
+        any(one.kind is Described.VAR_KEYWORD and one.annotation != "Never" for one in told),
     )
 
 

@@ -190,7 +190,7 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         return Corrupt(
             f"a page of {path} is damaged: it does not match its checksum. Copy the book to a new place with "
-            "`commonplace copy`, which makes all views again from the ledger, or restore a backup"
+            "`commonplace book copy`, which makes all views again from the ledger, or restore a backup"
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
@@ -198,7 +198,7 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
         return NotABook(f"{path} is not a SQLite database: choose another path for the book")
     if isinstance(error, apsw.CorruptError):
         return Corrupt(
-            f"{path} is damaged ({error}). Run `commonplace verify`, and restore from a backup or a copy"
+            f"{path} is damaged ({error}). Run `commonplace book verify`, and restore from a backup or a copy"
         )
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.NoMemError):
         return StorageFailed(
@@ -480,7 +480,7 @@ class SqliteStore(LocalStore):
         if answer == "ok":
             return None
         return (
-            f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace copy`"
+            f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace book copy`"
         )
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -21,19 +20,14 @@ from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..events import Event
 from ..version import install_hint
+from .places import public
 
 EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",)}
-SWITCH = "commonplace migrate index auto --switch"
+SWITCH = "commonplace book migrate-index auto --switch"
 LITTLE_SPACE = 100 * 1024 * 1024
 
 Rows = list[tuple[str, object]]
 """Names and values, for people."""
-
-
-def public(url: str) -> str:
-    """A URL without its password, also one with signs that should have been escaped."""
-    url = re.sub(r"^([^/]*//[^/@:]*):.*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
 
 
 def place_of(url: str) -> Path | None:

@@ -11,9 +11,8 @@ import typer
 from ..errors import BadInput
 from ..private import new_file
 from .draw import Human, clean, lines, page, table
-from .options import AtOption, as_of
-from .recall import MaxChars, MaxTokens
-from .shell import Answer, Shell, command, plain
+from .old import AtOption, as_of, command
+from .shell import Answer, Shell, plain
 from .verbs import (
     A_TEXT,
     AFFECTS,
@@ -27,7 +26,6 @@ from .verbs import (
     TaskArgument,
     WorkArgument,
     argument,
-    gist,
     given,
     in_work,
     many,
@@ -35,11 +33,14 @@ from .verbs import (
     one_thing,
     some_things,
     verbs,
-    words,
 )
 
 if TYPE_CHECKING:
     from ..work.verbs import Work
+
+
+MaxChars = Annotated[int | None, typer.Option(metavar="N", help="At most so many characters.")]
+MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="At most so many tokens.")]
 
 
 # what was decided, found and said
@@ -275,35 +276,6 @@ def radar(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
 # people, and whoever leads
 
 
-@command
-def inbox(
-    shell: Shell,
-    work: Annotated[
-        str | None, typer.Argument(metavar="WORK", help="The work's id; without it, all that are open.")
-    ] = None,
-    at: AtOption = None,
-) -> Answer:
-    """What waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
-    actor, moment = shell.acting(), as_of(at)
-    charters = (
-        [one for one in actor.works.list(at=moment) if one.open]
-        if work is None
-        else [actor.work(work).about(moment)]
-    )
-    found = [(one, actor.work(one.id).inbox(at=moment)) for one in charters]
-
-    def human() -> Human:
-        rows = (
-            (charter.name, words(name), one.id, gist(one))
-            for charter, waits in found
-            for name in waits.__struct_fields__
-            for one in getattr(waits, name)
-        )
-        yield from table(rows, "work", "waits", "id", "what")
-
-    return Answer([{"work": one.id, "name": one.name, **plain(waits)} for one, waits in found], human())
-
-
 def _with(shell: Shell, candidate: str, work: str | None) -> Work:
     if work is None and candidate.startswith("pattern-"):
         raise BadInput("a pattern belongs to no one event: say --work, from which it was learned")
@@ -376,17 +348,3 @@ def lead(
             yield from lines(f"{step.kind}: {text} (step {step.id})")
 
     return Answer(told, human())
-
-
-@command
-def role(
-    shell: Shell,
-    actor: Annotated[str, argument("ACTOR", "Who.")],
-    role: Annotated[
-        str,
-        argument("ROLE", "orchestrator, developer, qa, researcher, librarian, analyst or person."),
-    ],
-) -> Answer:
-    """Say what an actor is: whoever orchestrates, reviews or approves needs a role for it."""
-    shell.owned().as_actor(actor, role)
-    return Answer({"actor": actor, "role": role}, lines(f"{actor} is {role}"))

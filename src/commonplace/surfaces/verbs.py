@@ -15,8 +15,8 @@ import typer
 from typer.models import OptionInfo
 
 from .draw import lines, table
-from .options import as_of, json_or_text
-from .shell import Answer, Command, Shell, plain
+from .old import Command, as_of, json_or_text
+from .shell import Answer, Shell, plain
 
 if TYPE_CHECKING:
     from ..work.desk import Charter

@@ -24,8 +24,8 @@ from ..access.rights import OWNER
 from ..errors import BadInput
 from .board import followed, shown
 from .draw import Human, lines, page, table
-from .options import AtOption, as_of, typed_json
-from .shell import Answer, Shell, group, plain
+from .old import AtOption, as_of, group, typed_json
+from .shell import Answer, Shell, plain
 from .verbs import (
     A_REASON,
     AN_AGENT,
