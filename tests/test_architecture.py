@@ -173,6 +173,7 @@ def test_surfaces_only_translate() -> None:
         "transfer",
         "verbs",
         "version",
+        "work.verbs",
         "workflow.load",
     }
     for path in (SOURCE / "surfaces").glob("*.py"):
@@ -234,7 +235,7 @@ def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
     for heavy in (
         "apsw",
         "numpy",
-        "typer",
+        "click",
         "rich",
         "pydantic",
         "psycopg",

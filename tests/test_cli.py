@@ -823,6 +823,44 @@ def test_the_inbox_holds_all_that_waits_for_a_person(cli: Cli) -> None:
     assert all(id[-8:] in shown for id in (near, dispute, proposal))
 
 
+@pytest.mark.spec("7.2", "5.10")
+def test_the_log_says_of_every_kind_who_did_what_to_what(cli: Cli) -> None:
+    """Of every kind that a capability owns there is a sentence; none shows raw JSON."""
+    from commonplace.book import BUILT_IN
+    from commonplace.surfaces.sentences import SENTENCES
+
+    owned = {kind.name for capability in BUILT_IN for kind in capability.kinds}
+    assert owned - SENTENCES.keys() == {"event.imported"}
+    with commonplace.open(".commonplace/book.db") as book:
+        book.as_actor("orc", role="orchestrator")
+        work = book.work(name="auth", goal="Add JWT", id="w")
+        work.add_task("Design it", id="t1")
+        claim = work.claim("dev-1")
+        assert claim is not None
+        work.decide(question="Which library?", choice="jose", rationale="newer", by="dev-1")
+        claim.complete("done")
+        book.remember("Tea is served at four.")
+        book.forget(tag="nothing", confirm="FORGET")
+    told = cli("log").out
+    for sentence in (
+        "owner gave orc role orchestrator", "owner began the work “auth”: Add JWT", "owner added the task “Design it”",
+        "dev-1 claimed “Design it”", "dev-1 decided “Which library?”: jose (newer)", "dev-1 completed “Design it”",
+        "owner remembered Tea is served at four.",
+    ):  # fmt: skip
+        assert sentence in told, sentence
+    assert "{" not in told
+
+
+@pytest.mark.spec("7.2", "5.4")
+def test_decisions_tell_why_what_else_there_was_and_when(cli: Cli) -> None:
+    cli("init")
+    cli("work", "new", "auth", "--id", "w")
+    cli("decide", "w", "Which library?", "jose", "--rationale", "it is newer", "--alternative", "jwt")
+    first, *more = cli("work", "decisions", "w").out.splitlines()
+    assert re.fullmatch(r"\w{8} Which library\? jose \(made by owner, 20\d\d-\d\d-\d\dT\d\d:\d\dZ\)", first)
+    assert more == ["    because it is newer", "    not jwt"]
+
+
 # the docs
 
 

@@ -431,7 +431,7 @@ def test_nothing_is_written_through_a_link(cli: Cli, tmp_path: Path) -> None:
                     act(target)
         book.admin.export(mine.with_name("plain"))
         book.admin.export(mine.with_name("plain"))  # a file that is there is replaced
-    refused = cli("artifact-content", made.id, link, "--book", book_path)
+    refused = cli("work", "content", made.id, link, "--book", book_path)
     assert (refused.code, "symbolic link" in refused.err) == (1, True)
     assert mine.read_text() == "mine"
     assert not (tmp_path / "new").exists()

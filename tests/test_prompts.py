@@ -235,7 +235,7 @@ def busy(book: Book) -> tuple[Any, dict[str, str]]:
     with book.run(run_id="r1", initial={"topic": "harbour"}) as run:
         with run.agent("dev") as me:
             me.digest("db.port")
-            ada.remember(key="db.port", value=5434, supersedes=kept["memory", "fact"], shared=True)
+            ada.remember(key="db.port", value=5434, supersedes=kept["fact"], shared=True)
             kept["spoken"] = book.record(
                 "world.observed", payload={"text": "water drips from the roof"}, run_id="r1", turn=1
             ).id
@@ -278,7 +278,7 @@ def test_when_something_in_a_prompt_is_erased_its_receipt_names_it(book: Book, p
     if part == "state":
         kept[part] = next(one.id for one in book.events(kinds=["state.opened"]))
     elif part == "changed":
-        kept[part] = kept["memory", "fact"]
+        kept[part] = kept["fact"]
     elif part == "work":
         kept[part] = next(one.id for one in book.events(kinds=["task.added"]))
     assert book.erase(kept[part]).gone

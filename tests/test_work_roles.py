@@ -223,7 +223,7 @@ def test_roles_in_the_shell(cli: Cli) -> None:
     assert ask("task", "claim", "auth", "--as", "dev-1")["task"] is None
     claimed = ask("task", "claim", "auth", "--as", "qa-1")
     ask("task", "release", "t", claimed["token"], "--as", "qa-1")
-    assert ask("task", "edit", "t", "--for-role", "developer")["for_role"] == "developer"
+    assert ask("task", "edit", "t", "for_role=developer")["for_role"] == "developer"
     assert ask("task", "claim", "auth", "--as", "dev-1")["task"]["id"] == "t"
     refused = cli("task", "add", "auth", "More", "--for-role", "boss")
     assert (refused.code, "no role" in refused.err) == (1, True)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from .errors import BadInput, CommonplaceError
 from .events import check_path
-from .mirror import Difference, Report, shows
 from .outside import warn_of_refusals
 from .verbs import verb
 
 if TYPE_CHECKING:
+    from .mirror import Difference, Report
     from .mirroring import BookMirror
     from .session import Session
 
-log = logging.getLogger("commonplace")
+    FileDifferences = list[Difference]
 
-FileDifferences = list[Difference]
+log = logging.getLogger("commonplace")
 
 
 class Mirrors:
@@ -64,6 +64,12 @@ class Mirrors:
     def use(self, folder: str | Path | bool | None, *, trust: bool) -> None:
         """Keep the book's own mirror in step from now on: in this folder, with True in the one that the book lies in;
         with None only if there is one already."""
+        if folder is False:
+            return
+        from .mirror import (
+            shows,
+        )  # loaded when there may be a folder: a command that reads touches no markdown
+
         beside = self._session.services.beside
         if folder is None and beside is not None and shows(beside.parent) == self._session.ledger.meta.book:
             try:
@@ -72,7 +78,7 @@ class Mirrors:
             except (CommonplaceError, OSError) as error:  # nobody asked for it: the book itself is well
                 self._own = None
                 log.warning("the markdown beside this book could not be taken in: %s", error)
-        elif folder is not None and folder is not False:
+        elif folder is not None:
             mirror = self.folder(None if folder is True else folder, trust=trust)
             mirror.check_trust()  # before it counts as the book's: closing would try to sync it again
             self._own = mirror

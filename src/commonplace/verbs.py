@@ -25,6 +25,7 @@ from typing import (
     Protocol,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
 )
@@ -172,6 +173,34 @@ COMMON = {
     "embedder": "auto, static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL",
     "queries": "compare by these queries, not by recorded ones",
     "switch": "use it from now on",
+    "question": "what is to be decided",
+    "reversible": "whether it can be reversed",
+    "promote_to_core": "a core that it may belong to",
+    "store": "whether its content is stored",
+    "commit": "the commit that it is in",
+    "branch": "the branch that it is on",
+    "target": "an agent, orchestrator, or all",
+    "delivery": "next_turn, immediate or when_idle",
+    "priority": "the highest comes first; of a nudge low, normal, high or critical",
+    "what": "the id of what was asked for, or of a decision",
+    "nudge": "the id of the nudge",
+    "escalation": "the id of the escalation",
+    "answer": "what to answer",
+    "work_id": "the id of the work",
+    "judged": "those, too, that were judged",
+    "option": "the name of the alternative",
+    "summary": "what came of it",
+    "action": "what is to be allowed",
+    "risk": "what may go wrong, so that a person has to allow it",
+    "needs_review": "it is completed only when somebody has approved it",
+    "for_role": "only agents of this role may claim it",
+    "assigned_to": "who is to do it",
+    "parent": "the task that it is a part of",
+    "reviewer": "who is to review it",
+    "dependents": "what becomes of what waits for it: block, cancel or free",
+    "verdict": "approved, needs_rework or rejected",
+    "comments": "what to say of it",
+    "subtasks": "what is to be done",
 }
 """What a parameter means wherever its name occurs, unless a verb's docstring says it. A clause of a docstring that
 begins with the name in backticks says it."""
@@ -276,12 +305,18 @@ def verbs_of(holder: type, *path: str) -> Iterator[Verb]:
     for name in dict.fromkeys(name for base in reversed(holder.__mro__) for name in vars(base)):
         member = getattr(holder, name)
         if isinstance(member, cached_property) and not name.startswith("_"):
-            namespace = _evaluated(
-                signature(member.func).return_annotation, _Names(vars(sys.modules[member.func.__module__]))
-            )
-            yield from verbs_of(namespace, *path, name)
+            yield from verbs_of(namespace_of(holder, name), *path, name)
         elif getattr(member, "is_verb", False):
             yield verb_of((*path, name), member)
+
+
+def namespace_of(holder: type, name: str) -> type:
+    """The class of a namespace."""
+    function = getattr(holder, name).func
+    return cast(
+        type,
+        _evaluated(signature(function).return_annotation, _Names(vars(sys.modules[function.__module__]))),
+    )
 
 
 def members(kind: Any) -> tuple[Any, ...]:

@@ -8,10 +8,12 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInput
+from ..errors import BadInput, CommonplaceError
+from ..events import iso
 from ..verbs import Verb
 from .draw import Cell, Human, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
@@ -87,11 +89,22 @@ def _events(me: Participant) -> Iterable[str]:
     return (event.id for event in me.events())
 
 
+def _in_works(me: Participant) -> Iterator[str]:
+    """The ids of tasks, and of what was recorded about works: these are the ids of their events."""
+    for event in me.events():
+        if event.kind == "task.added":
+            yield event.payload.get("task_id", "")
+        elif event.kind.startswith("work."):
+            yield event.id
+
+
 IDS: dict[str, Callable[[Any], Iterable[str]]] = {
     "item": lambda me: (item.id for item in me.memory.list(status=None)),
     "receipt": lambda me: (event.id for event in me.events(kinds=("digest.written", "memory.digested"))),
     "run": lambda me: (run.id for run in me.runs.list()),
     "event": _events,
+    "work": lambda me: (work.id for work in me.works.list()),
+    "task": _in_works,
 }
 """Where ids of each kind are found."""
 
@@ -122,6 +135,10 @@ def whole_id(me: Any, kind: str, typed: str) -> str:
     """The id that ends as was typed. One that nothing ends with stays as it is: the verb says what is missing."""
     if len(typed) >= MADE or not typed:
         return typed
+    if kind == "task":
+        with suppress(CommonplaceError):  # one that somebody chose: no need to look at all of them
+            me.works.containing(typed)
+            return typed
     matching = list(dict.fromkeys(id for id in IDS[kind](me) if id.endswith(typed)))
     if typed in matching or not matching:
         return typed
@@ -439,6 +456,86 @@ def _audit(_shell: Shell, entries: Sequence[Any]) -> Human:
     return table(rows, *(name.replace("_", " ") for name in plain(entries[0])))
 
 
+# works
+
+
+def words(status: str) -> str:
+    return status.replace("_", " ")
+
+
+def whose(task: Any) -> str:
+    """Who has a task, or whom it is for."""
+    return task.assigned_to or (f"any {task.for_role}" if task.for_role else "")
+
+
+def standing(task: Any) -> str:
+    """The status of a task as a board has it: of what is pending, whether it can be claimed."""
+    if task.status != "pending":
+        return words(task.status)
+    return "blocked" if task.waits else "ready"
+
+
+def one_work(_shell: Shell, info: Any) -> Human:
+    return lines(f"{short(info.id)} is {info.status}: {info.name}")
+
+
+def _works(_shell: Shell, found: Sequence[Any]) -> Human:
+    rows = ([id_cell(one.id), one.status, one.name, one.goal, one.leader or ""] for one in found)
+    return table(rows, "id", "status", "name", "goal", "led by")
+
+
+def one_task(_shell: Shell, task: Any) -> Human:
+    return lines(f"{short(task.id)} is {words(task.status)}: {task.title}")
+
+
+def tasks_table(_shell: Shell, found: Sequence[Any]) -> Human:
+    rows = (
+        [id_cell(task.id), standing(task), task.priority, task.title, whose(task), task.waits or ""]
+        for task in found
+    )
+    return table(rows, "id", "status", "priority", "task", "who", "waits for")
+
+
+def _decision(one: Any) -> Iterator[str]:
+    yield f"{short(one.id)}  {one.question} {one.choice} ({one.status} by {one.by}, {iso(one.at_us)[:16]}Z)"
+    if one.rationale:
+        yield f"    because {one.rationale}"
+    if one.alternatives:
+        yield f"    not {', '.join(one.alternatives)}"
+
+
+def _decisions(_shell: Shell, found: Sequence[Any]) -> Human:
+    for one in found:
+        yield from lines(*_decision(one))
+
+
+def one_record(shell: Shell, found: Any) -> Human:
+    return records(shell, [found])
+
+
+def records(_shell: Shell, found: Sequence[Any]) -> Human:
+    return lines(*(f"{short(one.id)}: {gist(one)}" for one in found))
+
+
+def _context(_shell: Shell, found: Any) -> Human:
+    yield from page(found.text)
+    yield from lines(*(f"left out: {short(id)} ({why})" for id, why in found.left_out))
+
+
+def _overlaps(_shell: Shell, found: Sequence[Any]) -> Human:
+    rows = ([f"{one.score:.2f}", one.kind, one.status, one.text, id_cell(one.id)] for one in found)
+    return table(rows, "alike", "what", "status", "text", "id")
+
+
+def _contributions(_shell: Shell, found: Sequence[Any]) -> Human:
+    names = ("tasks", "reviews", "decisions", "discoveries", "artifacts")
+    rows = (
+        (one.agent, one.role or "", *(len(getattr(one, name)) for name in names), one.log_ref)
+        for one in found
+    )
+    return table(rows, "agent", "role", *names, "log")
+
+
 # what waits for people
 
 
@@ -500,6 +597,8 @@ def _plainly(_shell: Shell, found: Any) -> Human:
     return lines(*(short(one) if isinstance(one, str) else value_text(plain(one)) for one in many))
 
 
+RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
+
 RENDER: dict[str, Render] = {
     "[Item]": _items, "Item": _item, "memory.get": fields, "memory.disputes": _compared, "Kept": _kept,
     "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[Step]": _steps,
@@ -508,7 +607,10 @@ RENDER: dict[str, Render] = {
     "Recent": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "PurgeReport": _purged, "[Trace]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
-    "access.audit": _audit,
+    "access.audit": _audit, "Charter": one_work, "[Charter]": _works, "Task": one_task, "[Task]": tasks_table,
+    "task/task": fields, "[Decision]": _decisions, "Context": _context, "[Overlap]": _overlaps,
+    "[Contribution]": _contributions,
+    **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS if name != "Decision"},
 }  # fmt: skip
 """How each answer looks, by the verb's path or by its type; `[…]` is a list of them."""
 
@@ -529,6 +631,14 @@ EMPTY = {
     "runs.diff": "no difference",
     "admin.find_text": "none of the texts is anywhere in the raw files",
     "access.audit": "nothing was granted or denied yet",
+    "works.list": "there are no works yet: `commonplace work new NAME` begins one",
+    "task/radar": "nothing makes it needless",
+    "work/nudges": "nobody is to be told anything",
+    "work/take_nudges": "there is nothing to be told",
+    "work/decisions": "nothing was decided yet: `commonplace decide WORK QUESTION CHOICE` records it",
+    "work/discoveries": "nothing was found out yet: `commonplace discover WORK TEXT` records it",
+    "work/artifacts": "nothing was made yet: `commonplace artifact WORK PATH` records it",
+    "work/candidates": "nothing waits to be learned",
 }
 """What is said where there is nothing, and what to do next."""
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..events import Event
-from .answers import log_lines
-from .book import titles
+from .answers import whose
 from .draw import Cell, Human, clean, id_cell, lines, page, short, styled, table
-from .shell import Answer, Shell, plain
-from .verbs import whose
 
 if TYPE_CHECKING:
     from ..work.board import Board
     from ..work.tasks import Task
-    from ..work.verbs import Work
 
 COLOURS = {
     "in_progress": "blue", "review": "yellow", "failed": "red", "ready": "green", "blocked": "magenta",
     "completed": "dim",
 }  # fmt: skip
 BAR = 30
-TICK = 1.0
-"""After how many seconds without news a live board is drawn again, because leases run out."""
 
 
 def shown(board: Board) -> Human:
@@ -81,35 +73,3 @@ def _lease(board: Board, task: Task) -> str:
 
 
 # live
-
-
-def followed(shell: Shell, work: Work, limit: int) -> Answer:
-    """The board, and then whatever happens: drawn again on a terminal, elsewhere a line each, until Ctrl-C."""
-    first = work.board(limit=limit)
-
-    def events() -> Iterator[Event]:
-        return shell.open().access.redacted(work.watch(first.as_of))
-
-    def data() -> Iterator[object]:
-        yield plain(first)
-        yield from (event.as_dict() for event in events())
-
-    def human() -> Human:
-        if sys.stdout.isatty():
-            _live(work, limit)
-        else:
-            yield from shown(first)
-            yield from log_lines(events(), titles(shell.acting()))
-
-    return Answer(data(), human(), lines=True)
-
-
-def _live(work: Work, limit: int) -> None:
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(auto_refresh=False) as live:
-        while True:
-            board = work.board(limit=limit)
-            live.update(Text.from_ansi("\n".join(shown(board))), refresh=True)
-            next(work.watch(board.as_of, timeout=TICK), None)

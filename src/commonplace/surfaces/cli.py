@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,31 +85,90 @@ GROUPS = {
         {"erase": "book:erase", "export": "book:export", "import": "book:import_", "copy": "book:copy"},
     ),
 }  # fmt: skip
-BY_HAND = (
-    "work task decide discover artifact nudge escalate request-approval approve disapprove resolve-escalation "
-    "choose decisions discoveries artifacts approvals escalations branches candidates artifact-content branch "
-    "nudges acknowledge context radar promote reject lead"
-)
-"""The commands of works."""
 
 
-def verbs() -> dict[str, Verb]:
-    """Every verb of a book by its path."""
+def _held(kind: str, names: str) -> dict[str, str]:
+    """Commands that are verbs of a work (`work`), of something in it (`task`) or of a claim."""
+    pairs = (name.partition("=")[::2] for name in names.split())
+    return {name: f"{kind}/{verb or name.replace('-', '_')}" for name, verb in pairs}
+
+
+GROUPS |= {
+    "work": Listed(
+        "What a team does together, and what it decides.",
+        own={
+            "new": "working:new", "list": "works.list", "show": "working:show", "change": "working:change",
+            "archive": "working:archive", "discard": "working:discard", "export": "working:export",
+            "graph": "working:graph", "do": "working:do", "lead": "working:lead", "branch": "working:branch",
+            "content": "working:content", "reject": "working:reject",
+            **_held("work", "pause resume complete abandon escalate request-approval decisions discoveries artifacts"),
+            **_held("work", "approvals escalations branches candidates contributions nudges take-nudges"),
+            **_held("work", "path=critical_path"),
+            **_held("task", "disapprove answer=resolve choose acknowledge"),
+        },
+    ),
+    "task": Listed(
+        "Tasks: who does what, and what waits for what.",
+        own={
+            "list": "working:tasks", "claim": "working:claim", "claim-many": "working:claim_many",
+            "complete-many": "working:complete_many", "heartbeat": "working:heartbeat", "block": "working:block",
+            **_held("work", "add=add_task add-many=add_tasks"),
+            **_held("task", "show=task assign unassign unblock retry cancel link unlink edit review assign-review"),
+            **_held("task", "context=context_for radar"),
+            **_held("claim", "complete fail release split"),
+        },
+    ),
+}  # fmt: skip
+OF_WORKS = {
+    **_held("work", "decide discover artifact nudge"),
+    **_held("task", "approve"),
+    "promote": "working:promote",
+}
+"""Everyday commands about works."""
+
+
+def verb_at(path: str) -> Verb:
+    """The verb of a book that has this path."""
     from ..book import Book
-    from ..verbs import verbs_of
+    from ..verbs import namespace_of, verb_of
 
-    return {".".join(verb.path): verb for verb in verbs_of(Book)}
+    names = path.split(".")
+    holder: type = Book
+    for name in names[:-1]:
+        holder = namespace_of(holder, name)
+    return verb_of(names, getattr(holder, names[-1]))
 
 
-def listed(group: Listed) -> dict[str, Verb]:
-    """The commands of a group."""
+def listed(group: Listed) -> dict[str, str]:
+    """The commands of a group, and where each is."""
     found = {}
-    for path, verb in verbs().items():
-        namespace, _, name = path.rpartition(".")
-        called = group.renamed.get(name, name)
-        if namespace == group.namespace and namespace and called is not None:
-            found[called.replace("_", "-")] = verb
-    return found | {name: own(place) for name, place in group.own.items()}
+    if group.namespace:
+        from ..book import Book
+        from ..verbs import namespace_of
+
+        for name, member in vars(namespace_of(Book, group.namespace)).items():
+            called = group.renamed.get(name, name)
+            if getattr(member, "is_verb", False) and called is not None:
+                found[called.replace("_", "-")] = f"{group.namespace}.{name}"
+    return found | dict(group.own)
+
+
+def placed(place: str) -> Verb:
+    return held(place) if "/" in place else own(place) if ":" in place else verb_at(place)
+
+
+def held(place: str) -> Verb:
+    """A verb of a work, of something in it or of a claim, with what it is called on as its first parameters."""
+    from ..verbs import NOTHING, Parameter, verb_of
+    from ..work.verbs import Claim, Work
+
+    kind, _, name = place.partition("/")
+    verb = verb_of((place,), getattr(Claim if kind == "claim" else Work, name))
+    work = Parameter("work", str, NOTHING, "the id of the work", True)
+    task = Parameter("task", str, NOTHING, "the id of the task", True)
+    token = Parameter("token", int, NOTHING, "what the claim of the task has answered", True)
+    first = {"work": (work,), "task": (), "claim": (task, token)}[kind]
+    return verb._replace(parameters=(*first, *verb.parameters))
 
 
 def own(place: str) -> Verb:
@@ -131,6 +190,10 @@ def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
     given = values(verb, typed)
     if ":" in verb.path[0]:
         return verb.function(shell, **given)
+    if "/" in verb.path[0]:
+        from .working import call
+
+        return call(shell, verb, given)
     writes = all(parameter.name != "at" for parameter in verb.parameters) and not given.get("dry_run")
     about_memory = verb.path[0] in ("remember", "memory", "documents")
     owners = verb.path[0] in ("admin", "mirror")
@@ -151,7 +214,7 @@ def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
 
 
 COMMON = (
-    ("book", "--book", "URL", "PATH.db, file:FOLDER, postgresql://…, redis://…, unix://SOCKET."),
+    ("book", "--book", "URL", "A path, file:DIR, postgresql://…, redis://… or unix://…"),
     ("user", "--user", None, "The book of this user, in place of the repository's."),
     ("actor", "--as", "ACTOR", "Who acts, and under whose rights; the owner, if not said."),
     ("mirror", "--mirror", "DIR", "Where the markdown lies; beside a local book, if not said."),
@@ -223,12 +286,12 @@ class Below(click.Group):
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         found = listed(self.listed).get(name)
-        return None if found is None else Command(name, found)
+        return None if found is None else Command(name, placed(found))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from .draw import cut
 
-        found = listed(self.listed)
+        found = {name: placed(place) for name, place in listed(self.listed).items()}
         room = formatter.width - max(map(len, found)) - 4
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -240,21 +303,20 @@ class Root(click.Group):
     """The command itself. Its help names groups and everyday commands, and imports nothing of a book."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return [*TOP, *GROUPS]
+        return [*TOP, *OF_WORKS, *GROUPS]
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name in GROUPS:
             return Below(name, GROUPS[name])
-        if name not in TOP:
-            return None
-        place = TOP[name][1]
-        return Command(name, own(place) if ":" in place else verbs()[place])
+        place = TOP[name][1] if name in TOP else OF_WORKS.get(name)
+        return None if place is None else Command(name, placed(place))
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Groups"):
             formatter.write_dl([(name, group.about) for name, group in GROUPS.items()])
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (about, _) in TOP.items()])
+        formatter.write_text(f"About a work: {', '.join(OF_WORKS)}.")
 
 
 def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -271,11 +333,18 @@ app = Root(
     no_args_is_help=True,
     params=[
         *common(),
-        click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
-                     help="Print the version."),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            hidden=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Print the version.",
+        ),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)  # fmt: skip
+)
 app.callback = lambda **_: None
 
 
@@ -303,12 +372,7 @@ def main() -> None:
     try:
         if not all(map(_is_text, words)):
             raise click.UsageError("an argument is not UTF-8 text")
-        if _first_word(words) in BY_HAND.split():
-            from .old import run_old
-
-            code = run_old(words)
-        else:
-            code = app.main(words, "commonplace", standalone_mode=False)
+        code = app.main(words, "commonplace", standalone_mode=False)
     except click.UsageError as error:
         if "--json" in words:
             from .shell import dump
@@ -323,17 +387,6 @@ def main() -> None:
     except click.Abort:
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _first_word(words: Sequence[str]) -> str:
-    """The command, after options with their values."""
-    ahead = iter(words)
-    for word in ahead:
-        if word in ("--book", "--as", "--mirror"):
-            next(ahead, None)
-        elif not word.startswith("-"):
-            return word
-    return ""
 
 
 def _is_text(word: str) -> bool:

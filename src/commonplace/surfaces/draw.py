@@ -65,10 +65,11 @@ def styled(text: str, style: str, *, stderr: bool = False) -> str:
 
 
 def lines(*said: object, style: str = "") -> Human:
-    """Each as a paragraph that fits the terminal."""
-    for text in said:
-        for line in wrapped(clean(str(text)), width()):
-            yield styled(line, style)
+    """Each as a paragraph that fits the terminal, indented as it is."""
+    for text in map(str, said):
+        indent = text[: len(text) - len(text.lstrip(" "))]
+        for line in wrapped(clean(text), width() - len(indent)):
+            yield styled(indent + line, style)
 
 
 def page(text: str) -> Human:

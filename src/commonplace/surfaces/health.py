@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +93,10 @@ def promises(facts: Facts) -> Rows:
 
 def surroundings(url: str) -> dict[str, Any]:
     """What can be told without opening the book."""
+    import platform
+    from importlib.metadata import version
+    from importlib.util import find_spec
+
     import apsw
 
     report: dict[str, Any] = {

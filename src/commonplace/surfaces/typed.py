@@ -22,7 +22,7 @@ SHIELD = "\0"
 
 UNTYPED = {
     "by", "confirm", "now", "progress", "count_tokens", "schema_version", "max_results", "matters", "stop", "handler",
-    "shown", "capabilities", "redacted",
+    "shown", "capabilities", "redacted", "content",
 }  # fmt: skip
 """Parameters that a shell has no option for: who acts is --as, and functions cannot be typed."""
 
@@ -175,7 +175,11 @@ def sentence(help: str) -> str:
 
 
 def options(verb: Verb) -> list[click.Parameter]:
-    made = [option(one) for one in verb.parameters if one.is_data and one.name not in UNTYPED]
+    made = [
+        option(one)
+        for one in verb.parameters
+        if one.is_data and one.name not in UNTYPED and one.name[0] != "_"
+    ]
     if verb.fields:
         help = "Further fields; a value is JSON, or else text."
         made.append(click.Argument([FIELDS], nargs=-1, metavar="[FIELD=VALUE…]", type=Shielded(), help=help))

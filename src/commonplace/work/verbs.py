@@ -182,6 +182,7 @@ class Work:
         return self._change("paused", by, reason=reason)
 
     def resume(self, *, by: str | None = None) -> Charter:
+        """Let the work go on."""
         return self._change("active", by, reason="")
 
     def complete(self, summary: str = "", *, by: str | None = None) -> Charter:
@@ -502,6 +503,7 @@ class Work:
         return self._one(Decision, id)
 
     def branches(self, *, at: At = None) -> list[Branch]:
+        """The alternatives of which one is to be chosen, in order."""
         return self._all(Branch, at)
 
     # claims
@@ -663,6 +665,7 @@ class Work:
         return self._one(Discovery, id)
 
     def discoveries(self, *, task: str | Task | None = None, at: At = None) -> list[Discovery]:
+        """What was learned, in order; with `task`, what affects it."""
         return self._about(Discovery, task, at)
 
     def artifact(
@@ -845,6 +848,7 @@ class Work:
         return task.approval
 
     def approvals(self, *, at: At = None) -> list[Approval]:
+        """What people were asked to allow, in order."""
         return self._all(Approval, at)
 
     def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
@@ -877,6 +881,7 @@ class Work:
         return self._one(Escalation, _id(escalation), True)
 
     def escalations(self, *, at: At = None) -> list[Escalation]:
+        """What agents could not settle by themselves, in order."""
         return self._all(Escalation, at)
 
     def inbox(self, *, at: At = None) -> Inbox:
