@@ -861,6 +861,26 @@ def test_decisions_tell_why_what_else_there_was_and_when(cli: Cli) -> None:
     assert more == ["    because it is newer", "    not jwt"]
 
 
+@pytest.mark.spec("7.2", "L12")
+def test_a_refusal_names_a_command_and_no_call(cli: Cli) -> None:
+    cli("init")
+    refused = cli("access", "grant", "eve", "--role", "person", "--as", "eve").err
+    command = re.search(r"`commonplace (access grant eve --acts \S+)`", refused)
+    assert command, refused
+    assert cli(*command[1].split()).code == 0
+    assert cli("access", "grant", "eve", "--role", "person", "--as", "eve").code == 0
+    for args in (
+        ["work", "show", "nothing"],
+        ["forget", "x"],
+        ["task", "show", "nothing"],
+        ["memory", "show", "nothing"],
+    ):
+        ran = cli(*args)
+        assert ran.code == 1
+        assert "book." not in ran.err
+        assert "=" not in ran.err
+
+
 # the docs
 
 

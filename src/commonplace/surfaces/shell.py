@@ -31,6 +31,7 @@ from ..events import iso
 from ..ledger import Progress
 from .draw import clean
 from .places import DEFAULT_BOOK, found_book, public, users_book
+from .wording import in_shell_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class Shell:
             except CommonplaceError as error:
                 for note in getattr(error, "__notes__", ()):
                     self.warn(note)
-                self._complain(error.as_dict())
+                told = error.as_dict()
+                self._complain({**told, "message": in_shell_words(str(told["message"]))})
                 return 1
             except BrokenPipeError:  # nobody reads on: what was done is done
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
