@@ -141,6 +141,13 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *ROOT.glob("docs/*.md")], ids=lambda page: page.name)
+def test_pages_are_in_plain_words(page: Path) -> None:
+    """Generated pages say what docstrings say; the benchmarks are a record of what was done."""
+    riddles = re.findall(r"\b(?:whoever|whomever|be it)\b", page.read_text(), re.IGNORECASE)
+    assert riddles == [] or page.name in ("cli.md", "reference.md", "benchmarks.md")
+
+
 def test_the_glossary_names_what_the_code_is_made_of() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text()
     for word in (
