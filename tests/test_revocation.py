@@ -107,10 +107,10 @@ class TestWhatWasToldAndHasChanged:
     @pytest.mark.parametrize(
         "take_away",
         [
-            lambda book, id: book.as_actor("ada").unshare(id),
-            lambda book, id: book.relabel(id, sensitivity="sensitive", reason="a customer's"),
-            lambda book, id: book.grant("bob", ceiling="public"),
-            lambda book, id: book.grant("bob", tiers={"long_term": "none"}),
+            lambda book, id: book.as_actor("ada").memory.unshare(id),
+            lambda book, id: book.access.relabel(id, sensitivity="sensitive", reason="a customer's"),
+            lambda book, id: book.access.grant("bob", ceiling="public"),
+            lambda book, id: book.access.grant("bob", tiers={"long_term": "none"}),
             lambda book, id: book.as_actor("ada").forget(id, confirm="FORGET"),
         ],
         ids=["unshare", "relabel", "ceiling", "tier", "forget"],

@@ -78,7 +78,7 @@ COMMANDS = {
 
 def rows(book: Any, of: str = "work.") -> dict[str, list[tuple[bytes, int, bytes | None]]]:
     """The rows of working memory, byte for byte."""
-    with book.snapshot() as snapshot:
+    with book.ledger.snapshot() as snapshot:
         names = [name for name in snapshot.registry.views if name.startswith(of)]
         found = {}
         for name in names:
