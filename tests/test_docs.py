@@ -136,9 +136,17 @@ def test_the_larger_workflow_in_the_guide_is_a_valid_one(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+    for target, place in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            other = page.parent / target if target else page
+            assert other.exists(), f"{page.name} links to {target}"
+            assert not place or place in anchors(other), f"{page.name} links to {target}#{place}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The places of a page that can be linked to: its headings, as they are written in an address."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *ROOT.glob("docs/*.md")], ids=lambda page: page.name)
