@@ -105,8 +105,8 @@ class Admin:
     def erase(
         self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
     ) -> Erasure:
-        """Erase the content of events, and of everything derived from them by `parents`: gone at once from every read.
-        The chain still verifies. Call `purge` to clear the store's own files too."""
+        """Erase the content of events, and of everything derived from them by `parents`. No read returns it any more,
+        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased."""
         wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
@@ -116,9 +116,8 @@ class Admin:
         return erasure
 
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
-        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it
-        may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown, and delete the state
+        files of runs (`run.save` writes them again). The report names each file, what it may still hold, and why."""
         report = self._ledger.store.purge()
         why = "; ".join(report.remaining)
         outside = self._session.services.outside.purged()
@@ -128,9 +127,8 @@ class Admin:
         return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
     def find_text(self, texts: str | Sequence[str]) -> Traces:
-        """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they were
-        erased and purged. Another process looks. Raises BadInput if nobody can look, because a server does not tell
-        where its files are."""
+        """Where these texts occur in the raw files of the book, its index and its markdown; empty if they were erased
+        and purged. Another process scans the files. Raises BadInput if the files are on a server's host."""
         from .scan import look_for
 
         wanted = [check_text("a text", text) for text in check_each("texts", texts)]
@@ -146,11 +144,11 @@ class Admin:
     # the index
 
     def index_size(self) -> tuple[int, int]:
-        """How many bytes the index's files take, and how many a search holds in memory; zeros before the first."""
+        """The bytes of the index on disk and in memory; zeros before the first search."""
         return self._indexing.takes()
 
     def reindex(self, progress: Progress | None = None) -> int:
-        """Let the index catch up with the ledger; answers as of where it speaks."""
+        """Let the index catch up with the ledger; returns the position that it has reached."""
         return int(self._indexing.catch_up(check_call("progress", progress)).position)
 
     def migrate_index(
@@ -163,7 +161,7 @@ class Admin:
     ) -> Migrated:
         """Build the index with another embedder beside the one in use, and compare what both find for the queries
         given, or for those that were recorded with digests, each under the rights of the actor that asked. With
-        `switch` it then takes the other's place, for every process at once; without, it is removed again."""
+        `switch` it replaces the one in use, for every process at once; without, it is removed again."""
         from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
@@ -182,7 +180,7 @@ class Admin:
     # copies
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
         from .transfer import export_file
 
         path, beside = check_path("to", to), self._session.services.beside
@@ -190,14 +188,14 @@ class Admin:
         return export_file(self._ledger, path, upto, check_call("progress", progress), beside)
 
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
-        """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes are kept;
-        otherwise events are recorded anew with their origin named."""
+        """Import an export. Into an empty book, or one that holds a beginning of the same ledger, positions and hashes
+        are kept; otherwise events are recorded anew with their origin named."""
         from .transfer import import_file
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
-        """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
+        """Copy everything to another book, on any engine, as `export` and `import_` would."""
         from .book import Book
         from .transfer import copy_book
 
@@ -206,7 +204,7 @@ class Admin:
         return copy_book(self._ledger, to.ledger, check_call("progress", progress))
 
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
-        """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
+        """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head."""
         from .book import open
         from .transfer import copy_book
 

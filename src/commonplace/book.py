@@ -150,7 +150,7 @@ def owner_session(
 class Book(Participant):
     """One ledger with its views, for its owner. Safe to share between threads; open it anew in a child process.
 
-    Every write answers when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
+    Every write returns when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
     """
 
     def __init__(self, engine: Engine, session: Session) -> None:
@@ -165,7 +165,7 @@ class Book(Participant):
         self._say_what_it_cannot_promise()
 
     def as_actor(self, name: str, role: str | None = None) -> Actor:
-        """The verbs of this book under one actor's rights. A role that is new to it is recorded."""
+        """The verbs of this book under one actor's rights. A new `role` is recorded."""
         name = check_actor(name)
         if role is not None:
             self.access.grant(name, role=role)
@@ -236,7 +236,7 @@ class Book(Participant):
         return self._aio
 
     def close(self) -> None:
-        """Let everything go: watchers end, later calls raise BookClosed. Safe to call twice."""
+        """Close the book: watchers end, later calls raise BookClosed. Safe to call twice."""
         if self.ledger.closed:
             return
         try:

@@ -71,13 +71,13 @@ def remember(
 ) -> Kept:
     """Keep something for later: a note, a procedure or an episode as text, or a fact as key and value.
 
-    The answer says what became of it: stored, merged with what is known, flagged (held until somebody
-    chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
-    owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the
-    items it takes the place of, with their pins; True: the author's own fact under the same key. `tasks` are those
-    that a work begins with whose `pattern` it is: titles, or mappings with the fields of a task, which depend on
-    each other by their titles. `override` is a reason to keep what would not be kept. With an `id` of your own the
-    call can be repeated safely.
+    The result says what became of it: stored, merged with an item that says the same, flagged (held until somebody
+    chooses) or rejected, and why. Only its author sees an item unless it is `shared` with the team or public; what the
+    owner remembers is shared. Prompts show `pinned` items first. `supersedes` names the items that this one replaces,
+    whose pins it inherits; True: the author's own fact under the same key. It holds from `valid_from` until
+    `valid_until`. `provenance` says where it comes from. A pattern has `tasks`, with which a work can begin: titles, or
+    mappings with the fields of a task, which depend on each other by their titles. `override` is a reason to keep what
+    the setting `exclusions` would reject. With an `id` of your own the call can be repeated safely.
     """
     kind = ("note" if key is None else "fact") if kind is None else kind
     shape_of(kind)
