@@ -115,7 +115,7 @@ def test_who_is_alone_with_a_book_on_a_server_commits_in_one_trip(
         for turn in range(30):
             trips.clear()
             assert claim is not None
-            work.edit(claim.task, description=f"seen {turn} times")
+            work.task(claim.task).edit(description=f"seen {turn} times")
             if not trips:
                 break
         else:
@@ -126,7 +126,7 @@ def test_who_is_alone_with_a_book_on_a_server_commits_in_one_trip(
         other.record("agent.spoke")
         trips.clear()
         assert claim is not None
-        work.edit(claim.task, description="once more")
+        work.task(claim.task).edit(description="once more")
         assert trips[:1] == ["_opened"], "somebody else has written, so the lock comes first"
         assert book.verify().ok
 

@@ -422,7 +422,7 @@ def test_nothing_is_written_through_a_link(cli: Cli, tmp_path: Path) -> None:
             book.export,
             book.as_actor("ada").export,
             book.export_items,
-            work.export,
+            work.manage.export,
             book.backup,
         ]
         for act in acts:

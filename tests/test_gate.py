@@ -803,7 +803,7 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
     assert [claim.task.id for claim in claims] == [task.id for task in added[:3]]
     assert [claim.task.assigned_to for claim in claims] == ["agent-0", "agent-1", "agent-2"]
     assert [claim.task.metadata for claim in claims] == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert [work.task(claim.task.id).token for claim in claims] == [claim.token for claim in claims]
+    assert [work.task(claim.task.id).info().token for claim in claims] == [claim.token for claim in claims]
     applied, counted = counting()
     with each_apply(rest[0]._ledger.store, counted), held_up(books):
         waiting = [
@@ -819,7 +819,7 @@ def test_tasks_are_claimed_and_completed_for_those_who_wait(books: list[Book], i
     assert max(applied) == 7  # three artifacts, three completions, one claim
     assert [claim.task.result.summary for claim in claims] == ["done 0", "done 1", "done 2"]
     assert [one.task.id for one in following if one is not None] == [added[3].id]
-    assert sorted(one.path for one in work.artifacts()) == ["a0.txt", "a1.txt", "a2.txt"]
+    assert sorted(one.path for one in work.records("artifact")) == ["a0.txt", "a1.txt", "a2.txt"]
     assert work.counts()["completed"] == 3
 
 

@@ -389,7 +389,7 @@ def test_purge_reaches_what_was_handed_on_anywhere(postgres: Server, monkeypatch
                 book.erase(event.id)
         assert not [line for line in book.purge().remaining if "swept" in line]
         assert b"hunter2" not in (old.folder / "baton").read_bytes()
-        assert work.task(task.id).title == ""
+        assert work.task(task.id).info().title == ""
 
 
 def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
@@ -420,9 +420,9 @@ def test_books_that_meet_at_a_gate_spare_trips_and_lose_nothing(
     assert Counter(claimed) == Counter(completed) == Counter(task.id for task in work.tasks())
     assert begun[True] > begun[False], "most began with what another had written"
     assert books[0].verify().ok
-    before = [(task, work.task(task.id)) for task in work.tasks()]
+    before = [(task, work.task(task.id).info()) for task in work.tasks()]
     books[1].rebuild()
-    assert before == [(task, work.task(task.id)) for task in work.tasks()], (
+    assert before == [(task, work.task(task.id).info()) for task in work.tasks()], (
         "views are as they would be made anew"
     )
     for book in books:

@@ -39,7 +39,7 @@ def use(url: str, folder: Path, name: str | None = None) -> None:
         book.search("launch code")
         book.mirror(folder / "mirror")
         book.work(name="w", id="w").add_tasks([{"title": "one"}])
-        book.work(id="w").export(out / "work.json")
+        book.work(id="w").manage.export(out / "work.json")
         book.backup(out / "backup.db")
         book.export(out / "export.jsonl")
         book.export_items(out / "items.jsonl")

@@ -23,6 +23,7 @@ from .errors import BookClosed, CommonplaceError
 from .events import Draft, Event, draft_from, new_id
 from .mirroring import BookMirror
 from .state.run import Run, Turn
+from .work.handles import Approvals, TaskHandle, WorkManagement
 from .work.leading import Lead
 from .work.verbs import Claim, Work
 from .work.worker import work_off_async
@@ -59,7 +60,7 @@ def _awaitable(aio: AsyncBook, answer: Any) -> Any:
     return Lifted(aio, answer) if isinstance(answer, VERBS) else answer
 
 
-VERBS = Actor | Run | Turn | BookMirror | Work | Claim | Lead
+VERBS = Actor | Run | Turn | BookMirror | Work | TaskHandle | WorkManagement | Approvals | Claim | Lead
 
 
 class Lifted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -149,7 +150,7 @@ def verbs(
             found, first = find(shell, *(typed.pop(one) for one in subject))
             if "at" in typed:
                 typed["at"] = as_of(typed["at"])
-            return told(getattr(found, verb)(*first, **given(**typed)))
+            return told(attrgetter(verb)(found)(*first, **given(**typed)))
 
         parameters = [_typed(one, how) for one, how in {**subject, **own}.items()]
         parameters.sort(key=lambda one: one.default is None)
@@ -166,12 +167,25 @@ def in_work(shell: Shell, work: str) -> Found:
     return shell.acting().work(work), ()
 
 
+def list_of(kind: str, shell: Shell, work: str) -> Found:
+    return shell.acting().work(work), (kind,)
+
+
+def to_manage(shell: Shell, work: str) -> Found:
+    return shell.acting().work(work).manage, ()
+
+
 def on_task(shell: Shell, task: str) -> Found:
-    return shell.acting().work_of(task), (task,)
+    return shell.acting().work_of(task).task(task), ()
+
+
+def by_id(shell: Shell, id: str) -> Found:
+    """A verb of a work whose first argument is the id of something in it."""
+    return shell.acting().work_of(id), (id,)
 
 
 def on_claim(shell: Shell, task: str, token: int) -> Found:
-    return shell.acting().work_of(task).held(task, token), ()
+    return shell.acting().work_of(task).reopen_claim(task, token), ()
 
 
 A_TEXT = Annotated[str, argument("TEXT", "What to say.")]

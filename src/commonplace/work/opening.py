@@ -93,7 +93,7 @@ class Working(Recalling):
         for one, why in found:
             if not dry_run:
                 try:
-                    self.work(one.id).archive()
+                    self.work(one.id).manage.archive()
                 except Conflict:
                     continue  # somebody else has done it meanwhile, or opened it again
             told.append((one.id, why))
@@ -115,7 +115,7 @@ class Prompting:
             raise BadInput(f"work {shown(work)} is none: give a work, or its id")
         id = work.id if isinstance(work, Work) else check_name("work", work)
         own = Work(asker, id, asker._memory_run, looks=asker._only_looks_at_memory)
-        own.about()
+        own.info()
         return WorkFocus(own)
 
     def told(self, actor: str, premise: str) -> bool:

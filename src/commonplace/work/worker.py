@@ -114,7 +114,7 @@ def _give_back_unseen(work: Work, agent: str, event: str) -> None:
     try:
         work._do("reclaim")  # this is done when all that was being written is written, or will never be
         found = work._ledger.event(event)
-        claim = None if found is None else work.held(found.payload["task_id"], found.position)
+        claim = None if found is None else work.reopen_claim(found.payload["task_id"], found.position)
     except Conflict as gone:  # it was given back already, or settled
         log.info("%s had nothing more to give back: %s", agent, gone)
     except CommonplaceError as error:
@@ -169,7 +169,7 @@ def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> C
     try:
         return work.claim(agent, lease=lease, _event=event)
     except Conflict:
-        if work.about().open:
+        if work.info().open:
             raise
         return None
 
@@ -178,7 +178,7 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
     """Whether a worker for which nothing is ready has done its part."""
     if until == "stopped":
         return False
-    if wait_for_tasks and not work.counts().get("tasks") and work.about().open:
+    if wait_for_tasks and not work.counts().get("tasks") and work.info().open:
         return False
     if until == "idle":
         return True
@@ -235,7 +235,7 @@ def all_hang(tasks: Sequence[Task]) -> bool:
 
 
 def _is_led(work: Work) -> bool:
-    led = work.about().led
+    led = work.info().led
     if led is None:
         return False
     with work._ledger.reads() as reads:
