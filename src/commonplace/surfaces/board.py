@@ -126,7 +126,7 @@ def _content(work: Work) -> Callable[[Event], str]:
     def told(event: Event) -> str:
         task, said = event.payload.get("task_id") or event.payload.get("task"), event.payload["said"]
         if task and task not in titles:
-            titles[task] = work.task(task).title
+            titles[task] = work.task(task).info().title
         words = next((said[name] for name in SAID if isinstance(said.get(name), str) and said[name]), "")
         about = said.get("question") or titles.get(task or "", "") or said.get("path", "")
         return ": ".join(filter(None, (about, words)))

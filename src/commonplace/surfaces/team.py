@@ -3,6 +3,7 @@ approvals, escalations, what is worth learning, and who leads."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,10 +29,11 @@ from .verbs import (
     TaskArgument,
     WorkArgument,
     argument,
+    by_id,
     gist,
     in_work,
+    list_of,
     many,
-    on_task,
     one_record,
     some_records,
     verbs,
@@ -129,6 +131,7 @@ verbs(
             },
         ),
         "request-approval": (
+            "approvals.request",
             "Ask a person to allow something. A task that it is about is not claimed before the answer.",
             {
                 "action": Annotated[str, argument("ACTION", "What is to be allowed.")],
@@ -140,12 +143,14 @@ verbs(
     },
 )  # fmt: skip
 verbs(
-    command, {"id": ID}, on_task, one_record,
+    command, {"id": ID}, by_id, one_record,
     {
-        "approve": ("Allow what was asked for, or confirm a decision. It takes a person.", {"why": WHY}),
-        "disapprove": ("Do not allow it: a task that waits for it is cancelled.", {"why": WHY}),
+        "approve": (
+            "approvals.grant", "Allow what was asked for, or confirm a decision. It takes a person.", {"why": WHY}
+        ),
+        "disapprove": ("approvals.refuse", "Do not allow it: a task that waits for it is cancelled.", {"why": WHY}),
         "resolve-escalation": (
-            "resolve", "Settle an escalation.", {"answer": Annotated[str, argument("ANSWER", "The answer.")]}
+            "answer", "Settle an escalation.", {"answer": Annotated[str, argument("ANSWER", "The answer.")]}
         ),
         "choose": (
             "Choose one of the alternatives of a branch. The tasks of the others are cancelled.",
@@ -156,18 +161,19 @@ verbs(
         ),
     },
 )  # fmt: skip
+for plural, (kind, about) in {
+    "decisions": ("decision", "what was decided"), "discoveries": ("discovery", "what was learned"),
+    "artifacts": ("artifact", "what was made"), "approvals": ("approval", "what a person was asked to allow"),
+    "escalations": ("escalation", "what agents could not settle by themselves"),
+    "branches": ("branch", "the alternatives of which one is to be chosen"),
+}.items():  # fmt: skip
+    verbs(
+        command, {"work": WorkArgument}, partial(list_of, kind), some_records,
+        {plural: ("records", f"List {about}, in order.", {"task": TASK, "at": AtOption})},
+    )  # fmt: skip
 verbs(
     command, {"work": WorkArgument}, in_work, some_records,
     {
-        **{
-            name: (f"List {about}, in order.", {"task": TASK, "at": AtOption})
-            for name, about in {
-                "decisions": "what was decided", "discoveries": "what was learned", "artifacts": "what was made",
-            }.items()
-        },
-        "approvals": ("List what a person was asked to allow, in order.", {"at": AtOption}),
-        "escalations": ("List what agents could not settle by themselves, in order.", {"at": AtOption}),
-        "branches": ("List the alternatives of which one is to be chosen, in order.", {"at": AtOption}),
         "candidates": (
             "List what may be worth learning from a work, each with the reason and a core for it.",
             {
@@ -235,7 +241,7 @@ def nudges(
 ) -> Answer:
     """Take what an agent is to be told in this turn: each nudge is told once."""
     one = shell.acting().work(work)
-    return some_records(one.nudges(agent) if peek else one.take_nudges(agent))
+    return some_records(one.read_messages(agent, peek=True) if peek else one.read_messages(agent))
 
 
 @command
@@ -267,7 +273,7 @@ def context(
 @command
 def radar(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """What may make a task needless: another one that says the same, or something that was found."""
-    found = shell.acting().works.containing(task).radar(task, at=as_of(at))
+    found = shell.acting().works.containing(task).task(task).radar(at=as_of(at))
     rows = ((f"{one.score:.2f}", one.kind, one.status, one.text, one.id) for one in found)
     return Answer(plain(found), table(rows, "alike", "what", "status", "text", "id"))
 
@@ -288,7 +294,7 @@ def inbox(
     infos = (
         [one for one in actor.works.list(at=moment) if one.open]
         if work is None
-        else [actor.work(work).about(moment)]
+        else [actor.work(work).info(moment)]
     )
     found = [(one, actor.work(one.id).inbox(at=moment)) for one in infos]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -145,7 +146,7 @@ def verbs(
             found, first = find(shell, *(typed.pop(one) for one in subject))
             if "at" in typed:
                 typed["at"] = as_of(typed["at"])
-            return told(getattr(found, verb)(*first, **without_none(**typed)))
+            return told(attrgetter(verb)(found)(*first, **without_none(**typed)))
 
         parameters = [_typed(one, how) for one, how in {**subject, **own}.items()]
         parameters.sort(key=lambda one: one.default is None)
@@ -162,8 +163,21 @@ def in_work(shell: Shell, work: str) -> Found:
     return shell.acting().work(work), ()
 
 
+def list_of(kind: str, shell: Shell, work: str) -> Found:
+    return shell.acting().work(work), (kind,)
+
+
+def to_manage(shell: Shell, work: str) -> Found:
+    return shell.acting().work(work).manage, ()
+
+
 def on_task(shell: Shell, task: str) -> Found:
-    return shell.acting().works.containing(task), (task,)
+    return shell.acting().works.containing(task).task(task), ()
+
+
+def by_id(shell: Shell, id: str) -> Found:
+    """A verb of a work whose first argument is the id of something in it."""
+    return shell.acting().works.containing(id), (id,)
 
 
 def on_claim(shell: Shell, task: str, token: int) -> Found:

@@ -41,7 +41,7 @@ from .verbs import (
     TokenArgument,
     WorkArgument,
     argument,
-    in_work,
+    by_id,
     many,
     on_claim,
     on_task,
@@ -49,6 +49,7 @@ from .verbs import (
     one_work,
     policy,
     some_tasks,
+    to_manage,
     verbs,
 )
 
@@ -62,7 +63,7 @@ _task = group("task", "The tasks of works: who does what, and what waits for wha
 # works
 
 verbs(
-    _work, {"work": WorkArgument}, in_work, one_work,
+    _work, {"work": WorkArgument}, to_manage, one_work,
     {
         "pause": ("Let nothing be claimed until it is resumed. What is held may be finished.", {"reason": WHY}),
         "resume": ("Let a work go on.", {}),
@@ -102,7 +103,7 @@ def work__new(
         limits=without_none(max_tasks=max_tasks, max_agents=max_agents),
         **without_none(auto_archive_hours=auto_archive),
     )  # fmt: skip
-    return one_work(made.about())
+    return one_work(made.info())
 
 
 @_work
@@ -121,10 +122,10 @@ def work__change(
     one, limits = shell.acting().work(work), without_none(max_tasks=max_tasks, max_agents=max_agents)
     fields = without_none(goal=goal, constraints=constraint, on_failure=policy(on_failure))
     if limits:
-        fields["limits"] = {**plain(one.about().limits), **limits}
+        fields["limits"] = {**plain(one.info().limits), **limits}
     if not fields:
         raise typer.BadParameter("say what is to change: --goal, --constraint, --on-failure or a limit")
-    return one_work(one.change(**fields))
+    return one_work(one.manage.change(**fields))
 
 
 @_work
@@ -181,7 +182,7 @@ def work__archive(
     if work is not None:
         if older_than is not None or dry_run:
             raise typer.BadParameter("--older-than and --dry-run are for all works: leave WORK out")
-        return one_work(shell.acting().work(work).archive())
+        return one_work(shell.acting().work(work).manage.archive())
     age = None if older_than is None else timedelta(hours=older_than)
     found = shell.acting().works.archive_finished(older_than=age, dry_run=dry_run)
     told = [{"id": id, "why": why} for id, why in found]
@@ -203,7 +204,7 @@ def work__discard(
             )
         typer.confirm(f"Erase what was said in {work!r} for good?", abort=True, err=True)
     with shell.progress("discarding") as progress:
-        count = shell.acting().work(work).discard(confirm="DISCARD", reason=reason, progress=progress)
+        count = shell.acting().work(work).manage.discard(confirm="DISCARD", reason=reason, progress=progress)
     return Answer({"work": work, "erased": count}, lines(f"{count:,} events of {work} were erased"))
 
 
@@ -215,7 +216,7 @@ def work__export(
     at: AtOption = None,
 ) -> Answer:
     """Write a work as one JSON document, as far as whoever acts may see it."""
-    count = shell.acting().work(work).export(file, at=as_of(at))
+    count = shell.acting().work(work).manage.export(file, at=as_of(at))
     told = {"work": work, "tasks": count, "file": str(file)}
     return Answer(told, lines(f"{count:,} tasks written to {file}"))
 
@@ -387,13 +388,13 @@ def task__list(
     one, moment = shell.acting().work(work), as_of(at)
     if ready:
         return some_tasks(one.ready(at=moment))
-    return some_tasks(one.blocked(at=moment) if blocked else one.tasks(status, at=moment))
+    return some_tasks(one.tasks("waiting", at=moment) if blocked else one.tasks(status, at=moment))
 
 
 @_task
 def task__show(shell: Shell, task: TaskArgument, at: AtOption = None) -> Answer:
     """Show all about a task."""
-    found = plain(shell.acting().works.containing(task).task(task, as_of(at)))
+    found = plain(shell.acting().works.containing(task).task(task).info(as_of(at)))
     rows = (
         (name.replace("_", " "), value) for name, value in found.items() if value not in (None, "", [], {})
     )
@@ -491,8 +492,8 @@ def task__block(
         raise typer.BadParameter("--on goes with --token; `task link` lets others wait")
     work = shell.acting().works.containing(task)
     if token is None:
-        return one_task(work.block(task, reason))
-    return one_task(work.held(task, token).block(reason, on=on or ()))
+        return one_task(work.task(task).block(reason))
+    return one_task(work._with_token(task, token).block(reason, on=on or ()))
 
 
 RESULT = {
@@ -532,8 +533,8 @@ verbs(
                 ],
             },
         ),
-        "link": ("Let a task wait for others, too.", {"on": OTHERS}),
-        "unlink": ("Let a task no longer wait for others.", {"on": OTHERS}),
+        "link": ("add_dependencies", "Let a task wait for others, too.", {"on": OTHERS}),
+        "unlink": ("remove_dependencies", "Let a task no longer wait for others.", {"on": OTHERS}),
         "edit": (
             "Change what a task says.",
             {
@@ -546,6 +547,12 @@ verbs(
                 ],
             },
         ),
+        "assign-review": ("Let one agent review a task, whatever its role.", {"reviewer": AN_AGENT}),
+    },
+)  # fmt: skip
+verbs(
+    _task, {"task": TaskArgument}, by_id, one_task,
+    {
         "review": (
             "Review a task that is done. Nobody reviews what it did itself.",
             {
@@ -553,6 +560,5 @@ verbs(
                 "comments": Annotated[str | None, typer.Option(metavar="TEXT", help="What to say of it.")],
             },
         ),
-        "assign-review": ("Let one agent review a task, whatever its role.", {"reviewer": AN_AGENT}),
     },
 )  # fmt: skip

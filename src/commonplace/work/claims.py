@@ -329,7 +329,7 @@ def decide_release(tx: WorkTransaction, task: int, token: int, reason: str) -> T
 
 
 @command()
-def decide_hold_up(
+def decide_block_or_split(
     tx: WorkTransaction,
     task: int,
     token: int,

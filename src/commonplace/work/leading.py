@@ -45,7 +45,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Lead:
-    """The lead of a work. Its verbs are those of the work, under the fence: `lead.assign(…)`, `lead.add_task(…)`."""
+    """The lead of a work. Its verbs are those of the work, under the fence: `lead.add_task(…)`,
+    `lead.task(id).assign(…)`."""
 
     def __init__(self, work: Work, agent: str, fence: int, lease: float) -> None:
         self.agent, self.fence, self.lease = agent, fence, lease
@@ -60,7 +61,7 @@ class Lead:
     def heartbeat(self, lease: float | None = None) -> None:
         """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
         length = self.lease if lease is None else seconds("lease", lease)
-        self._check(self.work.about())
+        self._check(self.work.info())
         held = self.work._ledger.store.lease(
             lead_lease(self.work.id, self.fence), self.agent, length, self.fence
         )
@@ -133,7 +134,7 @@ class Lead:
         """Say that a step was dealt with: nobody after this one has to. Raises Fenced if somebody else has taken the
         lead."""
         if step.place is None:  # whether a task is still ready or stuck says the task itself
-            self._check(self.work.about())
+            self._check(self.work.info())
         else:
             self._handled(step.place)
 
@@ -187,7 +188,7 @@ def orchestrate(
         try:
             lead = work.lead(agent, lease=lease)
         except Conflict:
-            if not work.about().open:
+            if not work.info().open:
                 break
             stopped.wait(min(1.0, lease / 4))
             continue
@@ -205,7 +206,7 @@ def _finished(work: Work) -> bool:
 
     with work._reading(None) as (reading, _):
         waiting = steps_of(reading, limit=1)
-    return over(work) and not (waiting and work.about().open)
+    return over(work) and not (waiting and work.info().open)
 
 
 def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:

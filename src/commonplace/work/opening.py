@@ -83,7 +83,7 @@ class Works:
         for info, why in stale(self.list(), now or datetime.now(UTC), older_than):
             if not dry_run:
                 try:
-                    work(self._session, info.id).archive()
+                    work(self._session, info.id).manage.archive()
                 except Conflict:
                     continue  # somebody else has done it meanwhile, or opened it again
             archived.append((info.id, why))

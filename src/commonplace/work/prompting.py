@@ -126,7 +126,7 @@ def focus_of(session: Session, work: object) -> WorkFocus:
     if not isinstance(work, str | Work):
         raise BadInput(f"work {shown(work)} is none: give a work, or its id")
     own = Work(session, work.id if isinstance(work, Work) else check_name("work", work))
-    own.about()
+    own.info()
     return WorkFocus(own)
 
 

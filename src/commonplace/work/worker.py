@@ -183,7 +183,7 @@ def work_off(
 def _held_under(work: Work, event: str) -> Claim | None:
     """The claim that was recorded under this id, if it was. Raises Conflict if it is no longer held."""
     found = work._ledger.event(event)
-    return None if found is None else work.held(found.payload["task_id"], found.position)
+    return None if found is None else work.reopen_claim(found.payload["task_id"], found.position)
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
@@ -246,7 +246,7 @@ def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> C
     try:
         return work.claim(agent, lease=lease, _event=event)
     except Conflict:
-        if work.about().open:
+        if work.info().open:
             raise
         return None
 
@@ -255,7 +255,7 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
     """Whether a worker for which nothing is ready has done its part."""
     if until == "stopped":
         return False
-    if wait_for_tasks and not work.counts().get("tasks") and work.about().open:
+    if wait_for_tasks and not work.counts().get("tasks") and work.info().open:
         return False
     if until == "idle":
         return True
@@ -312,7 +312,7 @@ def all_hang(tasks: Sequence[Task]) -> bool:
 
 
 def _is_led(work: Work) -> bool:
-    led = work.about().led
+    led = work.info().led
     if led is None:
         return False
     with work._ledger.reads() as reads:
