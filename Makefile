@@ -2,6 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNS := $(VENV)/.runs
 
 .PHONY: help setup demo serve test lint format bench faults soak clean
 
@@ -11,12 +12,15 @@ help: ## show this list
 $(READY): pyproject.toml scripts/setup
 	@VENV="$(VENV)" sh scripts/setup
 
+$(RUNS): pyproject.toml scripts/setup
+	@VENV="$(VENV)" sh scripts/setup run
+
 setup: $(READY) ## make the virtual environment with everything the tests need
 
-demo: $(READY) ## a small ledger: record, follow, verify, copy, erase
+demo: $(RUNS) ## a team at work in half a minute: tasks, a kill, memory, a correction, an erased customer
 	@$(BIN)/commonplace demo
 
-serve: $(READY) ## keep a book open and show what is recorded in it, live
+serve: $(RUNS) ## keep a book open and show what is recorded in it, live
 	@$(BIN)/commonplace init --quiet
 	@$(BIN)/commonplace log --follow
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import appends, holders, memory, servers, start, state
+from . import actors, appends, holders, memory, servers, start, state
 from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
@@ -28,6 +28,7 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "postgres": servers.postgres,
     "redis": servers.valkey,
     "growth": appends.growth,
+    "actors": actors.reads,
     "state": state.beside_langgraph,
     "states": state.growth,
     "memory": memory.beside_mem0,

@@ -238,15 +238,24 @@ def processes(scale: float) -> Iterator[Figure]:
             assert book.head == 8 * count
     worst = percentile(ours, 0.99)
     yield Figure(
+        "append, 8 processes: events a second",
+        peer_rate,
+        rate,
+        "",
+        rate / peer_rate,
+        ">= 0.9 × raw with its busy handler",
+        rate >= 0.9 * peer_rate,
+    )
+    yield Figure(
         "append, 8 processes: p99",
         fsync,
         worst,
         "µs",
         worst / fsync,
-        "<= 12 × a bare fsync's p50",
-        worst <= 12 * fsync,
+        "<= 40 × a bare fsync's p50",
+        worst <= 40 * fsync,
         note=f"raw busy handler's p99: {percentile(peers, 0.99):,.0f} µs",
-        more={"events_a_second": rate, "raw_events_a_second": peer_rate, "p50": median(ours)},
+        more={"p50": median(ours)},
     )
 
 

@@ -78,11 +78,11 @@ def noticed(work: Work, file: Path = PAIRS) -> list[Noticed]:
     for pair in every:
         partners.setdefault(pair.task, set()).add(pair.other)
         partners.setdefault(pair.other, set()).add(pair.task)
-    work.radar(ids[every[0].task])  # the vectors are loaded
+    work.task(ids[every[0].task]).radar()  # the vectors are loaded
     told = []
     for pair in every:
         began = time.perf_counter()
-        overlaps = [of[one.id] for one in work.radar(ids[pair.task])]
+        overlaps = [of[one.id] for one in work.task(ids[pair.task]).radar()]
         took = time.perf_counter() - began
         others = tuple(one.words for one in overlaps if one not in partners[pair.task])
         told.append(Noticed(pair, pair.other in overlaps, others, took))

@@ -222,7 +222,7 @@ PLACES = (
     ".commonplace/.mirror/base", ".commonplace/.mirror/swap", ".commonplace/.mirror/lock",
     ".commonplace/.mirror/book", ".commonplace/.mirror/raw.json", ".commonplace/.mirror/poke",
     ".commonplace/.mirror/.gitignore", ".commonplace/book.db", ".commonplace/book.db-wal",
-    ".commonplace/book.db-shm", ".commonplace/book.db-gate", ".commonplace/book.db-line",
+    ".commonplace/book.db-shm", ".commonplace/book.db-gate",
     ".commonplace/book.db.index", ".commonplace/book.db.index-lock", ".commonplace/book.db.index-wal",
     ".commonplace/book.db.mirrors", "flow/workflow.awp.yaml", "flow/agents", "flow/agents/one", "flow/data",
     "flow/data/state", "flow/work.py", "notes", "notes/plain.md",
@@ -394,13 +394,13 @@ def shapes() -> dict[str, Forge]:
     in_place: dict[str, tuple[Callable[[Case, str], None], tuple[str, ...]]] = {
         "link": (as_link, tuple(place for place in PLACES if place != "notes")),  # the user names that one
         "dangling link": (as_dangling_link, PLACES),
-        "hard link": (as_hard_link, (PLACES[0], PLACES[6], PLACES[8], PLACES[9], PLACES[16], PLACES[19])),
+        "hard link": (as_hard_link, (PLACES[0], PLACES[6], PLACES[8], PLACES[9], PLACES[15], PLACES[18])),
         "pipe": (
             as_pipe,
-            (*PLACES[:1], *PLACES[6:10], *PLACES[14:15], *PLACES[16:18], *PLACES[19:21], PLACES[27]),
+            (*PLACES[:1], *PLACES[6:10], *PLACES[14:15], *PLACES[15:17], *PLACES[18:20], PLACES[26]),
         ),
-        "socket": (as_socket, (PLACES[0], PLACES[8], PLACES[19])),
-        "folder": (as_folder, (PLACES[0], PLACES[8], PLACES[19])),
+        "socket": (as_socket, (PLACES[0], PLACES[8], PLACES[18])),
+        "folder": (as_folder, (PLACES[0], PLACES[8], PLACES[18])),
     }
     for name, (stand_in, places) in in_place.items():
         for place in places:

@@ -250,7 +250,7 @@ def a_fuzzed_call(rng: random.Random, case: int) -> tuple[str, str, Command]:
         "event": f"book.event({value})",
         "events": f"list(book.events(**{{{', '.join(filters[: 1 + case % 2])}}}))[:20]",
         "blob": f"book.blob({value})",
-        "runs": f"book.runs(at={value})",
+        "runs": f"book.runs.list(at={value})",
         "watch": f"list(book.watch(after={value}, timeout=0.0))[:20]",
     }[what]
     return what, source, lambda book: eval(source, {**NAMES, "book": book})

@@ -20,7 +20,7 @@ from .places import Worker
 
 NOBODY = 65534
 SECRET = "the launch code is 4711-4712-4713"
-BESIDE = ("-gate", "-line", "-wal", "-shm", "-journal", ".index", ".index-lock", ".index-wal", ".mirrors")
+BESIDE = ("-gate", "-wal", "-shm", "-journal", ".index", ".index-lock", ".index-wal", ".mirrors")
 TIMEOUT = 5.0
 
 
@@ -48,7 +48,7 @@ def prepare(home: Path, name: str, rng: random.Random) -> str:
     elif shape == "folder":
         path.mkdir()
         path.chmod(0o777)
-        for inside in ("table", "bell", "baton", *map(str, range(3))):
+        for inside in map(str, range(3)):
             (path / inside).write_bytes(rng.randbytes(4096))
             (path / inside).chmod(0o666)
     else:

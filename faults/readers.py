@@ -26,7 +26,7 @@ def reads(me: Actor, at: Any, scratch: Path, ids: list[str]) -> Iterator[tuple[s
     """Each public read of an actor that takes `at`, by name. `ids` are asked for one by one."""
     yield "events", lambda: list(me.events(at=at))
     yield "runs", lambda: me.runs.list(at)
-    yield "rights", lambda: me.access.rights(at)
+    yield "rights", lambda: me.access.rights(at=at)
     for query in QUERIES:
         for mode in ("hybrid", "keyword", "semantic"):
             yield f"search {mode} {query}", partial(me.search, query, mode=mode, at=at, explain=True)
@@ -73,8 +73,8 @@ def work_reads(me: Actor, at: Any) -> Iterator[tuple[str, Read]]:
     for name in WORK_READS:
         yield f"work {name}", partial(_of_work, me, name, at)
     yield "work context", lambda: me.work("w1").context_for("t1", at=at)
-    yield "work radar", lambda: me.work("w1").radar("t1", at=at)
-    yield "work task", lambda: me.work("w1").task("t1", at)
+    yield "work radar", lambda: me.work("w1").task("t1").radar(at=at)
+    yield "work task", lambda: me.work("w1").task("t1").info(at)
 
 
 def reads_now(me: Actor, scratch: Path) -> Iterator[tuple[str, Read]]:
@@ -89,7 +89,7 @@ def reads_now(me: Actor, scratch: Path) -> Iterator[tuple[str, Read]]:
     yield "prompt", lambda: told(me.prompt("find out which port is open", work=known_work(me)))
     yield "state", lambda: me.run(run_id="r1", create=False).state()
     yield "diff", lambda: me.runs.diff("r1", "r2")
-    yield "work export", lambda: exported(lambda to: me.work("w1").export(to), scratch)
+    yield "work export", lambda: exported(lambda to: me.work("w1").manage.export(to), scratch)
     yield "work of t1", lambda: me.works.containing("t1").id
     yield "work watch", lambda: list(me.work("w1").watch(after=0, timeout=0))
     tools = Tools(Participant(me._session.acting_as(OWNER)))

@@ -189,7 +189,7 @@ def work_everything(book: Book) -> None:
     work.nudge("again", target="ada")
     late.nudges()
     work.acknowledge(nudge, "ada")
-    work.request_approval("order it", risk="it costs a lot")
+    work.approvals.request("order it", risk="it costs a lot")
     work.reject(work.candidates()[0], reason="not worth it")
 
 

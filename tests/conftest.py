@@ -30,9 +30,6 @@ os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="commonplace-cache-")
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="commonplace-state-")
 """Which folders a user trusts is remembered there."""
 
-os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="commonplace-run-")
-"""Where writers to books on servers meet."""
-
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Tests run side by side already; threads of one that wait for those of another only slow both down."""
 

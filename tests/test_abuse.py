@@ -508,7 +508,7 @@ def test_a_secret_of_the_environment_never_enters_the_ledger(
     book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "env-secret-5")
-    workflow = flow(tmp_path, node("a"), kept={"env": {"MY_TOKEN": {"sensitive": True}}})
+    workflow = flow(tmp_path, node("a"), document={"env": {"MY_TOKEN": {"sensitive": True}}})
     done = quick(book, workflow, answers(a={"text": "with env-secret-5 in it"}))
     assert known(book.run(run_id=done.run_id).state())["a"] == {"text": "with [REDACTED] in it"}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -383,3 +384,92 @@ def test_the_public_kinds_are_those_of_the_seed() -> None:
         "run.started",
         "agent.reflected",
     } <= PUBLIC_KINDS
+
+
+class Cost:
+    """Counts what is read of a store: snapshots, records and rows."""
+
+    def __init__(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.snapshots = self.records = self.rows = 0
+        store = book.ledger.store
+        read = store.read
+
+        @contextmanager
+        def counted(*args: Any, **more: Any) -> Iterator[Any]:
+            with read(*args, **more) as reads:
+                self.snapshots += 1
+                yield _CountedReads(reads, self)
+
+        monkeypatch.setattr(store, "read", counted)
+
+    def of(self, call: Callable[[], object]) -> tuple[int, int, int]:
+        self.snapshots = self.records = self.rows = 0
+        call()
+        return self.snapshots, self.records, self.rows
+
+
+class _CountedReads:
+    def __init__(self, reads: Any, cost: Cost) -> None:
+        self._reads, self._cost = reads, cost
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._reads, name)
+        if name not in ("records", "by_id", "get", "get_all", "scan"):
+            return found
+
+        def counted(*args: Any, **more: Any) -> Any:
+            answer = found(*args, **more)
+            asked = len(args[1]) if name == "get" else len(answer)
+            if name in ("records", "by_id"):
+                self._cost.records += asked
+            else:
+                self._cost.rows += asked
+            return answer
+
+        return counted
+
+
+@pytest.mark.spec("4.3", "L7")
+def test_what_an_actor_reads_costs_at_most_twice_what_the_owner_reads(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in range(20):
+        events = [
+            {
+                "kind": "agent.spoke" if n % 5 else "agent.thought",
+                "actor": "ada" if n % 2 else "bob",
+                "run_id": f"r{run}",
+                "id": f"{run}-{n}",
+                "parents": [f"{run - 1}-{n}"] if run and n % 8 == 0 else [],
+            }
+            for n in range(1, 51)
+        ]
+        book.record_all(events)
+    book.access.relabel("3-3", sensitivity="sensitive", reason="a name")
+    cost, ada, head = Cost(book, monkeypatch), book.as_actor("ada"), book.head
+
+    owners = cost.of(lambda: list(book.events(at=head)))
+    adas = cost.of(lambda: list(ada.events(at=head)))
+    assert owners[:2] == (owners[0], head)
+    assert (
+        adas[0] <= 5 * owners[0]
+    )  # for each page: one to read it, one of now, one of then, one of other pages' parents
+    assert adas[1] <= 1.2 * owners[1]
+    assert adas[2] <= 0.1 * head
+
+    owners = cost.of(book.runs.list)
+    adas = cost.of(ada.runs.list)
+    assert len(ada.runs.list()) == 20
+    assert adas[0] <= owners[0] + 2
+    assert adas[1] <= 2 * 20
+    assert adas[2] <= 2 * owners[2]
+
+
+@pytest.mark.spec("4.3")
+def test_a_run_that_shows_an_actor_only_a_late_event_is_among_its_runs(book: Book) -> None:
+    for run, late in (("hidden", "agent.thought"), ("late", "agent.spoke")):
+        book.record_all({"kind": "agent.thought", "actor": "bob", "run_id": run} for _ in range(40))
+        book.record(late, actor="bob", run_id=run)
+    ada = book.as_actor("ada")
+    assert [run.id for run in ada.runs.list()] == ["late"]
+    assert ada.runs.list(at=book.head - 1) == []

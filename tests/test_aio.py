@@ -61,6 +61,8 @@ def test_every_method_of_a_handle_runs_beside_the_loop(
             assert set(names) <= set(dir(awaited))
             for name in names:
                 found = getattr(awaited, name)
+                if isinstance(found, AsyncHandle):  # a namespace, whose methods run beside the loop, too
+                    continue
                 if getattr(kind, name, None) is None and name in vars(handle):
                     assert not isinstance(found, Actor | Run | Turn | Work | Claim | Lead)
                 else:
@@ -177,7 +179,7 @@ def test_actors_runs_and_turns_are_awaitable_too(book: Book) -> None:
         assert await book.aio.diff("r", fork.id) == []
         with pytest.raises(AttributeError):
             run.no_such_verb  # noqa: B018
-        assert (await book.aio.audit("r"))[0].event_type == "run.start"
+        assert (await book.aio.access.audit("r"))[0].event_type == "run.start"
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
@@ -194,6 +196,7 @@ def test_a_handle_need_not_be_awaited_first(book: Book) -> None:
             await me.write({"n": 1})
         assert await run.status() == "completed"
         assert await book.aio.as_actor("ada").run(run_id="r").status() == "completed"
+        assert await book.aio.as_actor("ada").memory.list() == []
 
     played(story())
 

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,8 +25,6 @@ import apsw
 import pytest
 
 import commonplace
-from commonplace.demo import SECRET
-from commonplace.engines.contract import PurgeReport
 from commonplace.surfaces import cli as module
 from commonplace.surfaces import health, shell
 from commonplace.surfaces.places import public
@@ -682,30 +681,31 @@ def test_long_work_shows_a_bar_on_a_terminal_and_only_there(monkeypatch: pytest.
 # the demo
 
 
-@pytest.mark.spec("7.2", "L10")
+@pytest.mark.spec("7.2", "5.3", "L10")
 def test_the_demo_tells_its_story_and_proves_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(Path.cwd()))
     monkeypatch.setenv("COMMONPLACE_BOOK", "precious.db")
     ran = in_process("demo")
     assert (ran.code, ran.err) == (0, "")
     assert "NOT SO" not in ran.out
-    assert ran.out.count("✓") >= 10
-    (told,) = Path.cwd().iterdir()
-    assert told.name.startswith("commonplace-demo-")
-    for step in re.findall(r"^  commonplace (--book \S+ \S+)$", ran.out, re.MULTILINE):
-        followed = cli(*step.split())
+    assert ran.out.count("✓") >= 8
+    for shown in ("kill -9", "value=1 hour", "has changed (superseded)", "now: token.lifetime: 15 minutes"):
+        assert shown in ran.out
+    (made,) = Path.cwd().iterdir()
+    assert made.name.startswith("commonplace-demo-")
+    for step in re.findall(r"^   .*commonplace (--book .*)$", ran.out, re.MULTILINE):
+        followed = cli(*shlex.split(step))
         assert followed.code == 0
-        assert SECRET not in followed.out
+        assert "customer K-1187" not in followed.out
 
 
-@pytest.mark.spec("7.2", "L10")
-def test_the_demo_fails_when_a_claim_does_not_hold(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commonplace.Book, "purge", lambda _book: PurgeReport(("claimed",)))
-    ran = cli("demo", "--book", "team.db", "--json")
-    assert (ran.code, ran.json["ok"]) == (1, False)
-    assert [check["held"] for check in ran.json["checks"]].count(False) == 1
-    refused = cli("demo", "--book", "team.db")
-    assert (refused.code, "give the demo a new path" in refused.err) == (1, True)
+@pytest.mark.spec("7.2")
+def test_the_demo_wants_a_new_sqlite_book(cli: Cli) -> None:
+    with commonplace.open("team.db") as book:
+        book.record("agent.spoke", actor="ada", payload={"text": "hello"})
+    refused = cli("demo", "--book", "team.db", "--json")
+    assert (refused.code, refused.json["ok"]) == (1, False)
+    assert "give the demo a new path" in refused.json["story"][-1]
     assert cli("demo", "--book", "file:folder").code == 1
     assert not Path("folder").exists()
 

@@ -87,11 +87,11 @@ def test_a_team_builds_something_through_the_shell(
         "--rationale", "it is there", "--task", "t1", "--as", "dev-1",
     )  # fmt: skip
     nudge = ask("nudge", work, "Use an own table", "--target", "dev-1", "--delivery", "immediate")
-    assert ask("work", "nudges", work, "--agent", "dev-1") == [nudge]
+    assert ask("work", "nudges", work, "--peek", "--agent", "dev-1") == [nudge]
     beat = ask("task", "heartbeat", "t1", token, "--lease", 90, "--as", "dev-1")
     assert [one["text"] for one in beat["nudges"]] == ["Use an own table"]
-    assert ask("work", "take-nudges", work, "--as", "dev-1") == []  # it has been told
-    assert ask("work", "take-nudges", work, "--as", "dev-1") == []
+    assert ask("work", "nudges", work, "--as", "dev-1") == []  # it has been told
+    assert ask("work", "nudges", work, "--as", "dev-1") == []
     assert ask("work", "acknowledge", nudge["id"], "--as", "dev-1")["ok"] is True
     second = ask(
         "decide", work, "Where do tokens go?", "own table", "--alternative", "users table",
@@ -316,11 +316,11 @@ def test_the_same_for_people(team: Ask, cli: Cli) -> None:
         ("task", "complete", "t1", token): "t1 is completed: design",
         ("work", "contributions", "w"): "commonplace log --actor dev-1",
         ("work", "decisions", "w"): "    because newer",
-        ("work", "discoveries", "w"): "nothing was found out yet",
+        ("work", "discoveries", "w"): "none yet",
         ("inbox",): "deploy, downtime",
         ("task", "context", "t2"): "## Goal",
         ("task", "radar", "t4"): "1.00",
-        ("work", "take-nudges", "w", "--agent", "dev-1"): "nothing to be told",
+        ("work", "nudges", "w", "--agent", "dev-1"): "nothing to be told",
         ("work", "lead", "w", "--agent", "dev-1"): "(step ready-t2-",
         ("work", "reject", decided["id"]): "was rejected",
         ("access", "grant", "ann", "--role", "qa"): "done",
@@ -333,7 +333,7 @@ def test_the_same_for_people(team: Ask, cli: Cli) -> None:
         assert told in ran.out, ran.out
         assert "\x1b" not in ran.out
     said = cli("nudge", "w", "look up", "--target", "dev-1").out.partition(":")[0]
-    assert "look up" in cli("work", "take-nudges", "w", "--agent", "dev-1").out
+    assert "look up" in cli("work", "nudges", "w", "--agent", "dev-1").out
     assert cli("work", "acknowledge", said, "--agent", "dev-1").code == 0
 
 
@@ -385,7 +385,7 @@ def test_what_is_refused_says_why_with_exit_code_1(team: Ask, cli: Cli) -> None:
         ("work", "complete", "w"): "conflict",
         ("work", "archive", "w"): "conflict",
         ("discover", "w", "x", "--type", "rumour"): "bad_input",
-        ("work", "take-nudges", "w"): "bad_input",
+        ("work", "nudges", "w"): "bad_input",
         ("promote", "pattern-1"): "bad_input",
         ("work", "reject", "nothing", "--work", "w"): "not_found",
         ("task", "context", "t1", "--max-chars", "0"): "bad_input",

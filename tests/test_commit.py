@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,50 +182,85 @@ def test_a_commit_that_fails_leaves_a_book_that_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("L2")
-def test_the_lead_is_passed_on_when_a_waiting_thread_is_interrupted(
-    book: Book, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("applied", [False, True], ids=["before it is written", "after it was written"])
+def test_those_who_follow_an_interrupted_leader_go_on_or_are_told(
+    book: Book, applied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C reaches a thread while it queues: it leaves, and those behind it are served."""
-    committer = book.ledger._committer
-    middle = Interruptible(book)
-    led = held_up(book, middle, followers=3)
-    follow = committer._follow
+    """Ctrl-C reaches the leader in the middle of a commit for three."""
+    middle, committer = Interruptible(book), book.ledger._committer
+    led, decide, due = held_up(book, middle, followers=3), committer._decide, [KeyboardInterrupt()]
 
-    def interrupted(ticket: object) -> None:
-        if threading.current_thread().name == "interrupted":
-            wake = ticket.wake  # type: ignore[attr-defined]
+    def decided(overlay: Any, own: Any) -> Any:
+        answer = decide(overlay, own)
+        if not applied and len(own.batch) == 3:
+            raise due.pop() if due else AssertionError("twice")
+        return answer
 
-            class Broken:
-                def acquire(self, timeout: float) -> None:
-                    wake.acquire(timeout=timeout)
-                    raise KeyboardInterrupt
+    def after(write: WriteSet) -> None:
+        if applied and len(write.records) == 3:
+            raise due.pop()
 
-                def release(self) -> None:
-                    wake.release()
+    monkeypatch.setattr(committer, "_decide", decided)
+    middle.after = after
 
-            ticket.wake = Broken()  # type: ignore[attr-defined]
-            with pytest.raises(KeyboardInterrupt):
-                follow(ticket)  # type: ignore[arg-type]
-            ticket.done, ticket.error = True, InterruptedError()  # type: ignore[attr-defined]
-        else:
-            follow(ticket)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(committer, "_follow", interrupted)
-
-    def named() -> object:
-        threading.current_thread().name = "interrupted"
+    def follower(i: int) -> object:
         led.wait(30)
-        return book.record("agent.spoke", actor="interrupted")
+        try:
+            return book.record("agent.spoke", id=f"f{i}")
+        except KeyboardInterrupt:
+            return "interrupted"
 
-    answers = in_threads(
-        lambda: book.record("agent.spoke"),
-        named,
-        lambda: led.wait(30) and book.record("agent.spoke"),
-        lambda: led.wait(30) and book.record("agent.spoke"),
-    )
-    assert isinstance(answers[1], InterruptedError)
-    assert all(isinstance(answer, commonplace.Event) for answer in (answers[0], *answers[2:]))
+    answers = in_threads(lambda: book.record("agent.spoke"), *(lambda i=i: follower(i) for i in range(3)))
+    told = sorted(type(answer).__name__ for answer in answers[1:])
+    assert told == (["OutcomeUnknown"] * 2 + ["str"] if applied else ["Event"] * 2 + ["str"])
+    assert len([event for event in book.events() if event.id.startswith("f")]) == (3 if applied else 2)
     assert book.record("agent.spoke").position == book.head
+
+
+@pytest.mark.spec("L2", "5.8")
+def test_a_timeout_is_the_callers_own_however_many_wait(tmp_path: Path) -> None:
+    """Another process has the lock. Each of eight threads waits its half second, not that of those before it."""
+    path, waited = tmp_path / "b.db", list[float]()
+    with commonplace.open(path, timeout=0.5) as book, commonplace.open(path) as other:
+
+        def write(i: int) -> object:
+            began = time.monotonic()
+            try:
+                return book.record("agent.spoke", id=f"w{i}")
+            finally:
+                waited.append(time.monotonic() - began)
+
+        with other.ledger.store.begin():
+            answers = in_threads(*(lambda i=i: write(i) for i in range(8)))
+        assert [type(answer) for answer in answers] == [commonplace.Busy] * 8
+        assert 0.5 <= min(waited) <= max(waited) < 1.5
+        assert [book.record("agent.spoke", id=f"w{i}").position for i in range(8)] == list(range(1, 9))
+
+
+@pytest.mark.spec("L2", "5.8")
+def test_a_caller_whose_time_is_up_leaves_the_queue_and_nothing_of_it_is_written(book: Book) -> None:
+    committer, began, go = book.ledger._committer, threading.Event(), threading.Event()
+
+    def hold_up(_: WriteSet) -> None:
+        began.set()
+        go.wait(30)
+
+    middle = Interruptible(book)
+    middle.before = hold_up
+
+    def late() -> object:
+        began.wait(30)
+        committer._timeout = 0.1
+        try:
+            return book.record("agent.spoke", id="late")
+        finally:
+            committer._timeout = 30.0
+            go.set()
+
+    first, second = in_threads(lambda: book.record("agent.spoke", id="first"), late)
+    assert isinstance(first, commonplace.Event)
+    assert isinstance(second, commonplace.Busy)
+    assert [event.id for event in book.events()] == ["first"]
 
 
 def test_a_lock_that_is_not_free_in_time_is_an_error_not_a_hang(tmp_path: Path) -> None:

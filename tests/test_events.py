@@ -157,7 +157,7 @@ BAD_FIELDS: dict[str, dict[str, Any]] = {
     "actor with NUL": {"actor": "a\0b"},
     "actor with a lone surrogate": {"actor": "a\ud800"},
     "actor too long": {"actor": "a" * 201},
-    "actor that is no string": {"actor": None},
+    "actor that is no string": {"actor": 7},
     "empty id": {"id": ""},
     "id with NUL": {"id": "\0"},
     "id too long": {"id": "x" * 201},

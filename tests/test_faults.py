@@ -146,7 +146,8 @@ class TestBrokenOnPurpose:
     def test_forged_notices_a_sync_without_trust(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.mirroring.is_trusted", lambda book, path: True)
+        for place_of in ("commonplace.mirroring", "commonplace.trust"):
+            monkeypatch.setattr(f"{place_of}.is_trusted", lambda book, path: True)
         assert "it was synced without trust" in found("forged", 1, tmp_path)
 
     def test_kills_notice_a_lost_acknowledgement(self, tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ class TestBrokenOnPurpose:
     def test_worlds_notice_that_hidden_things_are_counted(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.work.desk.may_see_thing", lambda rights, row, decided: True)
+        monkeypatch.setattr("commonplace.work.transaction.may_see_record", lambda rights, row, decided: True)
         assert "work discoveries" in found("worlds", 1, tmp_path)
 
     def test_revocations_notice_what_is_still_shown(
@@ -242,7 +243,7 @@ class TestBrokenOnPurpose:
             unchecked.setattr("commonplace.engines.sqlite._checks_pages", lambda _connection: False)
             unchecked.setattr("faults.damage.SERVED", ("sqlite",))
             assert "rights are others" in found("rows", 60, tmp_path)
-        for place_of in ("commonplace.views", "commonplace.commit"):
+        for place_of in ("commonplace.views", "commonplace.reader"):
             monkeypatch.setattr(f"{place_of}.checked", lambda row: row.value[4:])
         monkeypatch.setattr("faults.damage.SERVED", ("redis",))
         assert "are others" in found("rows", 60, tmp_path)
@@ -250,7 +251,7 @@ class TestBrokenOnPurpose:
     def test_silent_notices_a_trip_without_an_end(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.engines.postgres_wire.Connection.wait", patient_wait)
+        monkeypatch.setattr("commonplace.engines.postgres_connection.Connection.wait", patient_wait)
         monkeypatch.setattr("faults.silence.NETWORKED", ("postgres",))
         monkeypatch.setattr("faults.silence.ROOM", 2.5)
         assert " took " in found("silent", 2, tmp_path)
@@ -367,7 +368,7 @@ class TestBrokenOnPurpose:
             assert "20 items became" in found("echoes", 1, tmp_path)
         with monkeypatch.context() as broken:
             broken.setattr(
-                "commonplace.memory.verbs.echo_among", lambda _content, shown: next(iter(shown))[0]
+                "commonplace.memory.remembering.echo_among", lambda _content, shown: next(iter(shown))[0]
             )
             assert "a correction was refused" in found("echoes", 1, tmp_path)
         claims._sentences.cache_clear()
@@ -400,7 +401,8 @@ class TestBrokenOnPurpose:
     def test_worst_notices_a_run_that_is_read_again_and_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        again = [("jwt", ("eyj",), re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"))]
+        jwt = re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")
+        again = ([("eyj", "jwt")], {"jwt": jwt})
         monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
         smaller = {"SMALL": 4_000, "LARGE": 40_000, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
         for name, value in smaller.items():
@@ -556,15 +558,15 @@ def patient_wait(self: Any, gen: Any, *args: Any, **more: Any) -> Any:
 
 def without_leases() -> None:
     from commonplace.work import claims
-    from commonplace.work.desk import Desk
+    from commonplace.work.transaction import WorkTransaction
 
-    whole = Desk.hold
+    whole = WorkTransaction.hold
 
-    def late(self: Desk, task: Any, holder: str) -> None:
+    def late(self: WorkTransaction, task: Any, holder: str) -> None:
         if task.claims > 1:  # what is claimed again is held, so that it ends
             whole(self, task, holder)
 
-    Desk.hold = late  # type: ignore[method-assign]
+    WorkTransaction.hold = late  # type: ignore[method-assign]
     claims.OFTEN = 1  # so that it does not take a second until somebody notices
 
 
@@ -595,8 +597,8 @@ def for_anybody() -> None:
     from msgspec.structs import replace
 
     from commonplace.work import claims
-    from commonplace.work.desk import given_back
     from commonplace.work.tasks import placed
+    from commonplace.work.transaction import given_back
 
     whole = given_back
 

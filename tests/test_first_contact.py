@@ -99,6 +99,29 @@ def test_a_turn_that_shares_a_common_word_does_not_come_before_the_note_that_mea
 
 
 @pytest.mark.spec("4.2")
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+def test_an_agent_that_is_named_like_a_topic_does_not_hide_the_topic(book_url: str, mode: str) -> None:
+    with commonplace.open(book_url) as book:
+        for text in (
+            "The mobile app is released on the first Monday of a month",
+            "The web app is released every Tuesday",
+            "Postgres is upgraded by the platform team in spring",
+            "The kernel is upgraded with every reboot",
+        ):
+            book.remember(text, shared=True)
+        talk = [
+            ("mobile", "Good morning"),
+            ("postgres", "Hello all, how was the weekend?"),
+            ("mobile", "Fine!"),
+        ]
+        for turn, (agent, text) in enumerate(talk):
+            book.record("agent.spoke", actor=agent, payload={"text": text}, session_id="s1", turn=turn)
+        for question, start in (("mobile release", "The mobile app"), ("postgres upgrade", "Postgres is")):
+            found = book.search(question, mode=mode).results[0]
+            assert found.content.startswith(start), question
+
+
+@pytest.mark.spec("4.2")
 def test_a_nod_answers_nothing(book_url: str) -> None:
     with commonplace.open(book_url) as book:
         for who, text in (

@@ -422,7 +422,7 @@ def test_nothing_is_written_through_a_link(cli: Cli, tmp_path: Path) -> None:
             book.admin.export,
             book.as_actor("ada").export,
             book.memory.export,
-            work.export,
+            work.manage.export,
             book.admin.backup,
         ]
         for act in acts:

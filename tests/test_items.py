@@ -14,7 +14,7 @@ import commonplace
 from commonplace import Actor, Book
 from commonplace.errors import BadInput, Conflict, Denied, Erased, NotFound
 from commonplace.memory.items import alike_places, marks, words_of
-from commonplace.memory.similar import jaccard
+from commonplace.words import jaccard
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -640,7 +640,7 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     near = ada.remember("The stock room is locked at six each each evening!! evenings", shared=True)
     assert str(near) == (
         f"flagged and held as {near.id} because it is nearly the same as {stored.id}; settle it with "
-        f"book.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create; "
+        f"book.memory.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create; "
         f"or, for it to take the place of what is there, skip it and remember it again with supersedes='{stored.id}'"
     )
     book.memory.resolve(str(near.id), "skip")
@@ -648,7 +648,7 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     dispute = ada.remember(key="room.limit", value=14, shared=True)
     assert str(dispute) == (
         f"flagged and held as {dispute.id} because it contradicts {limit.id}; a librarian or person settles it with "
-        f"book.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both"
+        f"book.memory.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both"
     )
     book.memory.resolve(str(dispute.id), "new", rationale="counted again")
     newest = ada.remember(key="room.limit", value=15, supersedes=True)

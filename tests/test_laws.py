@@ -139,7 +139,7 @@ def test_an_erased_secret_is_nowhere(history: list[Step], secret: str) -> None:
         book.erase(["in a jar", "said"])
         shown = str([event.as_dict() for event in book.events()]) + str(stored_rows(book))
         assert secret not in shown
-        assert book._ledger.store._data.blobs == {}  # type: ignore[attr-defined]
+        assert book.ledger.store.data.blobs == {}  # type: ignore[attr-defined]
         assert book.verify().ok
 
 

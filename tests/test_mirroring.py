@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import commonplace
-from commonplace import Book
+from commonplace import Book, mirroring
 from commonplace.errors import BadInput
+from commonplace.memory.pages import sheets
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -233,6 +236,32 @@ def test_erasing_takes_the_text_out_of_the_files_also_where_it_was_edited(book: 
     assert "Something else to keep" in (tmp_path / "MEMORY.md").read_text()
     book.purge()
     assert book.admin.find_text(["Postgres listens on 5433"]) == []
+
+
+@pytest.mark.spec("3.6")
+def test_opening_and_closing_makes_the_pages_once_unless_something_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[int]()
+
+    def counted(lens: Any, now_us: int) -> Any:
+        made.append(now_us)
+        return sheets(lens, now_us)
+
+    monkeypatch.setattr(mirroring, "sheets", counted)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    with commonplace.open(tmp_path / "team.db", mirror=True) as book:
+        book.remember(key="port", value=5433, valid_until=later)
+    made.clear()
+    with commonplace.open(tmp_path / "team.db"):
+        pass
+    assert len(made) == 1
+    with commonplace.open(tmp_path / "team.db") as book:
+        moment = int((later + timedelta(hours=1)).timestamp() * 1e6)
+        monkeypatch.setattr(book.ledger, "moment", lambda: moment)
+    assert len(made) == 3
+    assert "5433" not in (tmp_path / "MEMORY.md").read_text()
+    assert "5433" in (tmp_path / "archive/MEMORY.md").read_text()
 
 
 @pytest.mark.spec("3.1", "3.4", "L5")

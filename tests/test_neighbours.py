@@ -6,15 +6,19 @@ import os
 import shutil
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 import commonplace
 from commonplace import Corrupt, EngineUnavailable, NotABook
+from commonplace.access.rights import rights_of
 from commonplace.engines import locate
 from commonplace.testing.servers import Server
 
@@ -39,7 +43,7 @@ def use(url: str, folder: Path, name: str | None = None) -> None:
         book.search("launch code")
         book.mirror.folder(folder / "mirror")
         book.work(name="w", id="w").add_tasks([{"title": "one"}])
-        book.work(id="w").export(out / "work.json")
+        book.work(id="w").manage.export(out / "work.json")
         book.admin.backup(out / "backup.db")
         book.admin.export(out / "export.jsonl")
         book.memory.export(out / "items.jsonl")
@@ -77,7 +81,6 @@ def test_what_is_kept_here_of_a_book_on_a_server_is_for_its_owner_alone(
 ) -> None:
     server: Server = request.getfixturevalue(kind)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     use(server.url, tmp_path, f"neighbours-{umask}-{tmp_path.name}")
     check_modes(tmp_path)
     assert list((tmp_path / "cache").rglob("*.index"))
@@ -103,14 +106,12 @@ def test_a_book_that_a_group_may_use_has_companions_that_it_may_use(tmp_path: Pa
         book.admin.export(home / "out" / "export.jsonl")
         with commonplace.open(url) as again:
             again.search("launch")
-        names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db-line/table", "team.db.index"]
+        names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db.index"]
         if kind == "files":
-            names = ["team/gate", "team/line/table", "team/ledger.jsonl", "team.index"]
+            names = ["team/gate", "team/ledger.jsonl", "team.index"]
         for name in [*names, "out/export.jsonl"]:
             found = (home / name).stat()
             assert (name, stat.S_IMODE(found.st_mode), found.st_gid) == (name, 0o660, group)
-        line = (home / ("team.db-line" if kind == "sqlite" else "team/line")).stat()
-        assert (stat.S_IMODE(line.st_mode) & 0o777, line.st_gid) == (0o770, group)
 
 
 @pytest.mark.spec("5.8")
@@ -121,8 +122,7 @@ def test_who_may_only_read_a_book_cannot_hold_its_lock(tmp_path: Path) -> None:
     with commonplace.open(path) as book:
         book.record("agent.spoke")
         assert stat.S_IMODE((tmp_path / "team.db-wal").stat().st_mode) == 0o644
-        for name in ("team.db-gate", "team.db-line/table", "team.db-line"):
-            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        assert (tmp_path / "team.db-gate").stat().st_mode & 0o077 == 0
 
 
 def by_another(*paths: Path, link_to: Path | None = None) -> None:
@@ -130,9 +130,6 @@ def by_another(*paths: Path, link_to: Path | None = None) -> None:
     for path in paths:
         if link_to is not None:
             path.symlink_to(link_to)
-        elif path.name.endswith("line"):
-            path.mkdir(mode=0o777)
-            path.chmod(0o777)
         else:
             path.touch()
             path.chmod(0o666)
@@ -141,7 +138,7 @@ def by_another(*paths: Path, link_to: Path | None = None) -> None:
 
 
 @pytest.mark.spec("L5", "5.8")
-@pytest.mark.parametrize("name", ["-gate", "-line", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("name", ["-gate", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
 def test_what_somebody_else_has_put_beside_a_book_is_refused(tmp_path: Path, name: str, linked: bool) -> None:
     if not (ROOT or linked):
@@ -304,20 +301,6 @@ def test_a_dropped_book_leaves_nothing(tmp_path: Path, kind: str) -> None:
     assert list(listed(tmp_path)) == ([] if kind == "sqlite" else ["team"])
 
 
-@pytest.mark.spec("3.10")
-def test_a_dropped_book_on_a_server_leaves_no_gate(
-    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with commonplace.open(postgres.url, name=f"gone-{tmp_path.name}") as book:
-        book.record("agent.spoke")
-    folder = tmp_path / f"commonplace-{os.getuid()}"
-    assert len(list(folder.iterdir())) == 2
-    engine, name = locate(postgres.url, f"gone-{tmp_path.name}")
-    engine.drop(name)
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.spec("L10")
 def test_a_folder_in_the_place_of_an_index_outlives_the_book(tmp_path: Path) -> None:
     """Dropping a book removes its own files, and nothing that somebody has put under their names."""
@@ -441,3 +424,191 @@ def test_the_index_of_a_book_that_was_dropped_on_its_server_does_not_stay(
     assert {mine.name, recent.name} <= left
     assert not [name for name in left if name.startswith("dropped")]
     assert mine.stat().st_mtime > 0
+
+
+# other users who may use the book
+
+Steps = Callable[[Path, Connection], object]
+
+
+def use_once(path: Path, _pipe: Connection) -> object:
+    with commonplace.open(path) as book:
+        book.remember(f"user {os.getuid()} says that the queue is called jobs{os.getuid()}", shared=True)
+        return len(book.search("queue").results), book.verify().ok
+
+
+def use_until_told(path: Path, pipe: Connection) -> object:
+    with commonplace.open(path) as book:
+        book.record("agent.spoke")
+        book.search("queue")
+        pipe.send("open")
+        pipe.recv()
+        book.record("agent.spoke")
+        return book.head
+
+
+def only_read(path: Path, _pipe: Connection) -> object:
+    before = listed_names(path.parent)
+    with commonplace.open(path) as book:
+        assert book.admin.facts.read_only
+        ada = book.as_actor("ada")
+        seen = len(list(book.events())), len(list(ada.events())), len(book.search("harbour").results)
+        assert book.verify().ok
+        assert len(ada.search("harbour").results) == 1
+        with pytest.raises(commonplace.NotFound):
+            ada.event("no such event")
+        for write in (
+            lambda: book.record("agent.spoke"),
+            lambda: ada.remember("The ferry leaves at nine"),
+            lambda: book.purge(),
+            lambda: book.work(name="w", id="w"),
+        ):
+            with pytest.raises(commonplace.ReadOnly, match="may read .* and not write it"):
+                write()
+        assert list(book.watch(after=book.head, timeout=0.1)) == []
+    assert listed_names(path.parent) == before
+    return seen
+
+
+def listed_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+class User:
+    """Another user of this host, in a process of its own: `call` is done there."""
+
+    def __init__(self, uid: int, call: Steps, path: Path, group: int | None = None) -> None:
+        self.pipe, theirs = get_context("fork").Pipe()
+        self._process = get_context("fork").Process(target=self._run, args=(uid, group, call, path, theirs))
+        self._process.start()
+        theirs.close()
+
+    @staticmethod
+    def _run(uid: int, group: int | None, call: Steps, path: Path, pipe: Connection) -> None:
+        if ROOT:
+            os.setgroups([] if group is None else [group])
+            os.setgid(uid)
+            os.setuid(uid)
+        try:
+            pipe.send(call(path, pipe))
+        except BaseException as error:
+            pipe.send(f"{type(error).__name__}: {error}")
+
+    def answer(self) -> object:
+        told: object = self.pipe.recv()
+        self._process.join()
+        return told
+
+
+@pytest.fixture
+def common_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that other users can reach. What they do was done once before: they may not be able to import more."""
+    folder = Path(tempfile.mkdtemp(prefix="commonplace-common-"))
+    pipe, _ = get_context("fork").Pipe()
+    use_once(tmp_path / "team.db", pipe)
+    with pytest.raises(BaseException, match="assert"):
+        only_read(tmp_path / "team.db", pipe)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.skipif(not ROOT, reason="only root can act in the name of others")
+def test_two_users_of_one_group_share_a_book(common_folder: Path) -> None:
+    ada, bob, team = 23001, 23002, 23003
+    common_folder.chmod(0o770)
+    os.chown(common_folder, ada, team)
+    path = common_folder / "team.db"
+    assert User(ada, use_once, path, team).answer() == (1, True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    os.chown(path, -1, team)
+    path.chmod(0o660)
+    refused = User(bob, use_once, path, team).answer()  # what lies beside it is still for ada alone
+    assert "EngineUnavailable" in str(refused)
+    assert "let its owner open the book once" in str(refused)
+    assert User(ada, use_once, path, team).answer() == (1, True)
+    assert User(bob, use_once, path, team).answer() == (2, True)
+    for first, second in ((ada, bob), (bob, ada)):
+        holding = User(first, use_until_told, path, team)
+        assert holding.pipe.recv() == "open"
+        assert {beside.stat().st_gid for beside in common_folder.iterdir()} == {team}
+        assert all(beside.stat().st_mode & 0o060 == 0o060 for beside in common_folder.iterdir())
+        assert User(second, use_once, path, team).answer() == (2, True)
+        holding.pipe.send("go on")
+        assert isinstance(holding.answer(), int)
+    stranger = User(23004, use_once, path).answer()
+    assert "PermissionError" in str(stranger) or "EngineUnavailable" in str(stranger)
+
+
+@pytest.mark.spec("5.8")
+@pytest.mark.parametrize("folder_mode", [0o755, 0o777], ids=["folder-too", "only-the-file"])
+@pytest.mark.skipif(not ROOT, reason="only root can act in the name of others")
+def test_who_may_only_read_a_book_reads_it_and_leaves_nothing_beside_it(
+    common_folder: Path, folder_mode: int
+) -> None:
+    ada, guest = 23001, 23004
+    common_folder.chmod(folder_mode)
+    os.chown(common_folder, ada, ada)
+    path = common_folder / "team.db"
+
+    def begin(path: Path, _pipe: Connection) -> object:
+        with commonplace.open(path) as book:
+            book.remember("The harbour is closed on Sundays", shared=True)
+            return book.head
+
+    def go_on(path: Path, pipe: Connection) -> object:
+        with commonplace.open(path) as book:
+            book.as_actor("ada").record("agent.spoke")
+            pipe.send("open")
+            pipe.recv()
+            book.as_actor("ada").record("agent.spoke")
+            pipe.send("wrote")
+            pipe.recv()
+        return "closed"
+
+    assert User(ada, begin, path).answer() == 1
+    path.chmod(0o644)
+    assert User(guest, only_read, path).answer() == (1, 1, 1)
+    writing = User(ada, go_on, path)
+    assert writing.pipe.recv() == "open"
+    assert User(guest, only_read, path).answer() == (2, 2, 1)
+    writing.pipe.send("go on")
+    assert writing.pipe.recv() == "wrote"
+    assert User(guest, only_read, path).answer() == (3, 3, 1)
+    writing.pipe.send("go on")
+    assert writing.answer() == "closed"
+    assert User(guest, only_read, path).answer() == (3, 3, 1)
+
+
+@pytest.mark.spec("5.8")
+def test_a_book_without_the_right_to_write_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    with commonplace.open(home / "team.db") as book:
+        book.remember("The harbour is closed on Sundays", shared=True)
+    (home / "team.db").chmod(0o400)
+    if ROOT:  # who may write everything; the system would say so of a disk that cannot be written
+        monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    assert only_read(home / "team.db", get_context("fork").Pipe()[0]) == (1, 1, 1)
+
+
+@pytest.mark.spec("5.8", "L5")
+def test_a_reader_without_locks_says_so_when_somebody_begins_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "team.db"
+    with commonplace.open(path) as book:
+        book.access.grant("ada", role="qa")
+    monkeypatch.setattr("commonplace.engines.sqlite.may_write", lambda _: False)
+    with commonplace.open(path) as reader:
+        monkeypatch.undo()
+        with reader.ledger.snapshot() as before:
+            assert rights_of(before, "ada").role == "qa"
+            with commonplace.open(path) as writer:
+                writer.access.grant("ada", role="developer")
+                with pytest.raises(commonplace.Busy, match="read again"):
+                    rights_of(before, "ada")
+            with pytest.raises(commonplace.Busy, match="read again"):
+                rights_of(before, "ada")
+        assert reader.as_actor("ada").access.rights().role == "developer"

@@ -68,6 +68,21 @@ def test_remembering_a_known_item_again_says_that_it_was_not_pinned(book: Book) 
     assert "not taken over: pinned" in again.reason
 
 
+@pytest.mark.spec("3.11", "4.6")
+def test_what_others_pin_does_not_push_the_readers_and_the_owners_pins_out_of_a_prompt(book: Book) -> None:
+    ada, eve = book.as_actor("ada"), book.as_actor("eve")
+    ada.remember("I write the release notes", pinned=True)
+    book.remember("Never deploy on a Friday", pinned=True)
+    for number in range(40):
+        eve.remember(
+            f"Eve holds that rule {number} matters more than rule {number + 50}", pinned=True, shared=True
+        )
+    prompt = ada.prompt("plan the week", max_chars=1_500)
+    own, owners, others = map(prompt.index, ("release notes", "on a Friday", "Eve holds"))
+    assert own < owners < others
+    assert "on a Friday" in book.prompt("plan the week", max_chars=1_500)
+
+
 @pytest.mark.spec("3.11", "7.2")
 def test_the_command_line_pins_and_shows_it(cli: Cli, tmp_path: Path) -> None:
     book = ("--book", str(tmp_path / "team.db"))

@@ -373,7 +373,7 @@ def test_a_prompt_as_of_then_tells_how_things_stood_and_delivers_nothing(book: B
         then = book.head
         me.write({"answer": 42, "confidence": 1.0})
         book.record("world.observed", payload={"text": "the roof is dry"}, run_id="r1", turn=2)
-        work.change(goal="Leave it")
+        work.manage.change(goal="Leave it")
         prompt = me.prompt("go on", work=work, at=then)
         assert "Move the database" in prompt.parts["work"]
         assert "foreign keys" in prompt.parts["nudges"]

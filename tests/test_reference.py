@@ -31,7 +31,7 @@ def registry() -> dict[str, Verb]:
 @pytest.mark.spec("7.1")
 def test_a_verb_is_read_from_its_signature_and_docstring() -> None:
     verb = registry()["memory.list"]
-    assert verb.summary.startswith("The items that match everything that is given, oldest first")
+    assert verb.summary.startswith("The items that match every filter, oldest first")
     assert [one.name for one in verb.parameters][:3] == ["kind", "key", "tag"]
     parameters = {one.name: one for one in registry()["access.grant"].parameters}
     assert parameters["subject"].required

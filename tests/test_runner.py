@@ -546,7 +546,9 @@ def test_errors_hold_no_secret_of_the_state_or_the_environment(
         raise RuntimeError(f"failed with state-secret-772 and {os.environ['MY_TOKEN']}")
 
     policy = Policy(sensitive_fields=("api_key",))
-    workflow = flow(tmp_path, node("a"), policy=policy, kept={"security": {"sensitive_env": ["MY_TOKEN"]}})
+    workflow = flow(
+        tmp_path, node("a"), policy=policy, document={"security": {"sensitive_env": ["MY_TOKEN"]}}
+    )
     told: list[Any] = []
     with pytest.raises(commonplace.RunFailed) as failed:
         book.runs.execute(workflow, agents={"a": agent}, tell=told.append, run_id="r")
@@ -601,7 +603,7 @@ from commonplace.engines import clock
 _, url, folder, boot = sys.argv
 clock._boot = boot or clock._boot
 with commonplace.open(url) as book:
-    book.execute(folder, agents={"writer": lambda _: os.kill(os.getpid(), signal.SIGKILL)}, run_id="r")
+    book.runs.execute(folder, agents={"writer": lambda _: os.kill(os.getpid(), signal.SIGKILL)}, run_id="r")
 """
 
 

@@ -102,7 +102,7 @@ def test_a_commit_whose_answer_is_lost_is_unknown_and_can_be_repeated(far: tuple
             assert isinstance(error, OutcomeUnknown)
             assert error.ids == (f"e{n}",)
             again = book.record("agent.spoke", id=f"e{n}", payload={"text": f"lost {n}"})
-            for other in range(10 if n == 1 else 0):  # so that the writer begins to count on being alone
+            for other in range(10 if n == 1 else 0):
                 book.record("agent.spoke", id=f"other {other}")
             assert book.event(f"e{n}") == again
         assert len(list(book.events())) == 13

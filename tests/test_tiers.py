@@ -267,8 +267,11 @@ def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(bo
     with pytest.raises(BadInput, match="a new one supersedes it"):
         ada.memory.revise(item.id, value="Tests run with npm.")
     changed = ada.memory.repository_fact(
-        "test command", "Tests run with `npm test`.", supersedes=item.id, **given
-    )  # type: ignore[arg-type]
+        "test command",
+        "Tests run with `npm test`.",
+        supersedes=item.id,
+        **given,  # type: ignore[arg-type]
+    )
     assert changed.superseded == (item.id,)
     with pytest.raises(BadInput) as refused:
         ada.memory.repository_fact(

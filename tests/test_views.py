@@ -14,10 +14,10 @@ import pytest
 
 import commonplace
 from commonplace import Book, Capability, transfer
-from commonplace.commit import Overlay
 from commonplace.engines.contract import Row
 from commonplace.events import draft
 from commonplace.keys import pack
+from commonplace.overlay import Overlay
 from commonplace.views import write_meta
 from tests.toy import CHANGED, DIARY, JARS, PURSE, TOTALS, TOY, Put
 

@@ -36,7 +36,7 @@ def test_a_pattern_is_remembered_with_its_tasks_and_a_work_begins_with_them(book
     assert (build.depends_on, test.depends_on) == ((design.id,), (build.id,))
     assert (test.for_role, test.needs_review) == ("qa", True)
     assert [one.title for one in work.ready()] == ["Design"]
-    assert work.about().pattern == kept.item_id
+    assert work.info().pattern == kept.item_id
     head = book.head
     again = book.work(name="auth", cores=["auth"], pattern=kept.item_id, id="w")
     assert (len(again.tasks()), book.head) == (3, head)

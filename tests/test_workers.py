@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 import commonplace
 from commonplace import BadInput, Book, Claim, Task, Work
+from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.work.worker import Worked
 from tests.shells import COMMAND
 
@@ -60,7 +62,7 @@ def test_a_worker_that_is_started_first_waits_for_tasks_if_it_is_asked_to(work: 
 @pytest.mark.spec("5.3")
 def test_a_worker_that_waits_for_tasks_goes_when_the_work_is_given_up(book: Book, work: Work) -> None:
     thread, told = beside(lambda: work.worker("dev-1", fails, wait_for_tasks=True))
-    book.work(id="auth").abandon("nobody wants it")
+    book.work(id="auth").manage.abandon("nobody wants it")
     thread.join(LONG)
     assert [one.tasks for one in told] == [0]
     with pytest.raises(BadInput, match="wait_for_tasks"):
@@ -94,7 +96,7 @@ def test_a_failed_task_and_what_waits_for_it_do_not_keep_a_worker(work: Work) ->
     work.add_task("after both", depends_on=[after, work.add_task("good")])
     worked = work.worker("dev-1", fails, until="done")
     assert (worked.completed, worked.failed, worked.left) == (1, 1, 3)
-    work.retry(bad)
+    work.task(bad).retry()
     assert work.worker("dev-1", lambda claim: "fine", until="done") == Worked("dev-1", completed=3)
 
 
@@ -106,13 +108,13 @@ def test_what_somebody_can_still_bring_on_keeps_a_worker(work: Work, waits_for: 
         "it", needs_review=waits_for == "a review", risk="all" if waits_for == "an approval" else ""
     )
     if waits_for == "a reason":
-        work.block(task, "the vendor")
+        work.task(task).block("the vendor")
     if waits_for == "somebody else":
-        work.assign(task, "dev-2")
+        work.task(task).assign("dev-2")
     goes_on: dict[str, Callable[[], object]] = {
-        "an approval": lambda: work.approve(task, by="pat"),
+        "an approval": lambda: work.approvals.grant(task, by="pat"),
         "a review": lambda: work.review(task, "approved", by="qa"),
-        "a reason": lambda: work.unblock(task),
+        "a reason": lambda: work.task(task).unblock(),
         "somebody else": lambda: work.worker("dev-2", fails, until="idle"),
     }
     stop = threading.Event()
@@ -129,7 +131,7 @@ def test_what_somebody_can_still_bring_on_keeps_a_worker(work: Work, waits_for: 
     thread.join(LONG)
     stop.set()
     assert [(one.failed, one.left) for one in told] == [(1, 1)]
-    assert work.task(task).status == "completed"
+    assert work.task(task).info().status == "completed"
 
 
 @pytest.mark.spec("5.3", "5.7")
@@ -150,7 +152,7 @@ def test_a_worker_waits_for_whoever_leads_to_decide_about_what_has_failed(work: 
         assert step is not None
         assert step.task is not None
         assert step.kind == "failed"
-        lead.retry(step.task)
+        lead.task(step.task).retry()
         thread.join(LONG)
     assert [(one.completed, one.failed, one.left) for one in told] == [(1, 1, 0)]
 
@@ -219,7 +221,7 @@ def interrupted(command: list[str], **more: Any) -> int:
 def test_ctrl_c_gives_the_task_back_at_once(work: Work, book_url: str, how: str) -> None:
     task = work.add_task("it", assigned_to="dev-1")
     assert interrupted([sys.executable, "-c", WORKS, book_url, how]) == -signal.SIGINT
-    found: Task = work.task(task, at=work._session.ledger.head)  # and nobody has looked after it
+    found: Task = work.task(task).info(at=work._session.ledger.head)  # and nobody has looked after it
     assert (found.status, found.failures, found.for_agent) == ("assigned", 0, "dev-1")
     claim = work.claim("dev-1")
     assert claim is not None
@@ -280,4 +282,111 @@ def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_when_it_is_en
                 assert process.communicate(timeout=LONG) == (b"", b"")
                 assert said.read() == ""  # the command has ended, too: nobody has the pipe open any more
         assert process.returncode == 128 + ends
-        assert work.task("t", at=book.head).status == "pending"
+        assert work.task("t").info(at=book.head).status == "pending"
+
+
+# a server that is away for a while
+
+
+class Heard(logging.Handler):
+    """Waits for a line of the log."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(logging.WARNING)
+        self._text = text
+        self._heard = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage():
+            self._heard.set()
+
+    def __enter__(self) -> Self:
+        logging.getLogger("commonplace").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("commonplace").removeHandler(self)
+
+    def wait(self) -> bool:
+        return self._heard.wait(LONG)
+
+
+def works_off(book: Book, how: str, handler: Callable[[Any], Any], stop: threading.Event) -> Worked:
+    """With a thread, or with asyncio."""
+    if how == "thread":
+        return book.work(id="auth").worker("dev-1", handler, until="stopped", most=3, stop=stop)
+
+    async def story() -> Worked:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            stop.wait(LONG)
+            loop.call_soon_threadsafe(ended.set)
+
+        loop.run_in_executor(None, end)
+        work = await book.aio.work(id="auth")
+        worked: Worked = await work.worker("dev-1", handler, until="stopped", most=3, stop=ended)
+        stop.set()
+        return worked
+
+    return asyncio.run(story())
+
+
+@pytest.mark.spec("5.3", "5.7")
+@pytest.mark.parametrize("how", ["thread", "asyncio"])
+@pytest.mark.parametrize("make", [valkey_server, postgres_server], ids=["valkey", "postgres"])
+def test_a_worker_outlives_a_server_that_is_away_for_a_while(make: Callable[[], Server], how: str) -> None:
+    with make() as server, commonplace.open(server.url, name="b", timeout=5) as book:
+        work = book.work(name="auth", id="auth")
+        work.add_tasks([{"title": title} for title in ("one", "two", "three")])
+
+        def handler(claim: Any) -> str:
+            if claim.task.title == "two":
+                server.kill()  # what came of the task cannot be told now
+            return "fine"
+
+        stop = threading.Event()
+        with Heard("dev-1 tries again in") as trouble, Heard("dev-1 has reached the book again") as back:
+            thread, told = beside(lambda: works_off(book, how, handler, stop))
+            assert trouble.wait()
+            server.start()
+            thread.join(LONG)
+            assert back.wait()
+        assert (told[0].completed, told[0].failed, told[0].lost) == (3, 0, 0)
+        assert {task.status for task in work.tasks()} == {"completed"}
+        assert [task.claims for task in work.tasks()] == [1, 1, 1]
+
+
+@pytest.mark.spec("5.3", "5.7")
+@pytest.mark.parametrize("how", ["thread", "asyncio"])
+def test_a_worker_can_be_stopped_while_its_server_is_away(how: str) -> None:
+    with valkey_server() as server, commonplace.open(server.url, name="b", timeout=5) as book:
+        work = book.work(name="auth", id="auth")
+        work.add_tasks([{"title": "one"}])
+        stop = threading.Event()
+
+        def handler(_claim: Any) -> str:
+            server.kill()
+            return "fine"
+
+        with Heard("dev-1 tries again in") as trouble, Heard("dev-1 stops while the book") as stopped:
+            thread, told = beside(lambda: works_off(book, how, handler, stop))
+            assert trouble.wait()
+            stop.set()
+            thread.join(LONG)
+            assert stopped.wait()
+        assert told[0].tasks == 0
+        server.start()
+
+
+@pytest.mark.spec("L5")
+def test_a_worker_whose_disk_is_full_says_so_at_once(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = book.work(name="auth", id="auth")
+    work.add_tasks([{"title": "one"}])
+
+    def full(*_: Any, **__: Any) -> None:
+        raise commonplace.StorageFailed("the disk is full: free space")
+
+    monkeypatch.setattr(Work, "claim", full)
+    with pytest.raises(commonplace.StorageFailed):
+        work.worker("dev-1", fails)

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from commonplace.errors import BadInput, CommonplaceError, TooLarge
+from commonplace.workflow import schema
+from commonplace.workflow.files import Files, read_yaml
 from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import (
     WORKFLOW_FILE,
@@ -29,7 +32,6 @@ from commonplace.workflow.model import (
     Retry,
     Tier,
 )
-from commonplace.workflow.yaml import Notes, read_yaml
 from tests.workflows import Documents, agent_file, changed, example, placeless, small, write
 
 WRITER, ANALYST = agent_file("report_writer"), agent_file("research_analyst")
@@ -58,7 +60,7 @@ def test_the_complete_example_loads(tmp_path: Path) -> None:
     assert workflow.memory.tiers["semantic"].enabled is False
     assert workflow.memory.access_control["report_writer"]["long_term"] == "read"
     assert workflow.agents["report_writer"].memory == AgentMemory()
-    assert workflow.agents["report_writer"].kept["model"] == {"name": "some-model", "temperature": 0.2}
+    assert workflow.agents["report_writer"].document["model"] == {"name": "some-model", "temperature": 0.2}
     assert workflow.folder == str(tmp_path)
 
     policy = workflow.policy
@@ -203,7 +205,7 @@ NODE: list[tuple[str, object, str, object]] = [
     ("loop", {"type": "interactive", "prompt_field": "q"}, "loop", Loop("interactive", prompt_field="q")),
     ("fan_out", {"source": "state.scout.answer"}, "fan_out", FanOut("state.scout.answer")),
     ("fan_in", {"strategy": "majority"}, "fan_in", FanIn("majority")),
-    ("note", "kept", "kept", {"note": "kept"}),
+    ("note", "kept", "document", {"id": "writer", "note": "kept"}),
 ]
 
 
@@ -262,7 +264,7 @@ def test_what_is_redacted_comes_from_every_section_that_names_it(tmp_path: Path)
     workflow = load(write(tmp_path, documents))
     assert workflow.policy.patterns == (r"sk-\w+", r"\S{1,100}@\S{1,100}", r"\d{16}")
     assert workflow.policy.sensitive_fields == ("password", "token")
-    assert workflow.kept["security"] == documents[WORKFLOW_FILE]["security"]
+    assert workflow.document["security"] == documents[WORKFLOW_FILE]["security"]
 
 
 @pytest.mark.spec("6.3")
@@ -274,7 +276,7 @@ def test_the_delegation_loop_may_stand_in_three_places(place: str, tmp_path: Pat
     )
     assert workflow.max_depth == 2
     assert not workflow.auto_curation
-    assert workflow.kept == {"delegation_loop": {"auto_curation_enabled": False}}
+    assert workflow.delegation == section
 
 
 @pytest.mark.spec("7.6")
@@ -333,7 +335,7 @@ def test_conditions_are_shown_to_the_one_who_can_judge_them(
     assert problem.path == "orchestration.graph[1].depends_on[0]"
     assert "'f(' is not an expression" in problem.message
 
-    monkeypatch.setattr("commonplace.workflow.check.check_expression", judge)
+    monkeypatch.setattr("commonplace.workflow.rules.check_expression", judge)
     _, problems = examine(tmp_path)
     assert seen == ["f(", "ok"]
     assert [(one.path, one.message) for one in problems] == [
@@ -788,7 +790,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed_out(tmp_path: Path) -> No
 @settings(max_examples=200, deadline=None)
 def test_a_path_that_is_let_through_stays_inside(path: str) -> None:
     root = Path("/srv/team/flow")
-    if Notes(root).escape(path) is None:
+    if Files(root).escape(path) is None:
         assert Path(os.path.normpath(root / path)).is_relative_to(root)
         assert "\\" not in path
         assert path.isprintable()
@@ -910,10 +912,8 @@ def test_any_workflow_of_good_parts_loads_and_keeps_what_it_does_not_know(docume
         workflow = load(write(Path(folder), documents))
     root = documents[WORKFLOW_FILE]
     assert [node.id for node in workflow.nodes] == [node["id"] for node in root["orchestration"]["graph"]]
-    unknown = {name: value for name, value in root.items() if name.startswith("x-")}
-    assert {name: workflow.kept[name] for name in unknown} == unknown
-    for node, written in zip(workflow.nodes, root["orchestration"]["graph"], strict=True):
-        assert {name for name in written if name.startswith("x-")} <= node.kept.keys()
+    assert workflow.document == root
+    assert [node.document for node in workflow.nodes] == root["orchestration"]["graph"]
 
 
 @pytest.mark.spec("7.6")
@@ -930,12 +930,8 @@ def test_every_section_that_is_not_ours_is_kept(tmp_path: Path) -> None:
     documents = changed(documents, W, "orchestration.execution.color", "blue")
     documents = changed(documents, WRITER, "output.style", "terse")
     workflow = load(write(tmp_path, documents))
-    assert workflow.kept == {
-        **more,
-        "state": {"sharing": {"rules": [{}, {"reason": "they asked"}]}},
-        "orchestration": {"engine": "dag", "execution": {"color": "blue"}},
-    }
-    assert workflow.agents["report_writer"].kept["output"] == {"style": "terse"}
+    assert workflow.document == documents[W]
+    assert workflow.agents["report_writer"].document == documents[WRITER]
 
 
 # Anything at all.
@@ -1026,6 +1022,23 @@ def test_a_misspelt_key_is_told_because_what_it_meant_is_off(tmp_path: Path) -> 
         "share_imput": "share_input",
         "max_attempt": "max_attempts",
     }
+
+
+@pytest.mark.spec("7.6", "3.9")
+def test_so_is_one_in_memory_s_section_and_in_an_agent_s_file(tmp_path: Path) -> None:
+    documents = changed(example(), W, "memory.tiers.long_term.max_size", 5)
+    documents = changed(documents, WRITER, "memory.search_enable", False)
+    problems = [one for one in problems_of(tmp_path, documents) if "did you mean" in one.message]
+    assert sorted((one.file, one.path, one.message.split("'")[-2]) for one in problems) == [
+        (WRITER, "memory.search_enable", "search_enabled"),
+        (W, "memory.tiers.long_term.max_size", "max_size_kb"),
+    ]
+
+
+@pytest.mark.spec("7.6")
+@pytest.mark.parametrize("words", [schema.WORKFLOW, schema.AGENT])
+def test_the_files_schema_is_json_schema_itself(words: schema.Schema) -> None:
+    Draft202012Validator.check_schema(words)
 
 
 @pytest.mark.spec("7.6")

@@ -636,7 +636,7 @@ def test_the_memory_section_holds_for_agents_that_are_no_nodes(
     run = local.run(folder, run_id="r")
     for turn in (run.agent("boss"), run.child("child").agent("boss")):
         assert attempt(lambda turn=turn: turn.search("gate", tiers=["long_term"])) == search  # type: ignore[misc]
-        assert attempt(lambda turn=turn: turn.remember(f"Lock {turn.run.id} is new.")) == writing  # type: ignore[misc]
+        assert attempt(lambda turn=turn: turn.remember(f"Lock {turn.own_run.id} is new.")) == writing  # type: ignore[misc]
     for run_id in ("r", "child"):
         answer = Tools(local).call("memory.search", {"query": "gate"}, actor="boss", run_id=run_id)
         assert answer["status"] == status

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from commonplace import BadInput, Capability, Conflict, Event, Kind, View
-from commonplace.commit import Overlay
 from commonplace.events import draft
 from commonplace.keys import Key
+from commonplace.overlay import Overlay
 
 
 @dataclass(frozen=True)

@@ -212,8 +212,15 @@ def write(folder: Path, documents: Documents) -> Path:
 
 
 def placeless(workflow: Workflow) -> Workflow:
-    """The workflow without the folders that it was loaded from, to be compared with another."""
+    """The workflow without the folders that it was loaded from and without its files' own words, to be compared with
+    another."""
     from msgspec.structs import replace
 
-    inner = {name: placeless(one) for name, one in workflow.subworkflows.items()}
-    return replace(workflow, folder="", subworkflows=inner)
+    return replace(
+        workflow,
+        folder="",
+        document={},
+        nodes=tuple(replace(node, document={}) for node in workflow.nodes),
+        agents={name: replace(agent, document={}) for name, agent in workflow.agents.items()},
+        subworkflows={name: placeless(inner) for name, inner in workflow.subworkflows.items()},
+    )

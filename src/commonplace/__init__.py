@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         NotTrusted,
         OutcomeUnknown,
         OwnedKind,
+        ReadOnly,
         RunFailed,
         Stale,
         StorageFailed,
@@ -105,6 +106,7 @@ __all__ = [
     "OutcomeUnknown",
     "OwnedKind",
     "PurgeReport",
+    "ReadOnly",
     "Rebuilt",
     "Rights",
     "Run",
@@ -135,8 +137,8 @@ _HOMES = {
     "erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
-    "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind RunFailed Stale StorageFailed TooLarge UnknownEngine "
-    "UnsafePath",
+    "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale StorageFailed TooLarge "
+    "UnknownEngine UnsafePath",
     "events": "Blob Event",
     "ledger": "Rebuilt Verification",
     "run": "Run Turn",

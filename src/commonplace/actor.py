@@ -11,6 +11,7 @@ from .recording import events
 
 if TYPE_CHECKING:
     from .ledger import At, Progress
+    from .session import Session
 
 
 class Actor(Participant):
@@ -20,12 +21,12 @@ class Actor(Participant):
     it may see. A refusal is `Denied`, and an event that the owner can read.
     """
 
-    @property
-    def name(self) -> str:
-        return self._session.actor
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.name = session.actor
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write the events that this actor may see as JSONL, without secrets. Answers how many."""
+        """Write the events that this actor may see as JSONL, without secrets. Returns how many."""
         from .transfer import excerpt_file
 
         session, path = self._session, check_path("to", to)

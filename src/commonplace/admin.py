@@ -15,10 +15,9 @@ from .engines import locate
 from .engines.contract import Facts, FilePurged, PurgeReport
 from .erase import EraseRequest, Erasure
 from .errors import BadInput, CommonplaceError, StorageFailed, shown
-from .events import check_call, check_name, check_path, check_text
+from .events import check_call, check_each, check_name, check_path, check_text
 from .memory.verbs import Memory
 from .private import access_of, create_private
-from .recording import each
 from .trust import is_ours, trust_book
 from .verbs import verb
 
@@ -111,9 +110,9 @@ class Admin:
     def erase(
         self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
     ) -> Erasure:
-        """Erase the content of events, and of everything derived from them by `parents`: gone at once from every read.
-        The chain still verifies. Call `purge` to clear the store's own files too."""
-        wanted = tuple(check_name("id", id) for id in ([ids] if isinstance(ids, str) else each("ids", ids)))
+        """Erase the content of events, and of everything derived from them by `parents`. No read returns it any more,
+        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased."""
+        wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
         erasure: Erasure = self._ledger.submit("memory.erase", request)
@@ -123,9 +122,8 @@ class Admin:
 
     @verb
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
-        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it
-        may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown, and delete the state
+        files of runs (`run.save` writes them again). The report names each file, what it may still hold, and why."""
         report = self._ledger.store.purge()
         why = "; ".join(report.remaining)
         outside = self._session.services.outside.purged()
@@ -136,13 +134,11 @@ class Admin:
 
     @verb
     def find_text(self, texts: str | Sequence[str]) -> Traces:
-        """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they were
-        erased and purged. Another process looks. Raises BadInput if nobody can look, because a server does not tell
-        where its files are."""
+        """Where these texts occur in the raw files of the book, its index and its markdown; empty if they were erased
+        and purged. Another process scans the files. Raises BadInput if the files are on a server's host."""
         from .scan import look_for
 
-        several = [texts] if isinstance(texts, str) else each("texts", texts)
-        wanted = [check_text("a text", text) for text in several]
+        wanted = [check_text("a text", text) for text in check_each("texts", texts)]
         if any(len(text.encode()) < SHORTEST for text in wanted):
             raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
         files = self._ledger.store.files()
@@ -156,12 +152,12 @@ class Admin:
 
     @verb
     def index_size(self) -> tuple[int, int]:
-        """How many bytes the index's files take, and how many a search holds in memory; zeros before the first."""
+        """The bytes of the index on disk and in memory; zeros before the first search."""
         return self._indexing.takes()
 
     @verb
     def reindex(self, progress: Progress | None = None) -> int:
-        """Let the index catch up with the ledger; answers as of where it speaks."""
+        """Let the index catch up with the ledger; returns the position that it has reached."""
         return int(self._indexing.catch_up(check_call("progress", progress)).position)
 
     @verb
@@ -175,7 +171,7 @@ class Admin:
     ) -> Migrated:
         """Build the index with another embedder beside the one in use, and compare what both find for the queries
         given, or for those that were recorded with digests, each under the rights of the actor that asked. With
-        `switch` it then takes the other's place, for every process at once; without, it is removed again."""
+        `switch` it replaces the one in use, for every process at once; without, it is removed again."""
         from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
@@ -195,7 +191,7 @@ class Admin:
 
     @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
         from .transfer import export_file
 
         path, beside = check_path("to", to), self._session.services.beside
@@ -204,15 +200,15 @@ class Admin:
 
     @verb
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
-        """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes are kept;
-        otherwise events are recorded anew with their origin named."""
+        """Import an export. Into an empty book, or one that holds a beginning of the same ledger, positions and hashes
+        are kept; otherwise events are recorded anew with their origin named."""
         from .transfer import import_file
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
     @verb
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
-        """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
+        """Copy everything to another book, on any engine, as `export` and `import_` would."""
         from .book import Book
         from .transfer import copy_book
 
@@ -222,7 +218,7 @@ class Admin:
 
     @verb
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
-        """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
+        """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head."""
         from .book import open
         from .transfer import copy_book
 

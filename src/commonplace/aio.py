@@ -16,13 +16,13 @@ from contextvars import copy_context
 from dataclasses import is_dataclass
 from functools import cached_property, partial, wraps
 from inspect import getattr_static, isawaitable, isclass, signature
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
 from .errors import BookClosed, CommonplaceError
 from .events import Event, check_seconds, new_id
+from .paging import pages
 
 if TYPE_CHECKING:
     from .book import Book
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 16
-PAGE = 200
 VALUES = (msgspec.Struct, BaseException, str, dict, list, tuple)
 """What the package answers as data. Everything else of it is a handle, with methods that read or write the book."""
 
@@ -126,13 +125,7 @@ class Call(Coroutine[Any, Any, Any]):
         ):  # asyncio asks for these of its own coroutines and generators
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
-        def call(*args: Any, **kwargs: Any) -> Call:
-            async def answer() -> Any:
-                return await getattr(await self._once(), name)(*args, **kwargs)._answer
-
-            return Call(self._bridge, answer())
-
-        return call
+        return _Attribute(self, (name,))
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         answer = await self._answer
@@ -145,6 +138,27 @@ class Call(Coroutine[Any, Any, Any]):
 
     async def __aexit__(self, *raised: Any) -> Any:
         return await self._bridge.run(partial(self._entered.__exit__, *raised))
+
+
+class _Attribute:
+    """A method of an answer that is still to come, or a namespace of it: `as_actor("ada").memory.list()`."""
+
+    def __init__(self, call: Call, names: tuple[str, ...]) -> None:
+        self._call, self._names = call, names
+
+    def __getattr__(self, name: str) -> _Attribute:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        return _Attribute(self._call, (*self._names, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Call:
+        async def answer() -> Any:
+            method = await self._call._once()
+            for name in self._names:
+                method = getattr(method, name)
+            return await method(*args, **kwargs)._answer
+
+        return Call(self._call._bridge, answer())
 
 
 class Bridge:
@@ -190,8 +204,8 @@ class Bridge:
             raise
 
     async def pages(self, items: Iterable[Any]) -> AsyncIterator[Any]:
-        iterator = iter(items)
-        while page := await self.run(lambda: list(islice(iterator, PAGE))):
+        each = pages(items)
+        while page := await self.run(lambda: next(each, None)):
             for item in page:
                 yield item
 

@@ -125,8 +125,8 @@ def owner_session(
     count_tokens: Callable[[str], int] | None = None,
 ) -> Session:
     """The session of a book's owner, with all that the sessions of this book share."""
-    kind, beside = ledger.store.facts.engine, engine.beside
-    place = place_for(beside, kind, ledger.meta.book)
+    facts, beside = ledger.store.facts, engine.beside
+    place = place_for(None if facts.read_only else beside, facts.engine, ledger.meta.book)
     services = Services(
         Indexing(
             ledger,
@@ -143,19 +143,21 @@ def owner_session(
         count_tokens=count_tokens,
     )
     session = Session(ledger, services)
-    services.outside = OutsideFiles(session, place, remembered=kind != "memory")
+    services.outside = OutsideFiles(session, place, remembered=facts.engine != "memory")
     return session
 
 
 class Book(Participant):
     """One ledger with its views, for its owner. Safe to share between threads; open it anew in a child process.
 
-    Every write answers when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
+    Every write returns when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
     """
 
     def __init__(self, engine: Engine, session: Session) -> None:
         super().__init__(session)
         self._engine = engine
+        self.ledger = session.ledger
+        """The layer below: snapshots of views, positions, and the commands of your own capabilities."""
         self.name = session.ledger.meta.name
         self.id = session.ledger.meta.book
         """A name for this book that no other book has."""
@@ -163,7 +165,7 @@ class Book(Participant):
         self._say_what_it_cannot_promise()
 
     def as_actor(self, name: str, role: str | None = None) -> Actor:
-        """The verbs of this book under one actor's rights. A role that is new to it is recorded."""
+        """The verbs of this book under one actor's rights. A new `role` is recorded."""
         name = check_actor(name)
         if role is not None:
             self.access.grant(name, role=role)
@@ -178,11 +180,6 @@ class Book(Participant):
     @cached_property
     def mirror(self) -> Mirrors:
         return Mirrors(self._session)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The layer below: snapshots of views, positions, and the commands of your own capabilities."""
-        return self._session.ledger
 
     @property
     def head(self) -> int:
@@ -239,7 +236,7 @@ class Book(Participant):
         return self._aio
 
     def close(self) -> None:
-        """Let everything go: watchers end, later calls raise BookClosed. Safe to call twice."""
+        """Close the book: watchers end, later calls raise BookClosed. Safe to call twice."""
         if self.ledger.closed:
             return
         try:
@@ -250,6 +247,8 @@ class Book(Participant):
 
     def _note_shown(self) -> None:
         """What was shown and not noted yet: without it, a later process could take it for new evidence."""
+        if self.ledger.store.facts.read_only:
+            return
         try:
             self._session.services.showing.note(self.ledger)
         except (EngineUnavailable, Busy, OutcomeUnknown) as error:

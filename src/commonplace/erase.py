@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from .commit import PAGE, Overlay
 from .engines.contract import Record
 from .errors import BadInput, NotFound
 from .events import ERASED, Event, draft, erased_by, unseal
 from .keys import Key, pack
+from .overlay import Overlay
+from .reader import PAGE
 from .views import View, read_row, write_row
 
 MAX_NAMED = 2_000

@@ -7,6 +7,7 @@
     │   └── UnsafePath       400  a path that leaves its folder, or a link or pipe in the way
     ├── Denied               403  the actor has no right to it
     │   └── OwnedKind        403  a kind that only its capability may record
+    ├── ReadOnly             403  a book that this user may read and not write
     ├── NotTrusted           403  a folder that somebody else has prepared, and this user has not said to trust
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
@@ -81,6 +82,13 @@ class UnsafePath(BadInput):
     """A path that leaves the folder it belongs to, or one that meets a symbolic link, a pipe or a device."""
 
     code = "unsafe_path"
+
+
+class ReadOnly(CommonplaceError, PermissionError):
+    """This user may read the book's file, and may not write it or its folder."""
+
+    code = "read_only"
+    status = 403
 
 
 class NotTrusted(CommonplaceError):

@@ -16,7 +16,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
@@ -517,6 +517,20 @@ def check_seconds(field: str, value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10**9:
         raise BadInput(f"{field} {shown(value)} is not a number of seconds: give one, or None to wait on")
     return float(value)
+
+
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The fields that somebody has given."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def check_each(field: str, values: str | Iterable[T]) -> Iterable[Any]:
+    """Several values; a text is one of them. Raises BadInput."""
+    if isinstance(values, str):
+        return (values,)
+    if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable):
+        raise BadInput(f"{field} {shown(values)} is not a list: give one, such as [...]")
+    return values
 
 
 def check_call(field: str, value: T) -> T:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
-from .events import Event, check_name, check_text
+from .events import Event, check_name, check_text, without_none
 from .recording import event, events, redacted
 from .verbs import method, verb
 
@@ -26,7 +26,7 @@ class Access:
 
     @verb
     def rights(self, actor: str | None = None, at: At = None) -> Rights:
-        """What an actor may do and see, as of `at`; without a name, the one that asks."""
+        """What an actor may do and see, as of `at`; by default the actor that asks."""
         session = self._session
         if actor is None or check_actor(actor) == session.actor:
             return session.rights(at)
@@ -48,17 +48,14 @@ class Access:
         ceiling: str | None = None,
         anew: bool = False,
     ) -> None:
-        """Say what an actor, a role ("role:qa") or everybody ("*") may do, which needs the right to. What is not named
-        stays as it was; with `anew` it is forgotten.
+        """Grant rights to an actor, a role ("role:qa") or everybody ("*"). Needs the right `grant`. Fields that are not
+        named stay as they were; with `anew` they are reset.
 
         `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and `sees` kinds
         of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
         `ceiling` is the highest sensitivity of others' events that it may see.
         """
-        fields = {
-            "role": role, "tiers": tiers, "may_emit": may_emit, "sees": sees, "acts": acts, "ceiling": ceiling,
-        }  # fmt: skip
-        rule = {name: value for name, value in fields.items() if value is not None}
+        rule = without_none(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
         request = Grant(self._session.actor, subject_of(subject), rule, anew)
         self._session.submit("access.grant", request, "grant")
 
@@ -66,10 +63,9 @@ class Access:
     def relabel(
         self, id: str, *, reason: str, sensitivity: str | None = None, trust: str | None = None
     ) -> Event:
-        """Change how sensitive or trusted an event counts, from now on, for everybody who reads it or derives from it.
-        An actor relabels what it can see; only a person may make it less strict."""
-        fields = {"sensitivity": sensitivity, "trust": trust}
-        labels = {name: value for name, value in fields.items() if value is not None}
+        """Change the sensitivity or trust of an event, from now on, also for what is derived from it. An actor relabels
+        what it can see; only a person may make a label less strict."""
+        labels = without_none(sensitivity=sensitivity, trust=trust)
         self._session.check_may_act("relabel")
         if not self._session.is_owner:
             event(self._session, id)
@@ -78,7 +74,7 @@ class Access:
         return recorded
 
     def look_as(self, actor: str) -> Actor:
-        """The book as another actor sees it, to look and not to touch. It is a right of its own, and it is recorded."""
+        """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded."""
         from .actor import Actor
 
         session = self._session
@@ -87,8 +83,8 @@ class Access:
 
     @verb
     def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
-        """Who changed, was given and was denied what, as far as this actor may see it: a chain of entries without
-        secrets or content."""
+        """Who changed, was granted and was denied what, as far as this actor may see it: a hash chain of entries
+        without secrets or content."""
         from .access.audit import entries
 
         return entries(redacted(self._session, events(self._session, run_id=run_id, at=at)))

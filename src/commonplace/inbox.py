@@ -45,7 +45,7 @@ def inbox(session: Session, work_id: str | None = None, *, at: At = None) -> Wai
         held = Memory(session).held(at=at) if session.reads("long_term", at) else []
         works = [info for info in Works(session).list(at=at) if info.open]
     else:
-        held, works = [], [work(session, work_id).about(at)]
+        held, works = [], [work(session, work_id).info(at)]
     by_reason = {
         why: tuple(item for item in held if item.held is not None and item.held.why == why)
         for why in ("dispute", "proposal")

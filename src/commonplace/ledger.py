@@ -7,7 +7,7 @@ small views. A plain event touches no row but the first of its run; events with 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
@@ -16,12 +16,14 @@ from typing import Any
 import msgspec
 
 from .access.commands import check_emits
-from .commit import CHECKPOINTS, PAGE, Committer, Overlay, RowName, Snapshot, check_horizon
+from .committer import Committer
 from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
 from .errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
 from .events import A_DAY, ERASED, Draft, Event, erased_by, iso, new_id, read_header, to_us, unseal
 from .keys import pack
+from .overlay import CHECKPOINTS, Overlay
+from .reader import PAGE, Snapshot, check_horizon
 from .views import (
     Capability,
     Kind,
@@ -99,7 +101,6 @@ LEDGER = Capability(
     kinds=(Kind(ERASED, effect=erase_payloads), Kind(IMPORTED)),
     commands={"record": decide_record, "erase": decide_erase},
     views=(RUNS, CHILDREN, BLOBS, CLOCKS),
-    travels={"record": (list[Draft], list[Event])},
 )
 
 
@@ -165,10 +166,11 @@ class Ledger:
 
     # writing
 
-    def submit(self, command: str, request: Any, size: int = 1, reads: Sequence[RowName] = ()) -> Any:
-        """Run a command. A decider that answers with an error has recorded that it refused; it is raised. `reads` are
-        rows, by view and key, that it is known to look at: a server may be asked for them in good time."""
-        answer = self._committer.submit(command, request, size, reads)
+    def submit(self, command: str, request: Any, size: int = 1) -> Any:
+        """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
+        if command == "access.deny" and self.store.facts.read_only:
+            return None  # who is denied here is denied, also where it cannot be recorded
+        answer = self._committer.submit(command, request, size)
         if isinstance(answer, CommonplaceError):
             raise answer
         return answer
@@ -487,7 +489,6 @@ def _nothing(_overlay: Overlay, _request: None) -> None:
 
 def _set_meta(overlay: Overlay, meta: Meta) -> None:
     overlay.meta = meta
-    overlay.kept.clear()
     overlay.write.meta = write_meta(meta)
 
 

@@ -42,7 +42,7 @@ from .private import access_of, make_folder
 from .trust import is_ours, is_trusted, trust, trust_book
 
 if TYPE_CHECKING:
-    from .commit import Snapshot
+    from .reader import Snapshot
     from .session import Session
 
 log = logging.getLogger("commonplace")
@@ -74,11 +74,15 @@ class BookMirror:
         self._person = person
         self._trust = trust
         self._trusted = False
-        self._at = 0
+        self._at = -1
+        self._until_us = 0.0
+        self._sheets: list[Sheet] = []
         self._heads: dict[str, str] = {}
+        self._logs: dict[str, bytes] = {}
+        """Logs for programs, which have no room for marks, as of the last look at the pages."""
         self._places: dict[str, str] = {}
         self._mirror = Mirror(
-            folder, self._pages, self._take, clash=self._told, of=self._id, raw=self._raw,
+            folder, self._pages, self._take, clash=self._told, of=self._id, raw=lambda: self._logs,
             mode=access_of(self._beside).mode,
         )  # fmt: skip
 
@@ -172,27 +176,24 @@ class BookMirror:
 
     def _pages(self) -> Iterator[Page]:
         with self._ledger.snapshot() as snapshot:
-            found = self._sheets(snapshot)
-            self._at = snapshot.position
-            self._heads = {one.path: one.head for one in found}
-        for one in found:
+            if self._at != snapshot.position or self._until_us <= self._ledger.moment():
+                self._look(snapshot)
+        for one in self._sheets:
             if one.may != "raw":
                 blocks = tuple(Block(id, text) for id, text in one.blocks)
                 yield Page(
                     one.path, one.head, blocks, editable=one.may != "nothing", appends=one.may == "append"
                 )
 
-    def _raw(self) -> dict[str, bytes]:
-        """Logs for programs, which have no room for marks."""
-        with self._ledger.snapshot() as snapshot:
-            return {one.path: one.head.encode() for one in self._sheets(snapshot) if one.may == "raw"}
-
-    def _sheets(self, snapshot: Snapshot) -> list[Sheet]:
-        """Every page, in the place where this book has it."""
-        now_us = self._ledger.moment()
+    def _look(self, snapshot: Snapshot) -> None:
+        """Make every page anew, in the place where this book has it."""
         self._places = settings_of(snapshot).places
         check_places(self._places)  # once more: a ledger from somebody else may hold what none of ours would
-        return [one._replace(path=renamed(one.path, self._places)) for one in sheets(snapshot, now_us)]
+        found, self._until_us = sheets(snapshot, self._ledger.moment())
+        self._sheets = [one._replace(path=renamed(one.path, self._places)) for one in found]
+        self._heads = {one.path: one.head for one in self._sheets}
+        self._logs = {one.path: one.head.encode() for one in self._sheets if one.may == "raw"}
+        self._at = snapshot.position
 
     # what people change
 

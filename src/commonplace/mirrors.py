@@ -24,8 +24,8 @@ log = logging.getLogger("commonplace")
 
 
 class Mirrors:
-    """The folders that show a book's memory as markdown. The book's own one is the folder that the book lies in, or the
-    one that it was opened with."""
+    """The folders that show a book's memory as markdown: `book.mirror`. The book's own folder is the one that it was
+    opened with, or the one that it lies in."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -34,8 +34,8 @@ class Mirrors:
     def folder(
         self, path: str | Path | None = None, person: str | None = None, *, trust: bool = False
     ) -> BookMirror:
-        """The mirror in a folder: the one that the book lies in, unless another is named. `person` is who edits there.
-        With `trust` a folder is synced, now and later, that this user did not make."""
+        """The mirror in a folder, by default the one that the book lies in. `person` is the actor in whose name edits
+        are recorded. With `trust`, a folder that this user did not make is synced, now and later."""
         beside = self._session.services.beside
         where = check_path("a folder", path) if path is not None else beside and beside.parent
         if where is None:
@@ -62,15 +62,17 @@ class Mirrors:
         return self.folder() if self._own is None else self._own
 
     def use(self, folder: str | Path | bool | None, *, trust: bool) -> None:
-        """Keep the book's own mirror in step from now on: in this folder, with True in the one that the book lies in;
-        with None only if there is one already."""
+        """Make a folder the book's own mirror and sync it: this folder, with True the one that the book lies in, with
+        None that one if it has a mirror already."""
         if folder is False:
             return
         from .mirror import (
-            shows,
-        )  # loaded when there may be a folder: a command that reads touches no markdown
+            shows,  # loaded when there may be a folder: a command that reads touches no markdown
+        )
 
         beside = self._session.services.beside
+        if folder is None and self._session.ledger.store.facts.read_only:
+            return
         if folder is None and beside is not None and shows(beside.parent) == self._session.ledger.meta.book:
             try:
                 self._own = self.folder(trust=trust)

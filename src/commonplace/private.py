@@ -94,21 +94,19 @@ def open_folder(path: Path, access: Access) -> int:
     return fd
 
 
-def _settle(fd: int, name: str, access: Access, mode: int) -> None:
+def _settle(file: int | Path, name: str, access: Access, mode: int) -> None:
     """See that a file or folder is ours or the book's owner's, and give it the mode and group that it should have."""
-    found = os.fstat(fd)
+    found = os.stat(file)  # noqa: PTH116  a descriptor, or a path
     _check(found, name, access)
     if not hasattr(os, "getuid") or found.st_uid != os.getuid():
         return  # the owner of the book has made it as it should be
     if access.gid not in (-1, found.st_gid) or (found.st_uid == 0 and access.uid > 0):
-        try:
-            os.fchown(
-                fd, access.uid if found.st_uid == 0 else -1, access.gid
-            )  # root acts for the book's owner
+        try:  # root acts for the book's owner
+            os.chown(file, access.uid if found.st_uid == 0 else -1, access.gid)
         except PermissionError:
             mode &= 0o707  # a group of our own is not the one that the book is for
     if stat.S_IMODE(found.st_mode) != mode:
-        os.fchmod(fd, mode)
+        os.chmod(file, mode)  # noqa: PTH101
 
 
 def check_private(path: Path, access: Access) -> None:
@@ -147,6 +145,27 @@ def create_private(path: Path, access: Access) -> None:
         os.close(open_private(path, os.O_WRONLY, access))
     finally:
         beside.unlink()
+
+
+def create_logs(database: Path, access: Access) -> None:
+    """Make the files that SQLite keeps beside a database while it is open, unless they are there. SQLite would give
+    them the mode of the database, and not its group."""
+    if access.mode & 0o060:
+        for ending in ("-wal", "-shm"):
+            path = database.with_name(database.name + ending)
+            if not path.exists():
+                create_private(path, access)
+
+
+def settle(path: Path, access: Access) -> None:
+    """Give a file that another program has made for us, if it is there, the mode and group of the book."""
+    with suppress(FileNotFoundError):
+        _settle(path, str(path), access, access.mode)
+
+
+def may_write(path: Path) -> bool:
+    """Whether this user may change a file and make others beside it."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)
 
 
 @contextmanager

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from .access.rights import OWNER
 from .errors import BadInput, NotFound, TooLarge, shown
 from .events import (
     MAX_BATCH,
@@ -14,18 +13,18 @@ from .events import (
     Draft,
     Event,
     blobs_of,
+    check_each,
     check_name,
     check_seconds,
     draft,
     draft_from,
 )
 from .recall.receipts import TRACED
+from .state.redaction import as_logged
 
 if TYPE_CHECKING:
     from .ledger import At
     from .session import Filters, Session
-
-T = TypeVar("T")
 
 
 def record(
@@ -43,12 +42,12 @@ def record(
     labels: Mapping[str, str] | None = None,
     schema_version: int = 1,
 ) -> Event:
-    """Record one event and answer with it as it stands in the ledger.
+    """Record one event and return it as it is stored in the ledger.
 
-    With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content answers with the
-    event of the first time, other content is a Conflict. Only the owner records in the name of another `actor`.
+    With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content returns the first
+    event, other content raises Conflict. Only the owner records in the name of another `actor`.
     """
-    session.check_may_act(str(kind))
+    session.check_may_act(kind if isinstance(kind, str) else "record")
     fields = {
         "actor": actor, "payload": payload, "run_id": run_id, "parents": parents, "labels": labels,
     }  # fmt: skip
@@ -68,7 +67,7 @@ def record(
 def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
     """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
     session.check_may_act("record_all")
-    batch = list(each("events", events))
+    batch = list(check_each("events", events))
     ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
     own = [fields if isinstance(fields, Draft) else _own(session, fields, ids) for fields in batch]
     drafts = [draft_from(fields, actor=session.actor) for fields in own]
@@ -142,15 +141,15 @@ def events(
     actor: str | None = None,
     at: At = None,
 ) -> Iterator[Event]:
-    """The events after a position that this actor may see, in order, up to `at` (now, when the call is made); in a
-    turn, those of its run."""
+    """The events that this actor may see, in order: those after the position `after`, up to `at` (by default the
+    moment of the call). In a turn, those of its run."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
     found = session.ledger.events(_position(after), upto, *chosen)
     return session.visible(found, None if at is None else upto)
 
 
 def event(session: Session, id: str, at: At = None) -> Event:
-    """One event by its id. One that this actor may not see is NotFound like one that is not there."""
+    """One event by its id. Raises NotFound if it does not exist or this actor may not see it."""
     upto = None if at is None else session.ledger.position(at)
     found = session.ledger.event(check_name("id", id))
     if found is not None and (upto is None or found.position <= upto):
@@ -169,9 +168,9 @@ def watch(
     actor: str | None = None,
     timeout: float | None = None,
 ) -> Iterator[Event]:
-    """Events that this actor may see as they are committed, by whatever process, under the rights in force as each
-    comes; first those after `after` (None: only new ones) that are already there. Blocks in between. Ends when the book
-    is closed, or when `timeout` seconds have brought nothing."""
+    """Yield events as any process commits them, as far as this actor may see each when it is committed. Begins with
+    the stored events after the position `after`; None: only new ones. Blocks while there is nothing new. Ends when the
+    book is closed, or after `timeout` seconds without a new event."""
     chosen = _filters(session, run_id, kinds, actor)
     reached = session.ledger.head if after is None else _position(after)
     news = session.follow(reached, check_seconds("timeout", timeout), chosen)
@@ -185,16 +184,9 @@ def _filters(
     run_id = session.run if run_id is None else check_name("run_id", run_id)
     actor = None if actor is None else check_name("actor", actor)
     if kinds is not None:
-        named = [kinds] if isinstance(kinds, str) else each("kinds", kinds)
+        named = check_each("kinds", kinds)
         kinds = frozenset(check_name("a kind", kind) for kind in named)
     return run_id, kinds, actor
-
-
-def each(field: str, values: Iterable[T]) -> Iterable[T]:
-    """The values of an argument. Raises BadInput if it is not a list."""
-    if not isinstance(values, Iterable):
-        raise BadInput(f"{field} {shown(values)} is not a list: give one, such as [...]")
-    return values
 
 
 def _position(after: object) -> int:
@@ -204,9 +196,9 @@ def _position(after: object) -> int:
 
 
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
-    """The same events as a log or a page may show them: without the secrets of their runs."""
-    hide = session.acting_as(OWNER).sight.redacted
-    return (hide(_an_event(event)) for event in each("events", events))
+    """The same events without the secrets of their runs, as a log or a page may show them."""
+    hide = as_logged(session.ledger.snapshot)
+    return (hide(_an_event(event)) for event in check_each("events", events))
 
 
 def _an_event(event: object) -> Event:

@@ -25,8 +25,8 @@ from .state.requests import OPENED, Merged, Open
 from .verbs import verb
 
 if TYPE_CHECKING:
-    from .commit import Snapshot
     from .ledger import At
+    from .reader import Snapshot
     from .run import Run
     from .session import Session
     from .workflow.agents import AgentFunction, Ask
@@ -58,11 +58,10 @@ def run(
     initial: Mapping[str, Any] | None = None,
     create: bool = True,
 ) -> Run:
-    """A run with a state: a new one, or with the id of one that is there, that one, to go on with (`create=False`: only
-    that, else NotFound).
+    """Begin a run, or continue the one with this `run_id`. With `create=False` raises NotFound if there is none.
 
-    `workflow` is a folder with a workflow.awp.yaml, whose rules then hold; without one every agent may take part and
-    sees everything. `initial` are values to start with.
+    `workflow` is a folder with a workflow.awp.yaml, whose rules hold in the run; without one every agent may take part
+    and sees everything. `initial` holds the values that the state begins with.
     """
     from .run import Run
 
@@ -105,15 +104,16 @@ class Runs:
         session = self._session
         with session.snapshot(at) as snapshot:
             runs = [_run_info(snapshot, str(key[0]), int(first)) for key, first in snapshot.scan("runs")]
+            upto = None if at is None else snapshot.position
         if not session.is_owner:
-            upto = None if at is None else session.ledger.position(at)
-            seen = {event.run_id for event in session.visible(session.ledger.events(0, upto), upto)}
+            with session.sight.judging(upto) as judge:
+                seen = judge.visible_runs({info.id: info.first for info in runs})
             runs = [info for info in runs if info.id in seen]
         return sorted(runs, key=lambda info: info.first)
 
     @verb
     def get(self, run_id: str) -> Run:
-        """A run that is there. Raises NotFound."""
+        """An existing run. Raises NotFound."""
         return known_run(self._session, run_id)
 
     @verb
@@ -132,13 +132,13 @@ class Runs:
         ask: Ask | None = None,
         tell: Tell | None = None,
     ) -> Outcome:
-        """Run a workflow's graph to its end. With the id of a run that did not come to its end, go on with it: agents
-        that have finished are not run again.
+        """Run a workflow's graph to its end. With the `run_id` of an unfinished run, continue it: agents that have
+        finished are not run again.
 
-        `agents` maps agents to functions (sync or async, called with their turn, answering their output),
-        `"module:function"` or commands; agents that are not named are run as their files say. `ask` answers for people
-        in interactive loops; `tell` hears of every step. Raises RunFailed, or BadWorkflow with everything that is wrong
-        with the files. Only the owner executes workflows.
+        `agents` maps agents to functions (sync or async, called with their turn, returning their output),
+        `"module:function"` or commands; other agents are run as their files say. `ask` answers for people in
+        interactive loops; `tell` is called with every step. Raises RunFailed, or BadWorkflow with every error in the
+        files. Only the owner executes workflows.
         """
         from .workflow.runner import run_workflow
 

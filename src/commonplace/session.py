@@ -24,14 +24,15 @@ from .memory.viewer import Viewer
 from .recall.checking import checked
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
+from .state.redaction import as_logged
 from .state.requests import STARTED
 from .state.sight import Sight
 
 if TYPE_CHECKING:
-    from .commit import Snapshot
     from .ledger import At, Ledger
     from .memory.showing import Showing
     from .outside import OutsideFiles
+    from .reader import Snapshot
     from .recall.indexing import Indexing
     from .recall.premises import PremiseWatch
 
@@ -128,12 +129,8 @@ class Session:
 
     def check_may_act(self, act: str) -> None:
         """Raises Denied, and records it, if this session only reads."""
-        if self.looker is not None:
-            self.deny(
-                "act as",
-                act,
-                f"{self.looker!r} looks through the eyes of {self.actor!r} and may not act as it",
-            )
+        if self.refusal:
+            self.deny("act as", act, self.refusal)
 
     def deny(self, act: str, what: str, why: str) -> Never:
         """Record that something was refused, and raise Denied."""
@@ -247,7 +244,7 @@ class Session:
 
     def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
         """Those of these events that this actor may see, without secrets; the owner sees all, as they are."""
-        return iter(events) if self.is_owner else self.sight.events(events, upto, self.ledger.event)
+        return iter(events) if self.is_owner else self.sight.events(events, upto, self.ledger.events_by_id)
 
     def follow(
         self, after: int | None, timeout: float | None, chosen: Filters = (None, None, None)
@@ -275,7 +272,7 @@ class Session:
         """The events of a run after a position and up to another, as this actor may see them, without secrets."""
         events = self.ledger.events(after, upto, run_id=run)
         if self.is_owner:
-            return map(self.sight.redacted, events)
+            return map(as_logged(self.ledger.snapshot), events)
         return self.visible(events, upto)
 
     # what it was shown and what it kept

@@ -26,7 +26,6 @@ from typing import Any
 
 import msgspec
 
-from .commit import Overlay
 from .engines.contract import GENESIS, Record
 from .erase import EraseRequest, decide_erase
 from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
@@ -50,6 +49,7 @@ from .events import (
     unseal,
 )
 from .ledger import IMPORTED, Ledger, Progress
+from .overlay import Overlay
 from .private import new_file
 
 BATCH = 500

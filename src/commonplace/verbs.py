@@ -187,6 +187,7 @@ COMMON = {
     "escalation": "the id of the escalation",
     "answer": "what to answer",
     "work_id": "the id of the work",
+    "peek": "only look: nothing counts as told",
     "judged": "those, too, that were judged",
     "option": "the name of the alternative",
     "summary": "what came of it",

@@ -37,7 +37,7 @@ from .events import Event, canonical, decode
 from .keys import Key, unpack
 
 if TYPE_CHECKING:
-    from .commit import Overlay
+    from .overlay import Overlay
 
 LAYOUT = 1
 """The layout of books that this library writes. A book with a higher one is `BookTooNew`."""
@@ -90,8 +90,6 @@ class Capability:
     kinds: Sequence[Kind] = ()
     commands: Mapping[str, Decider] = field(default_factory=dict)
     views: Sequence[View] = ()
-    travels: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    """The commands that another process can do for whoever asks, with the types of their requests and answers."""
 
 
 class Registry:
@@ -108,9 +106,7 @@ class Registry:
         self._owners: dict[str, str] = {}
         self._commands: dict[str, tuple[str, Decider]] = {}
         self.views: dict[str, View] = {}
-        self.travels: dict[str, tuple[Any, Any]] = {}
         for capability in capabilities:
-            self.travels |= capability.travels
             for kind in capability.kinds:
                 self._claim(self._owners, kind.name, capability.name)
                 self._kinds[kind.name] = kind
@@ -120,13 +116,6 @@ class Registry:
                 self._claim(self.views, view.name, view)
         self.folding = lru_cache(maxsize=1024)(self._folding)
         self.owner = lru_cache(maxsize=1024)(self._owner)
-
-    @property
-    def brought(self) -> list[list[Any]]:
-        """All that the capabilities bring, by name: what two libraries must have in common to decide alike."""
-        kinds = [["kind", kind.name, kind.version, self._owners[kind.name]] for kind in self._kinds.values()]
-        views = [["view", view.name, view.version] for view in self.views.values()]
-        return sorted([*kinds, *views, *(["command", name] for name in self._commands)], key=str)
 
     @staticmethod
     def _claim(table: dict[str, Any], name: str, value: object) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ..commit import Overlay
 from ..errors import BadInput, Denied, NotFound, shown
 from ..events import Draft, Event, draft, read_header
 from ..keys import Key
 from ..labels import FLOWING, flow, lowers
+from ..overlay import Overlay
 from ..views import Capability, Kind, View
 from .rights import ACTS, OWNER, checked_rule, rights_of, rule_in
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..commit import Lens
 from ..errors import BadInput, shown
 from ..events import Event, check_name, encode_payload
 from ..labels import SENSITIVITY, Labels, strictness
+from ..reader import Lens
 from ..views import typed
 
 Permission = Literal["none", "read", "read_write"]

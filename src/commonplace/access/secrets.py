@@ -130,10 +130,12 @@ class Secret(NamedTuple):
 
 
 @cache
-def _patterns() -> list[tuple[str, tuple[str, ...], re.Pattern[str]]]:
-    """Compiled when they are first needed: importing the library stays quick."""
+def _patterns() -> tuple[list[tuple[str, str]], dict[str, re.Pattern[str]]]:
+    """Each word with the kind whose pattern it is worth to try, and the patterns by their kinds. They are compiled when
+    they are first needed: importing the library stays quick."""
     every = {**MAKERS, PASSWORD: (NAMES, ASSIGNED)}
-    return [(kind, tuple(words.split("|")), re.compile(pattern)) for kind, (words, pattern) in every.items()]
+    words = [(word, kind) for kind, (each, _) in every.items() for word in each.split("|")]
+    return words, {kind: re.compile(pattern) for kind, (_, pattern) in every.items()}
 
 
 def find_secrets(text: str) -> list[Secret]:
@@ -189,10 +191,9 @@ def beginning(text: str, most: int) -> str:
 
 def _all(text: str) -> Iterator[Secret]:
     plain = text.casefold()
-    for kind, words, pattern in _patterns():
-        if not any(word in plain for word in words):
-            continue
-        for match in pattern.finditer(text):
+    words, patterns = _patterns()
+    for kind in dict.fromkeys([kind for word, kind in words if word in plain]):
+        for match in patterns[kind].finditer(text):
             if kind != PASSWORD:
                 if match.lastgroup != "no":
                     yield Secret(match.start(), match.end(), kind)

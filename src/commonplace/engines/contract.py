@@ -17,7 +17,7 @@ What every engine owes its callers
     3.  Positions are commit order. Records arrive numbered head+1, head+2, …; a snapshot that shows
         position n shows every position below n. A reader that follows `wait` never misses one.
     4.  Isolation. A Tx sees the head it will build on. Either nobody else can write until it ends (a lock),
-        or `apply` notices that somebody did and raises `Moved` with nothing changed (optimistic).
+        or `apply` notices that somebody did and raises `WriteConflict` with nothing changed (optimistic).
     5.  Versions. A row is (space, key, position). `get` and `scan` answer, per key, with the last version
         at or below `at`; a version whose value is None means "no such row as of here". Keys order by bytes.
     6.  Erasure. After a WriteSet that erases a position, no read returns its body again.
@@ -35,14 +35,14 @@ What every engine owes its callers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ..errors import Busy, EngineUnavailable
+from ..interrupts import run_inside
 
 GENESIS = bytes(32)
 """The hash before the first event."""
@@ -51,29 +51,9 @@ GENESIS = bytes(32)
 TIMEOUT = 30.0
 """How many seconds a call waits for a lock or an answer where nobody says otherwise."""
 
-ROOM = 32 * 1024
-"""How many bytes may be left for another process to do, and for its answer."""
 
-Asked = Callable[[], bytes | None]
-"""What somebody wants to have done, told when it has to wait; None: nobody else can do it."""
-
-
-def nothing() -> None:
-    """What somebody asks for who wants to come in itself."""
-    return
-
-
-class Moved(Exception):
+class WriteConflict(Exception):
     """Somebody else committed since this transaction read its head. Nothing happened: go again."""
-
-
-class Served(Exception):
-    """Whoever was inside has done what was asked for, durably. No transaction has begun. `error` is what ended the
-    waiting, if that was not the answer."""
-
-    def __init__(self, answer: bytes, error: BaseException | None = None) -> None:
-        super().__init__("somebody else has done it")
-        self.answer, self.error = answer, error
 
 
 class Record(NamedTuple):
@@ -114,6 +94,12 @@ class Lease(NamedTuple):
     seconds: float
 
 
+def grantable(asked: Collection[Lease], held: Mapping[str, Lease]) -> bool:
+    """Whether all these leases may be taken or released, given the leases in force: each is free, or has the same
+    holder and fence. This is the rule of every engine; the scripts of the Redis engine repeat it."""
+    return all(lease[1:3] == held[lease.name][1:3] for lease in asked if lease.name in held)
+
+
 class Head(NamedTuple):
     """The end of the ledger. `meta` is the book's own small record: layout, fold versions, horizon."""
 
@@ -133,7 +119,7 @@ class WriteSet:
     `records`.
     `leases` are granted only while free, expired or held by the same holder and fence, each against what was held
     before; of several for one name the last holds. If one cannot be granted,
-    `apply` raises Moved and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
+    `apply` raises WriteConflict and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
     `folded` is for engines whose rows live in memory: with this write they are complete up to there.
     """
 
@@ -164,6 +150,8 @@ class Facts:
     durable_why: str
     hosts: Literal["one", "many"]
     optimistic: bool = False
+    read_only: bool = False
+    """Whether this user may only read the book. Every write raises ReadOnly then."""
     views: Literal["stored", "memory"] = "stored"
     purge: Literal["immediate", "deferred", "operator"] = "immediate"
     purge_why: str = ""
@@ -205,9 +193,6 @@ class Reads(ABC):
     """
 
     head: Head
-
-    far: bool = False
-    """Whether each answer is a trip to a server, so that one question for much is better than many."""
 
     @property
     def folded(self) -> int:
@@ -267,37 +252,6 @@ class Tx(Reads):
     now: int
     """The engine's wall clock in microseconds since 1970, read when the transaction began."""
 
-    brought: Mapping[Place, Row | None] = MappingProxyType({})
-    """Rows that were read when it began (see `Store.likely`) or handed on to it, None where there is no such row."""
-
-    @property
-    def promised(self) -> bytes:
-        """What somebody else has answered to what was asked for, of which nobody knows yet whether it was committed.
-        Until `forget_promise`, whatever fails in this transaction is an OutcomeUnknown."""
-        return b""
-
-    def forget_promise(self) -> None:
-        """It was looked whether that holds."""
-        return
-
-    def others(self) -> Sequence[tuple[int, bytes]]:
-        """What other processes ask for while they wait for this one to end, each under a number."""
-        return ()
-
-    def answer(self, number: int, said: bytes) -> None:
-        """Say what one of them is answered once this transaction is committed; b"": it has to come in itself. Those
-        who get no answer at all ask again."""
-        raise EngineUnavailable("nobody has asked for anything")
-
-    def hand_on(self, rows: Callable[[], Mapping[Place, Row | None]]) -> None:
-        """After `apply`: say which rows whoever of this host comes next will probably read, as they are now, None where
-        there is none. They may be brought to it, or not."""
-        return
-
-    def confirm(self) -> None:
-        """Nothing is to be written. Raises Moved if what was read may no longer hold (see `Store.attempt`)."""
-        return
-
     def forget(self) -> None:
         """Drop all rows, to be folded anew: where `facts.views` is "memory"."""
         raise EngineUnavailable(
@@ -306,7 +260,7 @@ class Tx(Reads):
 
     @abstractmethod
     def apply(self, write: WriteSet) -> None:
-        """Make it so, whole and durably. Raises Moved (nothing happened, go again), StorageFailed,
+        """Make it so, whole and durably. Raises WriteConflict (nothing happened, go again), StorageFailed,
         EngineUnavailable (nothing happened) or OutcomeUnknown (look the ids up)."""
 
 
@@ -332,19 +286,12 @@ class Store(ABC):
         """A snapshot that shows at least position `at_least`; a lagging replica waits for it up to
         `timeout` seconds (None: the store's own), then raises Busy."""
 
-    likely: Callable[[], Collection[Place]] = staticmethod(tuple)
-    """Which rows the next transaction will probably read. An engine whose answers are trips to a server may bring
-    them along when it begins one."""
-
     @abstractmethod
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        """A transaction. Engines that lock raise Busy when the lock is not theirs within `timeout`. An engine may let
-        another process that is inside do what is `asked` for: then it raises Served."""
+    def begin(self, timeout: float | None = None) -> AbstractContextManager[Tx]:
+        """A transaction. Engines that lock raise Busy when they do not get the lock within `timeout` seconds.
 
-    def attempt(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        """The same for whoever is ready to go again: an engine may begin it without asking its server, if nobody else
-        seems to write. What it reads then holds once `apply` or `confirm` has not raised Moved."""
-        return self.begin(timeout, asked)
+        A transaction may be ended twice: when an interrupt (Ctrl-C) falls into its `__exit__`, the caller calls that
+        again, and every lock and connection that the first call did not release is released then."""
 
     @abstractmethod
     def wait(self, after: int, timeout: float) -> int:
@@ -362,11 +309,20 @@ class Store(ABC):
     def wake(self) -> None:
         """Let every `wait` of this store return at once: it is about to be closed, and nothing else follows."""
 
-    @abstractmethod
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
         """Take, renew (same holder and fence) or release (0 seconds) a lease outside any transaction.
         Answers with the lease in force afterwards: somebody else's if it was not free. A release of a
         free lease answers with 0 seconds."""
+        asked = Lease(name, holder, fence, seconds)
+
+        def decide(tx: Tx) -> Lease:
+            held = tx.leases((name,))
+            if not grantable([asked], held):
+                return held[name]
+            tx.apply(WriteSet(leases=[asked]))
+            return asked._replace(seconds=max(seconds, 0.0))
+
+        return run_inside(self.begin(), decide)
 
     @abstractmethod
     def drop_spaces(self, prefix: str) -> None:

@@ -42,24 +42,23 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
+from ..interrupts import run_inside
 from ..private import Access, access_of, make_folder, open_private
 from .clock import boot_clock
 from .contract import (
-    Asked,
     Engine,
     Facts,
     Lease,
-    Moved,
     PurgeReport,
     Reads,
     Record,
     Store,
-    Tx,
+    WriteConflict,
     WriteSet,
-    nothing,
+    grantable,
 )
-from .gate import Gate, GatedTx
-from .local import Disk, LocalStore, disk_notes, remove_beside
+from .gate import Gate
+from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
 from .memory import LeaseBook, MemoryReads, Rows, _Data
 
 log = logging.getLogger("commonplace")
@@ -169,22 +168,36 @@ class FilesReads(MemoryReads):
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
         held, now = self._store.read_leases()
-        found = ((name, held.in_force(name, now)) for name in names)
-        return {name: lease for name, lease in found if lease is not None}
+        return held.all_in_force(names, now)
 
 
 class FilesTx(FilesReads, GatedTx):
-    def __init__(self, store: FilesStore) -> None:
-        super().__init__(store)
-        self._gate = store._gate
+    """Holds the gate, and then the lock of the data in memory."""
+
+    def __init__(self, store: FilesStore, timeout: float) -> None:
+        GatedTx.__init__(self, store._gate, timeout)
+        self._store = store
+
+    def _begin(self) -> None:
+        self._store.take_in()
+        FilesReads.__init__(self, self._store)
         self.now = time.time_ns() // 1000
+
+    def _end(self, error: BaseException | None) -> None:
+        self._store.let_go()
 
     def forget(self) -> None:
         self._store.forget_rows()
         self._data = self._store._data
 
     def apply(self, write: WriteSet) -> None:
-        self._store.commit(write)
+        try:
+            self._store.commit(write)
+        except (WriteConflict, CommonplaceError):
+            raise
+        except BaseException:  # an interrupt can leave memory behind the files
+            self._store.forget_files()
+            raise
 
 
 class FilesStore(LocalStore):
@@ -219,8 +232,7 @@ class FilesStore(LocalStore):
         self._check()
         self.reach(at_least, self.within(timeout))
         if self._changed():
-            with self._inside(timeout):
-                pass
+            run_inside(self.begin(timeout), lambda _: None)
         with self._data.lock:
             reads = FilesReads(self)
             reads.hold()
@@ -229,47 +241,39 @@ class FilesStore(LocalStore):
         finally:
             reads.let_go()
 
-    @contextmanager
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None) -> FilesTx:
         self._check()
-        with self._inside(timeout, asked):
-            yield FilesTx(self)
+        return FilesTx(self, self.within(timeout))
 
-    @contextmanager
-    def _inside(self, timeout: float | None, asked: Asked = nothing) -> Iterator[None]:
-        """Alone with the files, and knowing what is in them. The gate comes before the lock, always."""
-        with self._gate.inside(self.within(timeout), asked), self._data.lock:
-            self._check()
+    def take_in(self) -> None:
+        """Inside the gate: lock the data in memory, and take in what others have written."""
+        self._data.lock.acquire()
+        self._check()
+        try:
             if self._changed():
                 self._load()
-            yield
+        except BaseException:  # an interrupt can leave a part of it taken in
+            self.forget_files()
+            raise
 
-    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        with self.begin():
-            held, now = self.read_leases()
-            answer = held.ask(Lease(name, holder, fence, seconds), now)
-            with self._failures_told():
-                self._write_leases(held)
-            return answer
+    def let_go(self) -> None:
+        """Unlock the data in memory, if this thread has locked it."""
+        try:
+            self._data.lock.release()
+        except RuntimeError:
+            pass
 
     def drop_spaces(self, prefix: str) -> None:
-        with self.begin():
-            self._data.rows.drop_spaces(prefix)
+        run_inside(self.begin(), lambda _: self._data.rows.drop_spaces(prefix))
 
     def trim(self, space: str, horizon: int) -> int:
-        with self.begin():
-            return self._data.rows.trim(space, horizon)
+        return run_inside(self.begin(), lambda _: self._data.rows.trim(space, horizon))
 
     def files(self) -> list[Path]:
         return [self.folder]
 
     def purge(self) -> PurgeReport:
-        with self.begin():
-            self._gate.sweep()
-            done = ["erased content left the ledger file when it was erased"]
-            if self._torn.exists():
-                self._torn.unlink()
-                done.append("removed what a crash had left unfinished (ledger.torn)")
+        done = run_inside(self.begin(), lambda _: self._remove_torn())
         here = self.folder.resolve()
         if any((folder / ".git").exists() for folder in (here, *here.parents)):
             kept = (
@@ -277,6 +281,13 @@ class FilesStore(LocalStore):
             )
             return PurgeReport(tuple(done), (kept,))
         return PurgeReport(tuple(done), ())
+
+    def _remove_torn(self) -> list[str]:
+        done = ["erased content left the ledger file when it was erased"]
+        if self._torn.exists():
+            self._torn.unlink()
+            done.append("removed what a crash had left unfinished (ledger.torn)")
+        return done
 
     # loading
 
@@ -315,9 +326,9 @@ class FilesStore(LocalStore):
             return ledger.read(len(self._tail)) == self._tail
 
     def _start_over(self) -> None:
-        before, self._data = self._data, _FilesData()
-        self._data.lock, self._data.meta = before.lock, before.meta
-        self._size, self._tail = 0, b""
+        fresh = _FilesData()
+        fresh.lock, fresh.meta = self._data.lock, self._data.meta
+        self._data, self._size, self._tail = fresh, 0, b""
 
     def _read_lines(self) -> None:
         """Take in whole batches. What is left at the end is either a batch that a crash cut short, or damage."""
@@ -349,7 +360,7 @@ class FilesStore(LocalStore):
         if all(one.sound for one in pending):
             return True
         ended = any(one.sound and one.more == 0 for one in pending[:-1])
-        return not ended and pending[0].record.position > self._gate.last_word()
+        return not ended and pending[0].record.position > self._gate.published()
 
     def _cut(self, size: int, torn: bytes) -> None:
         """Drop a batch that a crash cut short. It was never acknowledged; it is kept aside all the same."""
@@ -372,6 +383,10 @@ class FilesStore(LocalStore):
         finally:
             os.close(fd)
 
+    def forget_files(self) -> None:
+        """Read them again before anything else is done."""
+        self._size = -1
+
     def forget_rows(self) -> None:
         self._data = copy(self._data)
         self._data.rows, self._data.folded = Rows(), 0
@@ -389,8 +404,8 @@ class FilesStore(LocalStore):
 
     def commit(self, write: WriteSet) -> None:
         held, now = self.read_leases()
-        if not all(held.grantable(lease, now) for lease in write.leases):
-            raise Moved
+        if not grantable(write.leases, held.all_in_force({lease.name for lease in write.leases}, now)):
+            raise WriteConflict
         redo = self._plan(write)
         with self._failures_told():
             if write.leases:  # first: a lease without its event runs out by itself, not the other way round
@@ -408,7 +423,7 @@ class FilesStore(LocalStore):
             self._follow_up(redo)
         self._apply_in_memory(write)
         if write.records:
-            self._gate.poke(write.records[-1].position)
+            self._gate.publish(write.records[-1].position)
 
     @contextmanager
     def _failures_told(self) -> Iterator[None]:
@@ -632,8 +647,8 @@ class FilesEngine(Engine):
     def _open(self, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
-        for name in (*NAMES, "gate", "blobs", "line"):
-            _check_own(self.folder / name, stat.S_IFDIR if name in ("blobs", "line") else stat.S_IFREG)
+        for name in (*NAMES, "gate", "blobs"):
+            _check_own(self.folder / name, stat.S_IFDIR if name == "blobs" else stat.S_IFREG)
         if (self.folder / "blobs").exists():
             for folder in (self.folder / "blobs").iterdir():
                 _check_own(folder, stat.S_IFDIR)
@@ -651,16 +666,17 @@ class FilesEngine(Engine):
         make_folder(self.folder, Access())
         self._check_for_remains()  # before anything is made beside them
         gate = Gate(self.folder / "gate", only=True)
-        gate.enter(self.timeout)
         try:
-            ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
-            if not book.exists():
-                self._check_for_remains()
-                self._disk.write_file(ledger, b"")
-                self._disk.write_file(book, book_bytes(""))
+            run_inside(gate.inside(self.timeout), lambda _: self._make_files())
         finally:
-            gate.leave()
             gate.close()
+
+    def _make_files(self) -> None:
+        ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
+        if not book.exists():
+            self._check_for_remains()
+            self._disk.write_file(ledger, b"")
+            self._disk.write_file(book, book_bytes(""))
 
     def _check_for_remains(self) -> None:
         ledger = self.folder / "ledger.jsonl"
@@ -673,9 +689,8 @@ class FilesEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for name in NAMES:
+        for name in (*NAMES, "gate"):
             (self.folder / name).unlink(missing_ok=True)
-        Gate.remove(self.folder / "gate")
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
         remove_beside(self.folder)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from abc import abstractmethod
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from ..errors import BookClosed
+from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
 from ..forks import Born
 from ..private import access_of, open_private
-from .contract import Store
+from .contract import Store, Tx
 from .gate import Gate
 from .watch import Watch
 
@@ -101,6 +105,41 @@ def remove_beside(book: Path) -> None:
             beside.unlink(missing_ok=True)
 
 
+class GatedTx(Tx):
+    """A transaction that holds a gate from `with` to its end."""
+
+    def __init__(self, gate: Gate, timeout: float) -> None:
+        self._gate, self._timeout = gate, timeout
+
+    def __enter__(self) -> Self:
+        try:
+            self._gate.enter(self, self._timeout)
+            self._begin()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._gate.holds(self):
+            try:
+                self._end(error)
+            except Exception:
+                self._gate.leave(self)
+                raise
+            self._gate.leave(self)  # not after an interrupt: whoever ends it again needs the gate for that
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Read the head, now that the gate is ours."""
+
+    @abstractmethod
+    def _end(self, error: BaseException | None) -> None:
+        """Give up what was not applied. May be called twice."""
+
+
 class LocalStore(Store):
     """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
 
@@ -117,8 +156,24 @@ class LocalStore(Store):
         """Made when it is first needed, so that a file that turns out to be no sound book has nothing beside it."""
         with self._gate_mutex:
             if self._opened_gate is None:
-                self._opened_gate = Gate(self._gate_file, self._only, self._book_file)
+                self._opened_gate = self._open_gate()
             return self._opened_gate
+
+    def _open_gate(self) -> Gate:
+        book = self._book_file
+        if self.facts.read_only:
+            raise ReadOnly(f"this user may read {book} and not write it: ask its owner for the right to")
+        try:
+            return Gate(self._gate_file, self._only, book)
+        except PermissionError as error:
+            raise EngineUnavailable(
+                f"{error.filename} is not for the group that {book} is for: let its owner open the book once, or do "
+                f"`chgrp --reference={book} {error.filename}` and the same with chmod"
+            ) from error
+        except OSError as error:
+            if isinstance(error, CommonplaceError):
+                raise
+            raise EngineUnavailable(f"cannot lock {book} ({error}): check its folder") from error
 
     def _check(self) -> None:
         self._born.check()
@@ -128,7 +183,7 @@ class LocalStore(Store):
     def wait(self, after: int, timeout: float) -> int:
         self._check()
         deadline = time.monotonic() + timeout
-        watch = self._watches.pop() if self._watches else Watch(self._gate.path)
+        watch = self._watches.pop() if self._watches else Watch(self._watched())
         position = 0
         try:
             while not self._closed:
@@ -147,15 +202,19 @@ class LocalStore(Store):
                 self._watches.append(watch)
         return position
 
+    def _watched(self) -> Path:
+        """The file that writers write to after each commit. Where it cannot be watched, the head is read instead."""
+        return self._gate_file if self.facts.read_only else self._gate.path
+
     def wake(self) -> None:
         self._born.check()
         self._closed = True
         if self._opened_gate is not None:
-            self._opened_gate.poke_again()
+            self._opened_gate.wake()
 
     def acknowledged(self) -> int:
         self._check()
-        return self._gate.last_word() if self._gate_file.exists() else 0
+        return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.published()
 
     def close(self) -> None:
         if self._born.elsewhere:

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from ..errors import BookClosed, BookNotFound, Busy
 from ..forks import Born
+from ..interrupts import run_inside
 from .contract import (
-    Asked,
     Engine,
     Facts,
     Head,
     Lease,
-    Moved,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
     Tx,
+    WriteConflict,
     WriteSet,
-    nothing,
+    grantable,
 )
 
 FACTS = Facts(
@@ -70,10 +70,11 @@ class Rows:
 
     def put(self, row: Row) -> None:
         keys, versions = self._spaces.setdefault(row.space, ([], {}))
-        history = versions.get(row.key)
-        if history is None:
-            insort(keys, row.key)
-            history = versions[row.key] = []
+        history = versions.setdefault(row.key, [])
+        if not history:
+            place = bisect_left(keys, row.key)
+            if keys[place : place + 1] != [row.key]:
+                keys.insert(place, row.key)
         last = not history or history[-1][0] < row.position
         i = len(history) if last else bisect_left(history, row.position, key=lambda v: v[0])
         there = i < len(history) and history[i][0] == row.position
@@ -89,9 +90,11 @@ class Rows:
             self.put(Row(space, key, 0, None))
             return
         history[:] = [version for version in history if version[0] != position]
-        if key in versions and not history:
-            del versions[key]
-            del keys[bisect_left(keys, key)]
+        if not history:
+            place = bisect_left(keys, key)
+            if keys[place : place + 1] == [key]:
+                del keys[place]
+            versions.pop(key, None)
 
     def get(self, space: str, key: bytes, at: int, since: int) -> Row | None:
         """The last version at or below a position; if it is at 0, as it was after so many changes."""
@@ -135,7 +138,7 @@ class Rows:
 
 
 class LeaseBook:
-    """Leases on a clock that only runs forward. One rule decides who gets one, for every local engine."""
+    """Leases on a clock that only runs forward."""
 
     def __init__(self) -> None:
         self.held: dict[str, tuple[str, int, float]] = {}
@@ -144,9 +147,9 @@ class LeaseBook:
         holder, fence, until = self.held.get(name, ("", 0, now))
         return Lease(name, holder, fence, until - now) if until > now else None
 
-    def grantable(self, asked: Lease, now: float) -> bool:
-        current = self.in_force(asked.name, now)
-        return current is None or (current.holder, current.fence) == (asked.holder, asked.fence)
+    def all_in_force(self, names: Iterable[str], now: float) -> dict[str, Lease]:
+        found = ((name, self.in_force(name, now)) for name in names)
+        return {name: lease for name, lease in found if lease is not None}
 
     def grant(self, asked: Lease, now: float) -> None:
         if asked.seconds > 0:
@@ -154,18 +157,15 @@ class LeaseBook:
         else:
             self.held.pop(asked.name, None)
 
-    def ask(self, asked: Lease, now: float) -> Lease:
-        if self.grantable(asked, now):
-            self.grant(asked, now)
-        return self.in_force(asked.name, now) or asked._replace(seconds=0.0)
-
 
 class _Data:
     """All that one book holds."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.news = threading.Condition()
+        self.telling = threading.Lock()
+        """The lock of `news`, taken by itself: an interrupt can split what a condition does to take it."""
+        self.news = threading.Condition(self.telling)
         self.meta = b""
         self.records: list[Record] = []
         self.by_id: dict[str, int] = {}
@@ -178,9 +178,10 @@ class _Data:
 
     def add(self, records: list[Record]) -> None:
         for record in records:
-            self.records.append(record)
+            if record.position > len(self.records):
+                self.records.append(record)
             self.by_id[record.id] = self.top = record.position
-            if record.run is not None:
+            if record.run is not None and self.by_run[record.run][-1:] != [record.position]:
                 self.by_run[record.run].append(record.position)
 
     def change_rows(self, write: WriteSet) -> None:
@@ -275,20 +276,44 @@ class MemoryReads(Reads):
         return self._data.blobs.get(digest)
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        now = time.monotonic()
-        found = ((name, self._data.leases.in_force(name, now)) for name in names)
-        return {name: lease for name, lease in found if lease is not None}
+        return self._data.leases.all_in_force(names, time.monotonic())
 
 
 class MemoryTx(MemoryReads, Tx):
-    def __init__(self, data: _Data) -> None:
-        super().__init__(data)
+    """Holds the book's lock from `with` to its end."""
+
+    def __init__(self, store: MemoryStore, timeout: float) -> None:
+        self._store, self._timeout = store, timeout
+
+    def __enter__(self) -> MemoryTx:
+        self._store._check()
+        try:
+            self._store.lock(self._timeout)
+            super().__init__(self._store.data)
+        except BaseException:
+            self.__exit__()
+            raise
         self.now = time.time_ns() // 1000
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.unlock()
 
     def apply(self, write: WriteSet) -> None:
         data, now = self._data, time.monotonic()
-        if not all(data.leases.grantable(lease, now) for lease in write.leases):
-            raise Moved
+        held = data.leases.all_in_force({lease.name for lease in write.leases}, now)
+        if not grantable(write.leases, held):
+            raise WriteConflict
+        try:
+            self._change(write, now)
+        except BaseException:
+            self._change(
+                write, now
+            )  # an interrupt must not leave a part of it, and each step may be done twice
+            raise
+
+    def _change(self, write: WriteSet, now: float) -> None:
+        data = self._data
         data.add(write.records)
         data.change_rows(write)
         data.blank(write.erase)
@@ -300,7 +325,7 @@ class MemoryTx(MemoryReads, Tx):
         if write.meta is not None:
             data.meta = write.meta
         if write.records:
-            with data.news:
+            with data.telling:
                 data.news.notify_all()
 
 
@@ -308,7 +333,7 @@ class MemoryStore(Store):
     facts = FACTS
 
     def __init__(self, data: _Data) -> None:
-        self._data = data
+        self.data = data
         self._born = Born()
         self._closed = False
 
@@ -317,55 +342,51 @@ class MemoryStore(Store):
         if self._closed:
             raise BookClosed("this book is closed; open it again")
 
-    @contextmanager
-    def _locked(self, timeout: float | None = None) -> Iterator[_Data]:
-        self._check()
-        timeout = self.within(timeout)
-        if not self._data.lock.acquire(timeout=timeout):
+    def lock(self, timeout: float) -> None:
+        if not self.data.lock.acquire(timeout=timeout):
             raise Busy(f"the book's lock was not free within {timeout:g} s; try again, or raise the timeout")
+
+    def unlock(self) -> None:
+        """Release the lock, if this thread has it."""
         try:
-            yield self._data
-        finally:
-            self._data.lock.release()
+            self.data.lock.release()
+        except RuntimeError:
+            pass
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
+        self._check()
         self.reach(at_least, self.within(timeout))
-        with self._locked(timeout) as data:
-            reads = MemoryReads(data)
+        try:
+            self.lock(self.within(timeout))
+            reads = MemoryReads(self.data)
             reads.hold()
+        finally:
+            self.unlock()
         try:
             yield reads
         finally:
             reads.let_go()
 
-    @contextmanager
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
-        with self._locked(timeout) as data:
-            yield MemoryTx(data)
+    def begin(self, timeout: float | None = None) -> MemoryTx:
+        return MemoryTx(self, self.within(timeout))
 
     def wait(self, after: int, timeout: float) -> int:
         self._check()
-        with self._data.news:
-            self._data.news.wait_for(lambda: len(self._data.records) > after or self._closed, timeout)
-        return len(self._data.records)
+        with self.data.telling:
+            self.data.news.wait_for(lambda: len(self.data.records) > after or self._closed, timeout)
+        return len(self.data.records)
 
     def wake(self) -> None:
         self._closed = True
-        with self._data.news:
-            self._data.news.notify_all()
-
-    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        with self._locked() as data:
-            return data.leases.ask(Lease(name, holder, fence, seconds), time.monotonic())
+        with self.data.telling:
+            self.data.news.notify_all()
 
     def drop_spaces(self, prefix: str) -> None:
-        with self._locked() as data:
-            data.rows.drop_spaces(prefix)
+        run_inside(self.begin(), lambda _: self.data.rows.drop_spaces(prefix))
 
     def trim(self, space: str, horizon: int) -> int:
-        with self._locked() as data:
-            return data.rows.trim(space, horizon)
+        return run_inside(self.begin(), lambda _: self.data.rows.trim(space, horizon))
 
     def purge(self) -> PurgeReport:
         self._check()

@@ -13,22 +13,19 @@ by session, not by transaction.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import select
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
 from typing import Any, Literal, LiteralString, Self
-from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import Cursor, sql
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
@@ -54,12 +51,10 @@ from . import postgres_purge
 from . import postgres_sql as q
 from .contract import (
     GENESIS,
-    Asked,
     Engine,
     Facts,
     Head,
     Lease,
-    Moved,
     Place,
     PurgeReport,
     Reads,
@@ -67,13 +62,12 @@ from .contract import (
     Row,
     Store,
     Tx,
+    Version,
+    WriteConflict,
     WriteSet,
-    nothing,
+    grantable,
 )
-from .gate import Gate, GatedTx
-from .hope import Found, clock, fresh, pack, unpack
-from .meeting import leave, lines, meeting, sweep
-from .postgres_wire import Bytes, Connection, Numbers, Reals, adapt, run_prepared, to_bytes, to_text
+from .postgres_connection import Connection, to_bytes, to_text
 
 LAYOUT = 1
 """The layout of the tables that this code reads and writes."""
@@ -84,8 +78,6 @@ LOCK_SPACE = 0x636F6D6D
 
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
-OTHERS_TIMEOUT = 1.0
-"""How long one waits at the gates of other servers, in seconds."""
 MARGIN = 2.0
 """How much longer than a caller waits for a lock a trip to the server may take, in seconds."""
 GOODBYE = 2.0
@@ -300,8 +292,6 @@ def _channel(book: int) -> str:
 
 
 class PostgresReads(Reads):
-    far = True
-
     def __init__(self, store: PostgresStore, conn: Connection, head: Head) -> None:
         self._store = store
         self._conn = conn
@@ -332,19 +322,25 @@ class PostgresReads(Reads):
         return [_record(row) for row in rows]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        rows = self._all(q.READ_BY_ID, (self._store.book, Bytes(map(to_bytes, ids)))) if ids else []
+        rows = self._all(q.READ_BY_ID, (self._store.book, [to_bytes(id) for id in ids])) if ids else []
         return {record.id: record for record in map(_record, rows)}
 
     def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
         if not keys:
             return {}
-        asked = {"book": self._store.book, "space": to_bytes(space), "keys": Bytes(keys), "at": _at(at)}
+        asked = {"book": self._store.book, "space": to_bytes(space), "keys": list(keys), "at": _at(at)}
         return {
             key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
         }
 
     def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
-        return _placed(places, self._all(*_get_all(self._store.book, places))) if places else {}
+        if not places:
+            return {}
+        spaces = {to_bytes(space): space for space, _ in places}
+        asked = ([to_bytes(space) for space, _ in places], [key for _, key in places], self._store.book)
+        found = self._all(q.GET_ROWS_OF_SPACES, asked)
+        rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
+        return {(row.space, row.key): row for row in rows}
 
     def scan(
         self,
@@ -384,7 +380,9 @@ class PostgresReads(Reads):
         return rows[0][0] if rows else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        rows = self._all(q.READ_LEASES, (self._store.book, Bytes(map(to_bytes, names)))) if names else []
+        rows = (
+            self._all(q.READ_LEASES, (self._store.book, [to_bytes(name) for name in names])) if names else []
+        )
         return {lease.name: lease for lease in map(_lease, rows)}
 
 
@@ -392,227 +390,128 @@ def _at(at: int | None) -> int:
     return MAX if at is None else min(at, MAX)
 
 
-def _get_all(book: int, places: Collection[Place]) -> tuple[LiteralString, dict[str, Any]]:
-    spaces, keys = Bytes(to_bytes(space) for space, _ in places), Bytes(key for _, key in places)
-    return q.GET_ROWS_OF_SPACES, {"book": book, "spaces": spaces, "keys": keys}
+class PostgresTx(PostgresReads, Tx):
+    """Holds the lock on the head's row from its first trip to its last."""
 
+    def __init__(self, store: PostgresStore, timeout: float) -> None:
+        self._store, self._timeout = store, timeout
+        self._taken: Connection | None = None
+        self.ended = False
 
-def _placed(places: Collection[Place], found: list[TupleRow]) -> dict[Place, Row]:
-    spaces = {to_bytes(space): space for space, _ in places}
-    rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
-    return {(row.space, row.key): row for row in rows}
+    def __enter__(self) -> Self:
+        try:
+            self._taken, (*_, head) = self._store.opened(self._timeout, self._opening())
+            *fields, self.now = self._store.found(_first(head))
+            super().__init__(self._store, self._taken, Head(*fields))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self.ended = True
+        if self._taken is not None:
+            self._store.give_back(self._taken)
+            self._taken = None
 
-class PostgresTx(PostgresReads, GatedTx):
-    """Either it holds the lock on the head from its first trip to its last, or it was begun in the hope that the book
-    is still as somebody has left it a moment ago. Then there is no first trip, and the last one looks first."""
-
-    run = 0
-    """How many transactions in a row, of this host's processes at the gate, found the book as the one before had left
-    it."""
-
-    def __init__(
-        self,
-        store: PostgresStore,
-        conn: Connection,
-        found: Found,
-        hopes: bool,
-        brought: Mapping[Place, Row | None],
-    ) -> None:
-        super().__init__(store, conn, found.head)
-        self._found, self._hopes = found, hopes
-        self.now, self.brought = found.now(), brought
-
-    @property
-    def state(self) -> int:
-        return self._found.state
-
-    def confirm(self) -> None:
-        if self._hopes:
-            now = _first(self._all(q.READ_STATE, (self._store.book,)))
-            if now is None or now[1:] != (self._found.state, self.head.position, self.head.hash):
-                raise Moved
-            self._store.left = self._found._replace(clock=now[0], when=clock())
+    def _opening(self) -> list[_Statement]:
+        opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self._store.book,))]
+        if self._timeout < 0.9 * self._store.timeout:  # else the session's own limit is near enough
+            milliseconds = max(1, int(self._timeout * 1000))  # 0 would be for ever
+            opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
+        return opening
 
     def apply(self, write: WriteSet) -> None:
         self._store.check()
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
+        if not grantable(write.leases, self.leases({lease.name for lease in write.leases})):
+            raise WriteConflict
         self.ended = True
-        self._store.left = None
         conn = self._conn
         try:
-            moved = self._commit(write)
-        except psycopg.errors.DivisionByZero:
-            raise Moved from None
+            self._commit(write)
         except psycopg.Error as error:
-            if self._hopes and isinstance(error, psycopg.errors.LockNotAvailable):
-                raise Moved from None
             if _lost(conn, error):
                 conn.close()
                 cause = "the connection to PostgreSQL was lost"
                 raise OutcomeUnknown([record.id for record in write.records], cause) from None
             raise _translated(error) from None
-        self._leave(write, *moved[:2])
+        if write.records:
+            self._store.news.tell(write.records[-1].position)
 
-    def _commit(self, write: WriteSet) -> Sequence[int]:
-        """Answers with the new state, and what the server's clock says. All of it and the COMMIT travel together: one
-        trip. The server skips what follows an error, the COMMIT included, so an error it tells us means that nothing
-        happened."""
-        conn, names = self._conn, {one.name for one in write.leases}
-        more = write.erase or write.blobs or write.blob_drops
-        plain = bool(write.records) and not more and len(names) == len(write.leases)
-        if plain and self._hopes:
-            return run_prepared(
-                conn, *self._add(write, write.leases)
-            )  # one statement is a transaction of its own
+    def _commit(self, write: WriteSet) -> None:
+        """All of it and the COMMIT travel together: one trip. The server skips what follows an error, the COMMIT
+        included, so an error it tells us means that nothing happened."""
+        conn = self._conn
         with _together(conn):
-            if self._hopes:
-                conn.execute(q.BEGIN_WRITE)
-                same = (self._store.book, self._found.state, self.head.position, self.head.hash)
-                conn.execute(q.SAME_STATE, same)
-            if plain:
-                moved = conn.execute(*self._add(write, write.leases), binary=True)
-            else:
-                self._take(write.leases)
-                moved = self._send(write)
+            for query, values in self._statements(write):
+                conn.execute(query, values)
             commit = conn.execute("COMMIT")
         if commit.statusmessage != "COMMIT":
             raise EngineUnavailable("PostgreSQL rolled the transaction back; nothing changed, go again")
-        return moved.fetchall()[0]
 
-    def _leave(self, write: WriteSet, state: int, theirs: int) -> None:
-        head = self.head if write.meta is None else self.head._replace(meta=write.meta)
+    def _statements(self, write: WriteSet) -> Iterator[_Statement]:
+        """Events, rows and the head are one statement: mostly that is the whole commit."""
+        book = self._store.book
+        values, drops = write.changes()
+        rows = {**self._versions(values), "values": list(values.values())}
         if write.records:
-            last = write.records[-1]
-            head = head._replace(position=last.position, hash=last.hash, created_at=last.created_at)
-            self._store.news.tell(last.position)
-        self._store.left = Found(head, state, theirs, clock(), self._found.alone)
-
-    def hand_on(self, rows: Callable[[], Mapping[Place, Row | None]]) -> None:
-        left, gate = self._store.left, self._gate
-        if left is not None and gate is not None and gate.hand_on(lambda: pack(left, self.run, rows())):
-            self._store.left = left._replace(alone=0)  # who goes by the gate can do nothing for the others
-
-    def _send(self, write: WriteSet) -> Cursor[TupleRow]:
-        """Answers with what has moved the head."""
-        conn, book = self._conn, self._store.book
-        moved = None
-        if write.records:
-            moved = conn.execute(*self._add(write, ()), binary=True)
-        elif write.rows or write.drops:
-            rows = self._rows(write)
-            conn.execute(q.PUT_ROWS, rows)
-            if "drop_keys" in rows:
-                conn.execute(q.DROP_ROWS, rows)
-        if write.erase:
-            conn.execute(q.ERASE_BODIES, (book, Numbers(write.erase)))
-        if write.blobs:
-            blobs = [(book, to_bytes(digest), content) for digest, content in write.blobs.items()]
-            conn.cursor().executemany(q.PUT_BLOB, blobs)
-        if write.blob_drops:
-            conn.execute(q.DROP_BLOBS, (book, Bytes(map(to_bytes, write.blob_drops))))
-        return moved or conn.execute(q.WRITE_META, (write.meta, book), binary=True)
-
-    def _rows(self, write: WriteSet) -> dict[str, Any]:
-        rows, drops = write.changes()
-        asked: dict[str, Any] = {
-            "book": self._store.book,
-            "spaces": Bytes(to_bytes(space) for space, _, _ in rows),
-            "keys": Bytes(key for _, key, _ in rows),
-            "versions": Numbers(position for _, _, position in rows),
-            "values": Bytes(rows.values()),
-        }
+            yield q.ADD, rows | self._events(write)
+        else:
+            if values:
+                yield q.PUT_ROWS, rows
+            if write.meta is not None:
+                yield q.WRITE_META, (write.meta, book)
+        leases = {lease.name: lease for lease in write.leases}.values()
+        if taken := [lease for lease in leases if lease.seconds > 0]:
+            columns = {
+                "names": [to_bytes(lease.name) for lease in taken],
+                "holders": [to_bytes(lease.holder) for lease in taken],
+                "fences": [lease.fence for lease in taken],
+                "seconds": [float(lease.seconds) for lease in taken],
+            }
+            yield q.TAKE_LEASES, {"book": book, **columns}
+        if released := [to_bytes(lease.name) for lease in leases if lease.seconds <= 0]:
+            yield q.RELEASE_LEASES, (book, released)
         if drops:
-            asked["drop_spaces"] = Bytes(to_bytes(space) for space, _, _ in drops)
-            asked["drop_keys"] = Bytes(key for _, key, _ in drops)
-            asked["drop_versions"] = Numbers(position for _, _, position in drops)
-        return asked
+            yield q.DROP_ROWS, self._versions(drops)
+        if write.erase:
+            yield q.ERASE_BODIES, (book, write.erase)
+        for digest, content in write.blobs.items():
+            yield q.PUT_BLOB, (book, to_bytes(digest), content)
+        if write.blob_drops:
+            yield q.DROP_BLOBS, (book, [to_bytes(digest) for digest in write.blob_drops])
 
-    def _add(self, write: WriteSet, leases: Sequence[Lease]) -> tuple[LiteralString, dict[str, Any]]:
-        """The statement that adds events, with all that it is asked with."""
-        book, records = self._store.book, write.records
-        takes, leaves = _takes(leases), _leaves(leases)
-        rows = self._rows(write)
-        asked = rows | takes | leaves
-        asked |= {
-            "positions": Numbers(one.position for one in records),
-            "ids": Bytes(to_bytes(one.id) for one in records),
-            "runs": Bytes(None if one.run is None else to_bytes(one.run) for one in records),
-            "times": Numbers(one.created_at for one in records),
-            "headers": Bytes(one.header for one in records),
-            "hashes": Bytes(one.hash for one in records),
-            "bodies": Bytes(one.body for one in records),
-            "position": records[-1].position,
-            "hash": records[-1].hash,
-            "created_at": records[-1].created_at,
+    def _versions(self, versions: Collection[Version]) -> dict[str, Any]:
+        return {
+            "book": self._store.book,
+            "spaces": [to_bytes(space) for space, _, _ in versions],
+            "keys": [key for _, key, _ in versions],
+            "versions": [position for _, _, position in versions],
+        }
+
+    def _events(self, write: WriteSet) -> dict[str, Any]:
+        records, last = write.records, write.records[-1]
+        return {
+            "positions": [record.position for record in records],
+            "ids": [to_bytes(record.id) for record in records],
+            "runs": [None if record.run is None else to_bytes(record.run) for record in records],
+            "times": [record.created_at for record in records],
+            "headers": [record.header for record in records],
+            "hashes": [record.hash for record in records],
+            "bodies": [record.body for record in records],
+            "position": last.position,
+            "hash": last.hash,
+            "created_at": last.created_at,
             "meta": write.meta,
             "lock_space": LOCK_SPACE,
-            "channel": _channel(book),
-            "state": self._found.state,
-            "before": self.head.position,
-            "hash_before": self.head.hash,
+            "channel": _channel(self._store.book),
         }
-        return q.add(self._hopes, "drop_keys" in rows, bool(takes), bool(leaves)), asked
-
-    def _take(self, leases: list[Lease]) -> None:
-        """Take and release leases; a statement fails, and with it all, if somebody else has one of them. The
-        transaction holds them still until it ends."""
-        last = list({one.name: one for one in leases}.values())
-        book = {"book": self._store.book}
-        if len(last) < len(leases):
-            names, holders = (
-                Bytes(to_bytes(one.name) for one in leases),
-                Bytes(to_bytes(one.holder) for one in leases),
-            )
-            fences = Numbers(one.fence for one in leases)
-            self._conn.execute(q.CHECK_LEASES, {**book, "names": names, "holders": holders, "fences": fences})
-        if takes := _takes(last):
-            self._conn.execute(q.NEED_LEASES, book | takes)
-        if leaves := _leaves(last):
-            self._conn.execute(q.LEAVE_LEASES, book | leaves)
-
-
-def _takes(leases: Sequence[Lease]) -> dict[str, Any]:
-    """Those that are to be taken, as a statement asks for them; nothing if there are none."""
-    some = [one for one in leases if one.seconds > 0]
-    if not some:
-        return {}
-    return {
-        "taken": Bytes(to_bytes(one.name) for one in some),
-        "takers": Bytes(to_bytes(one.holder) for one in some),
-        "takes": Numbers(one.fence for one in some),
-        "seconds": Reals(float(one.seconds) for one in some),
-    }
-
-
-def _leaves(leases: Sequence[Lease]) -> dict[str, Any]:
-    """The same for those that are to be given back."""
-    some = [one for one in leases if one.seconds <= 0]
-    if not some:
-        return {}
-    return {
-        "left": Bytes(to_bytes(one.name) for one in some),
-        "leavers": Bytes(to_bytes(one.holder) for one in some),
-        "leaves": Numbers(one.fence for one in some),
-    }
-
-
-def _silent(conn: Connection) -> bool:
-    """Whether the server has said nothing that we have not asked for, such as that it is going down."""
-    poll = select.poll()
-    poll.register(conn.fileno(), select.POLLIN)
-    return not poll.poll(0)
 
 
 def _first(rows: list[TupleRow]) -> TupleRow | None:
     return rows[0] if rows else None
-
-
-def _asking(book: int, lease: Lease) -> tuple[LiteralString, tuple[Any, ...]]:
-    """The statement that takes, renews or releases a lease; it answers with a row if it could."""
-    asked = (book, to_bytes(lease.name), to_bytes(lease.holder), lease.fence)
-    return (q.TAKE_LEASE, (*asked, float(lease.seconds))) if lease.seconds > 0 else (q.RELEASE_LEASE, asked)
 
 
 class PostgresStore(Store):
@@ -639,17 +538,6 @@ class PostgresStore(Store):
             open=True,
         )
         self.news = _News(self._connect, book, replica)
-        self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
-        """When each connection was last given back."""
-        self.left: Found | None = None
-        """How the last transaction left the book, for as long as it is known."""
-        self._meeting = threading.Lock()
-        self._gate: Gate | None = None
-        self._gates: list[Gate] = []
-        """All that there were: somebody may still be at an earlier one."""
-        self._server: tuple[Any, ...] = ()
-        """What tells the server that we were last connected to from any other, and whom we are there."""
-        self._gate_of = self._server
 
     def check(self) -> None:
         self._born.check()
@@ -657,9 +545,7 @@ class PostgresStore(Store):
             raise BookClosed("this book is closed; open it again")
 
     def _configure(self, conn: Connection) -> None:
-        adapt(conn)
         conn.execute(q.SET_SESSION, (str(self.book), f"{self.timeout:g}s"))
-        self._server = _first(conn.execute(q.READ_SERVER).fetchall()) or ()
 
     def _connect(self, timeout: float | None = None) -> Connection:
         """A connection beside the pool, with the session that the pool's have."""
@@ -680,7 +566,7 @@ class PostgresStore(Store):
         while True:
             try:
                 conn = self._pool.getconn(timeout=max(0.001, min(0.25, deadline - time.monotonic())))
-                conn.limit = timeout + MARGIN
+                conn.limit, conn.lent = timeout + MARGIN, True
                 return conn
             except PoolClosed:
                 raise BookClosed("this book is closed; open it again") from None
@@ -698,9 +584,10 @@ class PostgresStore(Store):
                         "raise the timeout"
                     ) from None
 
-    def _give_back(self, conn: Connection) -> None:
-        if self._born.elsewhere:
-            return  # the parent's socket: not ours to touch
+    def give_back(self, conn: Connection) -> None:
+        """End what a connection was used for. May be called twice."""
+        if self._born.elsewhere or not conn.lent:
+            return  # the parent's socket, or given back already
         conn.limit = GOODBYE
         status = conn.info.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
@@ -713,13 +600,13 @@ class PostgresStore(Store):
                 conn.close()  # the server rolls back what a lost connection left
         elif status == TransactionStatus.ACTIVE:
             conn.close()
+        conn.lent = False
         if conn.pooled:
-            self._used[conn] = clock()
             self._pool.putconn(conn)
         else:
             conn.close()
 
-    def _opened(
+    def opened(
         self, timeout: float, statements: Sequence[_Statement], again: bool = True
     ) -> tuple[Connection, list[list[TupleRow]]]:
         """A connection on which these statements were run, in one trip, and the rows that each answered.
@@ -736,33 +623,33 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             lost = _lost(conn, error)
             conn.close()  # the driver may believe to be prepared what the server has skipped
-            self._give_back(conn)
+            self.give_back(conn)
             if not (lost and again and time.monotonic() < deadline):
                 raise _translated(error) from None
         except BaseException:
             conn.close()
-            self._give_back(conn)
+            self.give_back(conn)
             raise
         self._pool.drain()
-        return self._opened(deadline - time.monotonic(), statements, again=False)
+        return self.opened(deadline - time.monotonic(), statements, again=False)
 
     @contextmanager
     def _session(
         self, timeout: float, *statements: _Statement
     ) -> Iterator[tuple[Connection, list[list[TupleRow]]]]:
         self.check()
-        conn, answers = self._opened(timeout, statements)
+        conn, answers = self.opened(timeout, statements)
         try:
             yield conn, answers
         finally:
-            self._give_back(conn)
+            self.give_back(conn)
 
     def _ask(self, query: LiteralString, values: Any, timeout: float | None = None) -> TupleRow | None:
         """One statement in a transaction of its own: its first row."""
         with self._session(self.within(timeout), (query, values)) as (_, answers):
             return _first(answers[-1])
 
-    def _found(self, head: TupleRow | None) -> TupleRow:
+    def found(self, head: TupleRow | None) -> TupleRow:
         if head is None:
             raise BookNotFound(f"the book {self._name!r} was dropped; open it again with create=True")
         return head
@@ -774,7 +661,7 @@ class PostgresStore(Store):
         while True:
             snapshot = ((q.BEGIN_SNAPSHOT, None), (q.READ_HEAD, (self.book,)))
             with self._session(self.timeout, *snapshot) as (conn, answers):
-                head = Head(*self._found(_first(answers[-1])))
+                head = Head(*self.found(_first(answers[-1])))
                 if head.position >= at_least:
                     with PostgresReads(self, conn, head) as reads:
                         yield reads
@@ -788,108 +675,16 @@ class PostgresStore(Store):
             if self.wait(at_least - 1, left) >= at_least:
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        return self._inside(self.within(timeout), asked, False)
-
-    @contextmanager
-    def _inside(self, timeout: float, asked: Asked, hopes: bool) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None) -> PostgresTx:
         self.check()
-        gate = self._met()
-        if gate is None:
-            with self._locked(timeout) as tx:
-                yield tx
-            return
-        began = time.monotonic()
-        with gate.inside(timeout, asked):
-            waited = time.monotonic() - began
-            left = timeout if waited < 1 else max(0.001, timeout - waited)
-            with self._begun(left, gate, hopes and not gate.promised) as tx:
-                tx._gate = gate
-                yield tx
-
-    @contextmanager
-    def _begun(self, timeout: float, gate: Gate, hopes: bool) -> Iterator[PostgresTx]:
-        """A transaction of whoever is at the gate: in hope, if what the one before has handed on gives reason to."""
-        last = unpack(gate.handed()) if hopes else None
-        if last is not None and last.hopeful:
-            own = 0 if self.left is None else self.left.again(last.found.state)
-            with self._hoping(timeout, last.found._replace(alone=own), last.brought) as hoping:
-                if hoping is not None:
-                    hoping.run = last.run + 1
-                    yield hoping
-                    return
-        with self._locked(timeout) as tx:
-            tx.run = last.run + 1 if last is not None and last.found.state == tx.state else 0
-            yield tx
-
-    def _met(self) -> Gate | None:
-        """Where this host's writers to the book meet. Who has been connected to another server meets elsewhere."""
-        with self._meeting:
-            if self._gate_of != self._server:
-                self._gate = meeting("postgresql", *self._server, self.book)
-                self._gates += [self._gate] if self._gate is not None else []
-                self._gate_of = self._server
-            return self._gate
-
-    @contextmanager
-    def _locked(self, timeout: float) -> Iterator[PostgresTx]:
-        opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self.book,))]
-        if timeout != self.timeout:
-            milliseconds = max(1, min(int(timeout * 1000), 2**31 - 1))  # 0 would be for ever
-            opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
-        places, head = self.likely(), len(opening) - 1
-        if places:
-            opening.append(_get_all(self.book, places))
-        with self._session(timeout, *opening) as (conn, answers):
-            *fields, state, theirs = self._found(_first(answers[head]))
-            alone = 0 if self.left is None else self.left.again(state)
-            self.left = left = Found(Head(*fields), state, theirs, clock(), alone)
-            found = _placed(places, answers[-1]) if places else {}
-            brought = {place: found.get(place) for place in places}
-            with PostgresTx(self, conn, left, False, brought) as tx:
-                yield tx
-
-    @contextmanager
-    def _hoping(
-        self, timeout: float, found: Found, brought: Mapping[Place, Row | None]
-    ) -> Iterator[PostgresTx | None]:
-        """A transaction without a first trip; None if its connection has not been used for a while, or the server has
-        said something that has to be heard first: then a trip that can be made again shows whether it is still good."""
-        conn = self._take(timeout)
-        try:
-            if fresh(self._used.get(conn, 0.0)) and _silent(conn):
-                self.left = None  # until it is known again
-                with PostgresTx(self, conn, found, True, brought) as tx:
-                    yield tx
-            else:
-                yield None
-        finally:
-            self._give_back(conn)
-
-    def attempt(self, timeout: float | None = None, asked: Asked = nothing) -> AbstractContextManager[Tx]:
-        timeout = self.within(timeout)
-        left, usual = self.left, timeout == self.timeout
-        if usual and left is not None and left.hopeful and not self.likely():
-            return self._alone(left, timeout, asked)
-        return self._inside(timeout, asked, usual)
-
-    @contextmanager
-    def _alone(self, left: Found, timeout: float, asked: Asked) -> Iterator[Tx]:
-        """In the hope that nobody else writes there is nobody to meet at the gate."""
-        self.check()
-        with self._hoping(timeout, left, {}) as hoping:
-            if hoping is not None:
-                yield hoping
-                return
-        with self._inside(timeout, asked, True) as tx:
-            yield tx
+        return PostgresTx(self, self.within(timeout))
 
     def wait(self, after: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         self.check()
         if not self.news.stopped:
             self.news.tell(
-                self._found(self._ask(q.READ_POSITION, (self.book,), min(timeout, self.timeout)))[0]
+                self.found(self._ask(q.READ_POSITION, (self.book,), min(timeout, self.timeout)))[0]
             )
         left = deadline - time.monotonic()
         return self.news.wait(after, left) if left > 0 else self.news.position
@@ -897,13 +692,6 @@ class PostgresStore(Store):
     def wake(self) -> None:
         self.check()
         self.news.stop()
-
-    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        asked = Lease(name, holder, fence, seconds)
-        both = (_asking(self.book, asked), (q.READ_LEASES, (self.book, Bytes([to_bytes(name)]))))
-        with self._session(self.timeout, *both) as (_, answers):
-            found = _first(answers[-1])
-            return asked._replace(seconds=0.0) if found is None else _lease(found)
 
     def drop_spaces(self, prefix: str) -> None:
         start = to_bytes(prefix)
@@ -929,23 +717,17 @@ class PostgresStore(Store):
                 found = conn.execute("SHOW data_directory").fetchone()
         except psycopg.Error:
             return []  # a role that may not know it
-        return [Path(found[0]), *lines()] if found and Path(found[0]).is_dir() else lines()
+        return [Path(found[0])] if found and Path(found[0]).is_dir() else []
 
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's
         log. Everybody waits meanwhile. Does what the role may do and names what is left."""
         self.check()
-        gate = self._met()
-        if gate is not None:
-            with gate.inside(self.timeout):
-                gate.sweep()
-        left = sweep(OTHERS_TIMEOUT)
         try:
             with self._connect() as conn:
                 conn.limit = LONG
                 conn.execute(q.DROP_OLD_LEASES, (self.book,))
-                report = postgres_purge.purge(conn)
-                return dataclasses.replace(report, remaining=(*report.remaining, *left))
+                return postgres_purge.purge(conn)
         except psycopg.Error as error:
             raise _translated(error) from None
 
@@ -955,9 +737,6 @@ class PostgresStore(Store):
         self._closed = True
         self.news.close()
         self._pool.close(timeout=GOODBYE)
-        with self._meeting:
-            while self._gates:
-                self._gates.pop().close()
 
 
 class PostgresEngine(Engine):
@@ -1050,7 +829,6 @@ class PostgresEngine(Engine):
                     name = sql.Identifier("commonplace", table)
                     conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
                 conn.execute(q.DROP_BOOK, found)
-            leave("postgresql", *(_first(conn.execute(q.READ_SERVER).fetchall()) or ()), found[0])
 
     def close(self) -> None:
         """Nothing is held between calls."""
@@ -1090,8 +868,7 @@ def _facts(conn: Connection) -> tuple[Facts, bool]:
             hosts="many",
             purge="operator",
             purge_why="purge rewrites the tables and turns over the write-ahead log as far as the role may; "
-            "backups, archives and standbys are the operator's to clean, and so are the temporary folders "
-            "commonplace-* of other users and hosts, where their processes meet",
+            "backups, archives and standbys are the operator's to clean",
             notes=tuple(notes),
         ),
         replica,

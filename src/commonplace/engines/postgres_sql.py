@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import LiteralString
-
 # --- the layout -------------------------------------------------------------------------------------------
 
 # Is there a schema of our name, how much is in it, and is it ours?
@@ -87,12 +84,13 @@ ENTER_BOOK = "SELECT set_config('commonplace.book', %s, true)"
 # Take a book's name away, last of all that goes with it.
 DROP_BOOK = "DELETE FROM commonplace.books WHERE number = %s"
 # What every session of a store needs: its book, nobody's functions but the server's, no JIT (it costs more
-# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go.
+# than any of our statements), a commit that waits for the disk, and locks of vanished clients let go. Plans are made
+# once, maybe while a table is all but empty: an index is used even then, because the plan outlives that.
 SET_SESSION = """
     SELECT set_config('commonplace.book', %s, false), set_config('search_path', 'pg_catalog', false),
         set_config('jit', 'off', false), set_config('lock_timeout', %s, false),
         set_config('default_transaction_isolation', 'read committed', false),
-        set_config('plan_cache_mode', 'force_generic_plan', false),
+        set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
         set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
         set_config('tcp_keepalives_count', '3', false),
         CASE current_setting('synchronous_commit') WHEN 'off'
@@ -111,33 +109,13 @@ READ_SETTINGS = """
 
 BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
-# Which server this is, which of its databases, and whom we are there: no two servers were started in the same
-# microsecond, and what one role may is not done for another.
-READ_SERVER = """
-    SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_setting('port'), oid::bigint,
-        session_user::text, current_user::text
-    FROM pg_database WHERE datname = current_database()
-"""
 # The end of the ledger.
 READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
-# The server's clock, in microseconds. And what changes with every transaction that writes, also one that leaves the
-# ledger as it is: the number of the transaction that the head's row was written by.
-CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-STATE = "xmin::text::bigint"
-# The end of the ledger, ours to move; the clock is read after the lock is had.
-LOCK_HEAD = f"""
-    SELECT position, hash, created_at, meta, state, {CLOCK}
-    FROM (SELECT *, {STATE} AS state FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
-"""  # noqa: S608  constants
-# Fails if somebody has written since that state, or is about to; from here on nobody else does. Dividing by zero is
-# how a statement can say no to all that comes after it.
-SAME_STATE = f"""
-    SELECT 1 / (count(*) = 1)::int FROM (
-        SELECT FROM commonplace.heads WHERE book = %s AND {STATE} = %s AND position = %s AND hash = %s
-        FOR UPDATE NOWAIT) AS head
-"""  # noqa: S608  constants
-# The same without a lock, for whoever has nothing to write.
-READ_STATE = f"SELECT {CLOCK}, {STATE}, position, hash FROM commonplace.heads WHERE book = %s"  # noqa: S608  constants
+# The end of the ledger, ours to move, and the server's clock in microseconds, read after the lock is had.
+LOCK_HEAD = """
+    SELECT position, hash, created_at, meta, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    FROM (SELECT * FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
+"""
 # How far the ledger goes.
 READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
 # A stretch of the ledger.
@@ -158,7 +136,7 @@ READ_BY_ID = """
 # Each key's last version as of a position: one look into the primary key per key.
 GET_ROWS = """
     SELECT asked.key, found.position, found.value
-    FROM unnest(%(keys)s::bytea[]) AS asked (key) CROSS JOIN LATERAL (
+    FROM unnest(%(keys)b::bytea[]) AS asked (key) CROSS JOIN LATERAL (
         SELECT position, value FROM commonplace.rows
         WHERE book = %(book)s AND space = %(space)s AND key = asked.key AND position <= %(at)s
         ORDER BY position DESC LIMIT 1) AS found
@@ -167,9 +145,9 @@ GET_ROWS = """
 # The same for keys of several spaces, as of now.
 GET_ROWS_OF_SPACES = """
     SELECT asked.space, asked.key, found.position, found.value
-    FROM unnest(%(spaces)s::bytea[], %(keys)s::bytea[]) AS asked (space, key) CROSS JOIN LATERAL (
+    FROM unnest(%b::bytea[], %b::bytea[]) AS asked (space, key) CROSS JOIN LATERAL (
         SELECT position, value FROM commonplace.rows
-        WHERE book = %(book)s AND space = asked.space AND key = asked.key
+        WHERE book = %s AND space = asked.space AND key = asked.key
         ORDER BY position DESC LIMIT 1) AS found
     WHERE found.value IS NOT NULL
 """
@@ -233,93 +211,34 @@ READ_LEASES = """
 PUT_ROWS = """
     INSERT INTO commonplace.rows (book, space, key, position, value)
     SELECT %(book)s, * FROM unnest(
-        %(spaces)s::bytea[], %(keys)s::bytea[], %(versions)s::bigint[], %(values)s::bytea[])
+        %(spaces)b::bytea[], %(keys)b::bytea[], %(versions)s::bigint[], %(values)b::bytea[])
     ON CONFLICT (book, space, key, position) DO UPDATE SET value = excluded.value
 """
-# Versions that are removed.
+# Versions that are removed. Each is looked up by itself: a join might read all of the book's to find a few.
 DROP_ROWS = """
-    DELETE FROM commonplace.rows r USING unnest(
-        %(drop_spaces)s::bytea[], %(drop_keys)s::bytea[], %(drop_versions)s::bigint[]) AS gone (space, key, position)
-    WHERE r.book = %(book)s AND r.space = gone.space AND r.key = gone.key AND r.position = gone.position
-"""
-# Leases that are taken or renewed, and whether all of them were.
-TAKEN = """
-    taken AS (
-        INSERT INTO commonplace.leases (book, name, holder, fence, until)
-        SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(
-            %(taken)s::bytea[], %(takers)s::bytea[], %(takes)s::bigint[], %(seconds)s::float8[]
-        ) AS asked (name, holder, fence, seconds) ORDER BY name
-        ON CONFLICT (book, name) DO UPDATE
-        SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
-        WHERE leases.until <= clock_timestamp()
-            OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
-        RETURNING 1)
-"""
-ALL_TAKEN = "(SELECT count(*) FROM taken) = cardinality(%(taken)s::bytea[])"
-# Leases that are given back, and whether nobody else has one of them. Each is looked up by itself: a join might read
-# all of the book's to find a few.
-LEFT = """
-    held AS MATERIALIZED (
-        SELECT lease.until > clock_timestamp()
-            AND (lease.holder <> asked.holder OR lease.fence <> asked.fence) AS elsewhere
-        FROM (SELECT * FROM unnest(%(left)s::bytea[], %(leavers)s::bytea[], %(leaves)s::bigint[])
-            AS each (name, holder, fence) ORDER BY name) AS asked
+    DELETE FROM commonplace.rows WHERE ctid = ANY (ARRAY(
+        SELECT found.ctid FROM unnest(
+            %(spaces)b::bytea[], %(keys)b::bytea[], %(versions)s::bigint[]
+        ) AS gone (space, key, position)
         CROSS JOIN LATERAL (
-            SELECT holder, fence, until FROM commonplace.leases
-            WHERE book = %(book)s AND name = asked.name FOR UPDATE) AS lease
-    ), gone AS (
-        DELETE FROM commonplace.leases
-        WHERE book = %(book)s AND name = ANY(%(left)s::bytea[]) AND NOT (SELECT bool_or(elsewhere) FROM held))
+            SELECT r.ctid FROM commonplace.rows r WHERE r.book = %(book)s AND r.space = gone.space
+                AND r.key = gone.key AND r.position = gone.position OFFSET 0) AS found))
 """
-NONE_ELSEWHERE = "(SELECT NOT coalesce(bool_or(elsewhere), false) FROM held)"
-# Either of them, or fail.
-NEED_LEASES = f"WITH {TAKEN} SELECT 1 / ({ALL_TAKEN})::int"
-LEAVE_LEASES = f"WITH {LEFT} SELECT 1 / ({NONE_ELSEWHERE})::int"
-# Events with such rows, and the head moves. Whoever listens holds a shared lock on the book's key, so a failed try at
-# that lock means there is somebody to notify; a listener that comes later first waits for this transaction to end.
-EVENTS = """
-    events AS (
+# Events with such rows, and the head moves. Listeners hold a shared lock on the book's key, so a failed try at that
+# lock means that there is somebody to notify; a listener that comes later first waits for this transaction to end.
+ADD = f"""
+    WITH events AS (
         INSERT INTO commonplace.events (book, position, id, run, created_at, header, hash, body)
         SELECT %(book)s, * FROM unnest(
-            %(positions)s::bigint[], %(ids)s::bytea[], %(runs)s::bytea[], %(times)s::bigint[],
-            %(headers)s::bytea[], %(hashes)s::bytea[], %(bodies)s::bytea[]))
-"""
-HERE = "here AS (SELECT %(book)s::bigint AS book)"
-STILL_HERE = f"""
-    here AS MATERIALIZED (
-        SELECT book FROM commonplace.heads
-        WHERE book = %(book)s AND {STATE} = %(state)s AND position = %(before)s AND hash = %(hash_before)s
-        FOR UPDATE NOWAIT)
+            %(positions)s::bigint[], %(ids)b::bytea[], %(runs)b::bytea[], %(times)s::bigint[],
+            %(headers)b::bytea[], %(hashes)b::bytea[], %(bodies)b::bytea[])
+    ), rows AS ({PUT_ROWS})
+    UPDATE commonplace.heads
+    SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
+    WHERE book = %(book)s
+    RETURNING CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
+        THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END
 """  # noqa: S608  constants
-MOVED = f"""
-    moved AS (
-        UPDATE commonplace.heads AS head
-        SET position = %(position)s, hash = %(hash)s, created_at = %(created_at)s, meta = coalesce(%(meta)s, meta)
-        FROM here WHERE head.book = here.book
-        RETURNING {STATE} AS state, {CLOCK} AS clock,
-            CASE WHEN NOT pg_try_advisory_xact_lock(%(lock_space)s::int, %(book)s::int)
-            THEN pg_notify(%(channel)s, %(position)s::bigint::text)::text END AS told)
-"""  # noqa: S608  constants
-
-
-@cache
-def add(hopes: bool, drops: bool, takes: bool, leaves: bool) -> LiteralString:
-    """All that a commit mostly is, in one statement: events, rows, the head, and leases if there are some. It fails as
-    a whole if a lease is somebody else's or, for who `hopes`, if the head is not as it was left (see SAME_STATE)."""
-    parts: list[LiteralString] = [STILL_HERE if hopes else HERE, EVENTS, f"rows AS ({PUT_ROWS})", MOVED]
-    holds: list[LiteralString] = ["(SELECT count(*) FROM moved) = 1"]
-    if drops:
-        parts.append(f"dropped AS ({DROP_ROWS})")
-    if takes:
-        parts.append(TAKEN)
-        holds.append(ALL_TAKEN)
-    if leaves:
-        parts.append(LEFT)
-        holds.append(NONE_ELSEWHERE)
-    told: LiteralString = "(SELECT state FROM moved), (SELECT clock FROM moved)"
-    return f"WITH {', '.join(parts)} SELECT {told}, 1 / ({' AND '.join(holds)})::int"
-
-
 # Bodies go.
 ERASE_BODIES = "UPDATE commonplace.events SET body = NULL WHERE book = %s AND position = ANY(%s)"
 # One blob; the same content again writes nothing.
@@ -330,35 +249,19 @@ PUT_BLOB = """
 """
 # Blobs less.
 DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
-# The book's own record changes, or nothing but rows did: either is a new state of the head.
-WRITE_META = f"""
-    UPDATE commonplace.heads SET meta = coalesce(%s, meta) WHERE book = %s RETURNING {STATE}, {CLOCK}
-"""  # noqa: S608  constants
-# Take or renew a lease: no row comes back if somebody else has it.
-TAKE_LEASE = """
+# The book's own record changes.
+WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
+# Leases that are taken or renewed; the head's lock is had, and nobody else has one of them.
+TAKE_LEASES = """
     INSERT INTO commonplace.leases (book, name, holder, fence, until)
-    VALUES (%s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
+    SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(
+        %(names)b::bytea[], %(holders)b::bytea[], %(fences)s::bigint[], %(seconds)s::float8[]
+    ) AS asked (name, holder, fence, seconds)
     ON CONFLICT (book, name) DO UPDATE
     SET holder = excluded.holder, fence = excluded.fence, until = excluded.until
-    WHERE leases.until <= clock_timestamp()
-        OR (leases.holder = excluded.holder AND leases.fence = excluded.fence)
-    RETURNING holder
 """
-# Give a lease back, if it is ours or nobody's.
-RELEASE_LEASE = """
-    DELETE FROM commonplace.leases WHERE book = %s AND name = %s
-        AND (until <= clock_timestamp() OR (holder = %s AND fence = %s))
-    RETURNING holder
-"""
-# Fails if one of these leases is in force for somebody else (see SAME_STATE, LEFT).
-CHECK_LEASES = """
-    SELECT 1 / (count(*) = 0)::int
-    FROM unnest(%(names)s::bytea[], %(holders)s::bytea[], %(fences)s::bigint[]) AS asked (name, holder, fence)
-    CROSS JOIN LATERAL (
-        SELECT holder, fence FROM commonplace.leases
-        WHERE book = %(book)s AND name = asked.name AND until > clock_timestamp() LIMIT 1) AS held
-    WHERE held.holder <> asked.holder OR held.fence <> asked.fence
-"""
+# Leases that are given back.
+RELEASE_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND name = ANY(%s)"
 # Leases that ran out.
 DROP_OLD_LEASES = "DELETE FROM commonplace.leases WHERE book = %s AND until <= clock_timestamp()"
 # The next piece of the spaces between two names goes; says where it ended.

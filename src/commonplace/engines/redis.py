@@ -58,20 +58,18 @@ from . import redis_lua as lua
 from .contract import (
     GENESIS,
     TIMEOUT,
-    Asked,
     Engine,
     Facts,
     Head,
     Lease,
-    Moved,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
     Tx,
+    WriteConflict,
     WriteSet,
-    nothing,
 )
 
 LAYOUT = 1
@@ -451,8 +449,6 @@ def _survey(server: _Server) -> tuple[Facts, bool]:
 class RedisReads(Reads):
     """A snapshot: the head as it was read, and answers fitted to it (see the module's first words)."""
 
-    far = True
-
     def __init__(self, store: RedisStore, head: Head, revision: int) -> None:
         self.head = head
         self._store = store
@@ -593,7 +589,7 @@ class RedisTx(RedisReads, Tx):
         collided = self._server.run(lua.APPLY, self._keys, *args, ids=ids, fsync=self._store.fsync) == 0
         self._store.applied(self._began, collided)
         if collided:
-            raise Moved
+            raise WriteConflict
 
     def _arguments(self, write: WriteSet) -> list[bytes | str | int]:
         """The write set as the script reads it, in its order: what goes, then what comes. What comes and goes
@@ -673,7 +669,7 @@ class RedisStore(Store):
         yield RedisReads(self, head, revision)
 
     @contextmanager
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> Iterator[Tx]:
+    def begin(self, timeout: float | None = None) -> Iterator[Tx]:
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies

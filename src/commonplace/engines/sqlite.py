@@ -36,26 +36,25 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..private import Access, access_of, check_private, create_private, make_folder
+from ..interrupts import run_inside
+from ..private import Access, access_of, check_private, create_logs, create_private, make_folder, may_write
 from .clock import boot_clock
 from .contract import (
-    Asked,
     Engine,
     Facts,
     Head,
     Lease,
-    Moved,
     Place,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
+    WriteConflict,
     WriteSet,
-    nothing,
+    grantable,
 )
-from .gate import Gate, GatedTx
-from .local import LocalStore, disk_notes, remove_beside
+from .local import GatedTx, LocalStore, disk_notes, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 2
@@ -164,15 +163,8 @@ PUT_BLOB = "INSERT OR IGNORE INTO blobs VALUES (?, ?)"
 DROP_BLOB = "DELETE FROM blobs WHERE digest = ?"
 # A lease in force on this boot's clock.
 LEASE = "SELECT holder, fence, until FROM leases WHERE name = ? AND boot = ? AND until > ?"
-# Take or renew a lease, or give it back, unless somebody else has it: then nothing changes.
-PUT_LEASE = """
-INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5 + ?6)
-ON CONFLICT (name) DO UPDATE SET holder = ?2, fence = ?3, boot = ?4, until = ?5 + ?6
-WHERE boot <> ?4 OR until <= ?5 OR (holder = ?2 AND fence = ?3)
-"""
-DROP_LEASE = """
-DELETE FROM leases WHERE name = ?1 AND (boot <> ?4 OR until <= ?5 OR (holder = ?2 AND fence = ?3))
-"""
+PUT_LEASE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)"
+DROP_LEASE = "DELETE FROM leases WHERE name = ?"
 
 LAST = 2**63 - 1
 CHUNK = 10_000
@@ -319,52 +311,76 @@ class SqliteReads(Reads):
         }
 
 
+class UnlockedConnection(apsw.Connection):
+    """Reads a file as it stands, without locks and without looking for a log."""
+
+    def __init__(self, path: Path) -> None:
+        self.before = _identity(path)
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        super().__init__(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
+
+
+class UnlockedReads(SqliteReads):
+    """A snapshot without locks, of a file that nobody had open when it was taken. A writer makes a log before it
+    changes the file, so what was read before that is whole. Afterwards every read raises Busy."""
+
+    _connection: UnlockedConnection
+
+    def _all(self, query: str, values: Any = ()) -> list[Any]:
+        try:
+            return super()._all(query, values)
+        finally:
+            self._check()
+
+    def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
+        rows = list(super().versions(space, start, end))
+        self._check()
+        return iter(rows)
+
+    def _check(self) -> None:
+        if _log_of(self._path).exists() or _identity(self._path) != self._connection.before:
+            raise Busy(f"somebody has begun to write to {self._path} while it was read: read again")
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
 class SqliteTx(SqliteReads, GatedTx):
     """Holds the gate and SQLite's write lock from `with` to its end."""
 
-    def __init__(self, store: SqliteStore, timeout: float, asked: Asked) -> None:
+    def __init__(self, store: SqliteStore, timeout: float) -> None:
+        GatedTx.__init__(self, store._gate, timeout)
         self._store = store
-        self._gate: Gate = store._gate
-        self._timeout = timeout
-        self._asked = asked
         self._committed = 0
 
-    def __enter__(self) -> SqliteTx:
+    def _begin(self) -> None:
         store = self._store
         store._check()
-        self._gate.enter(self._timeout, self._asked)
-        try:
-            if store._closed:
-                store._check()
-            connection = store._writer or store._open_writer()
-            connection.execute("BEGIN IMMEDIATE")
-            super().__init__(connection, store.path)
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
+        connection = store._writer or store._open_writer()
+        connection.execute("BEGIN IMMEDIATE")
+        SqliteReads.__init__(self, connection, store.path)
         self.now = time.time_ns() // 1000
-        return self
 
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+    def _end(self, error: BaseException | None) -> None:
         store = self._store
-        try:
-            if store._writer is not None and store._writer.in_transaction:
-                store._writer.execute("ROLLBACK")
-            if isinstance(error, apsw.Error):
-                store.poison()
-                raise translate(error, store.path) from error
-            if self._committed:
-                self._gate.poke(self._committed)
-        except BaseException as trouble:
-            error = error or trouble
-            raise
-        finally:
-            self._gate.leave(error)
+        if store._writer is not None and store._writer.in_transaction:
+            store._writer.execute("ROLLBACK")
+        if isinstance(error, apsw.Error):
+            store.poison()
+            raise translate(error, store.path) from error
+        if self._committed:
+            self._gate.publish(self._committed)
 
     def apply(self, write: WriteSet) -> None:
         do, many = self._connection.execute, self._connection.executemany
         if write.leases and not self._grant(write.leases):
-            raise Moved
+            raise WriteConflict
         if len(write.records) == 1:
             do(ADD_EVENT, write.records[0])
         elif write.records:
@@ -393,19 +409,14 @@ class SqliteTx(SqliteReads, GatedTx):
     def _grant(self, leases: list[Lease]) -> bool:
         boot, now = boot_clock()
         last = {lease.name: lease for lease in leases}
-        if len(last) < len(leases):  # each of them is asked for against what was held before
-            held = self.leases(list(last))
-            known = {name: (one.holder, one.fence) for name, one in held.items()}
-            if any(known.get(one.name, one[1:3]) != (one.holder, one.fence) for one in leases):
-                return False
+        if not grantable(leases, self.leases(last)):
+            return False
         for lease in last.values():
-            asked = (lease.name, lease.holder, lease.fence, boot, now)
             if lease.seconds > 0:
-                self._connection.execute(PUT_LEASE, (*asked, lease.seconds))
+                entry = (lease.name, lease.holder, lease.fence, boot, now + lease.seconds)
+                self._connection.execute(PUT_LEASE, entry)
             else:
-                self._connection.execute(DROP_LEASE, asked)
-            if not self._connection.changes() and self._all(LEASE, (lease.name, boot, now)):
-                return False
+                self._connection.execute(DROP_LEASE, (lease.name,))
         return True
 
 
@@ -421,9 +432,25 @@ class SqliteStore(LocalStore):
         self._idle: list[apsw.Connection] = []
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        if self.facts.read_only:
+            connection = self._connect_to_read()
+        else:
+            create_logs(self.path, access_of(self.path))
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         prepare(connection, self._synchronous)
         return connection
+
+    def _connect_to_read(self) -> apsw.Connection:
+        """Without making anything beside the book. Where no log lies there, nobody has the book open, and the file is
+        read as it stands, without locks: `UnlockedReads` sees that it stays so."""
+        if not _log_of(self.path).exists():
+            return UnlockedConnection(self.path)
+        if not self.path.with_name(self.path.name + "-shm").exists():
+            raise EngineUnavailable(
+                f"the last process that wrote to {self.path} was killed, and its log is to be taken in first: let "
+                "somebody open the book who may write it"
+            )
+        return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
 
     def poison(self) -> None:
         """After a failed commit: what this connection believes is not to be trusted."""
@@ -442,7 +469,8 @@ class SqliteStore(LocalStore):
         sound = False
         try:
             connection.execute("BEGIN")
-            yield SqliteReads(connection, self.path)
+            unlocked = isinstance(connection, UnlockedConnection)
+            yield UnlockedReads(connection, self.path) if unlocked else SqliteReads(connection, self.path)
             sound = True
         except apsw.Error as error:
             raise translate(error, self.path) from error
@@ -450,7 +478,7 @@ class SqliteStore(LocalStore):
             sound = True
             raise
         finally:
-            if sound and not self._closed:
+            if sound and not self._closed and not self.facts.read_only:
                 if connection.in_transaction:  # SQLite itself ends one in which a page could not be read
                     connection.execute("ROLLBACK")
                 self._idle.append(connection)
@@ -463,8 +491,9 @@ class SqliteStore(LocalStore):
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def begin(self, timeout: float | None = None, asked: Asked = nothing) -> SqliteTx:
-        return SqliteTx(self, self.within(timeout), asked)
+    def begin(self, timeout: float | None = None) -> SqliteTx:
+        self._check()
+        return SqliteTx(self, self.within(timeout))
 
     def _open_writer(self) -> apsw.Connection:
         self._writer = self._connect()
@@ -483,15 +512,6 @@ class SqliteStore(LocalStore):
             f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace book copy`"
         )
 
-    def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        asked = Lease(name, holder, fence, seconds)
-        with self.begin() as tx:
-            try:
-                tx.apply(WriteSet(leases=[asked]))
-            except Moved:
-                return tx.leases((name,))[name]
-        return asked._replace(seconds=max(seconds, 0.0))
-
     def drop_spaces(self, prefix: str) -> None:
         with self.read() as reads:
             assert isinstance(reads, SqliteReads)
@@ -504,40 +524,40 @@ class SqliteStore(LocalStore):
         return self._change(TRIM, {"space": space, "horizon": horizon})
 
     def _change(self, statement: str, values: Any) -> int:
-        with self.begin() as tx:
+        def change(tx: SqliteTx) -> int:
             tx._connection.execute(statement, values)
             changed = tx._connection.changes()
             tx.apply(WriteSet())
-        return changed
+            return changed
+
+        return run_inside(self.begin(), change)
 
     def files(self) -> list[Path]:
-        return [Path(f"{self.path}{ending}") for ending in ("", "-wal", "-shm", "-journal", "-line")]
+        return [Path(f"{self.path}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
 
     def purge(self) -> PurgeReport:
         """Rewrite the file without its free space, then empty the log. Erased bytes are overwritten when
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
         self._check()
-        done = []
-        self._gate.enter(self.timeout)
         try:
-            self._gate.sweep()
-            connection = self._open_connection()
-            try:
-                connection.execute("VACUUM")
-                done.append("rewrote the database without its free space")
-                busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
-            finally:
-                connection.close(True)
+            emptied = run_inside(self._gate.inside(self.timeout), lambda _: self._rewrite())
         except apsw.Error as error:
             raise translate(error, self.path) from error
+        done = "rewrote the database without its free space"
+        if emptied:
+            return PurgeReport((done, "emptied the write-ahead log"))
+        why = "a reader of an earlier snapshot is still open, so the log keeps it: close it and purge again"
+        return PurgeReport((done,), (why,))
+
+    def _rewrite(self) -> bool:
+        """Answers whether the log was emptied, too."""
+        connection = self._open_connection()
+        try:
+            connection.execute("VACUUM")
+            busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
         finally:
-            self._gate.leave()
-        if busy or frames != moved:
-            why = (
-                "a reader of an earlier snapshot is still open, so the log keeps it: close it and purge again"
-            )
-            return PurgeReport(tuple(done), (why,))
-        return PurgeReport((*done, "emptied the write-ahead log"))
+            connection.close(True)
+        return not busy and bool(frames == moved)
 
     def backup(self, to: Path) -> Head | None:
         self._check()
@@ -593,9 +613,8 @@ def _unfinished(to: Path) -> Path:
 
 def remove_database(path: Path) -> None:
     """Remove a book's file and all that was made beside it to use it."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
+    for suffix in ("", "-wal", "-shm", "-journal", "-gate"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    Gate.remove(path.with_name(path.name + "-gate"))
 
 
 def prepare(connection: apsw.Connection, synchronous: str) -> None:
@@ -661,7 +680,7 @@ class SqliteEngine(Engine):
         else:
             self._take_over_empty(create)
         self._check_beside()
-        store = SqliteStore(self.path, self._facts(), self._synchronous)
+        store = SqliteStore(self.path, self._facts(not may_write(self.path)), self._synchronous)
         try:
             self._lay_out(store)
             self._check_beside()  # again: what lies there by now is what SQLite uses
@@ -711,16 +730,10 @@ class SqliteEngine(Engine):
         gate: a book that is there opens while others write."""
         try:
             page_checksums()
-            connection = apsw.Connection(str(self.path))
+            connection = store._connect()
             try:
-                connection.set_busy_timeout(5_000)
                 if _has_no_tables(connection):
-                    store._gate.enter(self.timeout)
-                    try:
-                        if _has_no_tables(connection):
-                            self._make_tables(connection)
-                    finally:
-                        store._gate.leave()
+                    run_inside(store._gate.inside(self.timeout), lambda _: self._make_tables(connection))
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
@@ -732,7 +745,7 @@ class SqliteEngine(Engine):
                         f"the pages of {self.path} carry checksums, and this apsw was built without the extension "
                         "that writes them (cksumvfs): install apsw's own wheel"
                     )
-                if connection.pragma("journal_mode") != "wal":
+                if not store.facts.read_only and connection.pragma("journal_mode") != "wal":
                     connection.pragma("journal_mode", "wal")
             finally:
                 connection.close(True)
@@ -740,20 +753,22 @@ class SqliteEngine(Engine):
             raise translate(error, self.path) from error
 
     def _make_tables(self, connection: apsw.Connection) -> None:
+        if not _has_no_tables(connection):
+            return  # another process was quicker
         if _checks_pages(connection):
             connection.reserve_bytes("main", CHECKSUM_BYTES)
-        prepare(connection, self._synchronous)
-        connection.pragma(
-            "application_id", APPLICATION_ID
-        )  # before there is a log: the file alone says what it is
+        # Before there is a log, so that the file alone says what it is.
+        connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("journal_mode", "wal")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(SCHEMA)
         connection.pragma("user_version", LAYOUT)
         connection.execute("COMMIT")
 
-    def _facts(self) -> Facts:
+    def _facts(self, read_only: bool) -> Facts:
         notes = disk_notes(self.path.parent)
+        if read_only:
+            notes = ("this user may read it and not write it, so its index is kept elsewhere", *notes)
         if not page_checksums():
             notes = (
                 "its pages carry no checksums, because this apsw has no cksumvfs: only `verify` notices "
@@ -770,6 +785,7 @@ class SqliteEngine(Engine):
                 else "commits survive the end of any process; a power cut may lose the last ones (durability=process)"
             ),
             hosts="one",
+            read_only=read_only,
             purge="immediate",
             purge_why="VACUUM with secure_delete, then the log is truncated",
             notes=(f"SQLite {apsw.sqlite_lib_version()}", *notes),

@@ -9,13 +9,13 @@ of a byte a document and 16 more where there are conversations.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 import apsw
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..paging import pages
 from .near import Vocabulary
 from .rows import Rows
 from .score import Ints
@@ -27,7 +27,7 @@ FEW = 1 << 16
 """Up to so many documents, all vectors are compared each time; of more, those whose signs are alike."""
 LISTS = 64 << 20
 VIEWS = 4
-PAGE = 1 << 14
+AT_ONCE = 1 << 14
 ID = 80
 """About what the name of a document takes in memory."""
 DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, session, flags FROM docs WHERE num >= ?"
@@ -72,8 +72,7 @@ class Columns:
         while self._fields.shape[1] < head.next:
             self._fields = np.concatenate([self._fields, np.zeros_like(self._fields)], axis=1)
         self.ids += [""] * (head.next - self.size)
-        rows = file.connection.execute(DOCS, (ENDLESS, self.size))
-        while page := list(islice(rows, PAGE)):
+        for page in pages(file.connection.execute(DOCS, (ENDLESS, self.size)), AT_ONCE):
             nums, ids, *fields = zip(*page, strict=True)
             if (
                 min(nums) < 0

@@ -23,12 +23,13 @@ are computed in single steps on 64 bits, and what each gives is rounded to whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import folded, has_letter, lowered, names, stem
 from .columns import among
 from .hints import ASKS, TELLS_TIME, asks_when, dates, nearness
 from .rows import Rows, nearest
@@ -36,7 +37,6 @@ from .score import K1, UNIT, B, Floats, Ints, Mask, rarity, scores
 from .store import File
 from .vectors import SCALE, TOKEN_SCALE, Tokens, Vectors, likeness
 from .view import Talks, View
-from .words import folded, has_letter, lowered, stem
 
 FIRST = {
     "bm_pc": 6.206, "bm_s": 7.449, "date": 4.945, "spk": 1.404, "when": 2.096, "isq": -0.93, "pq_bm": 2.31,
@@ -368,17 +368,9 @@ def weights_of(wanted: Tokens, query: str, words: Iterable[Word]) -> Ints:
     )
 
 
-def names(text: str) -> set[str]:
-    """The words of a text as names are compared."""
-    return {
-        word.removesuffix("'s") for word in folded(lowered(text)).replace("’", "'").translate(_PLAIN).split()
-    }
-
-
-def unnamed(query: str, speakers: Iterable[str]) -> str:
-    """A query without the words that name a speaker; the whole query where nothing else is left."""
-    said_by = {name for one in speakers for name in names(one)}
-    kept = [word for word in query.split() if not names(word) <= said_by or not names(word)]
+def unnamed(query: str, speakers: Set[str]) -> str:
+    """A query without the words that name speakers; the whole query where nothing else is left."""
+    kept = [word for word in query.split() if not names(word) <= speakers or not names(word)]
     return " ".join(kept) if any(map(has_letter, kept)) else query
 
 
@@ -415,6 +407,3 @@ def shown_scores(sums: Ints, full: float) -> list[int]:
 def _gain(rarity: int, counts: Floats, length: Floats, usual: float, k1: float, b: float) -> Floats:
     share = length / (usual or 1.0)
     return np.rint(rarity * ((k1 + 1) * counts / (counts + k1 * (1 - b + b * share))))
-
-
-_PLAIN = {ord(mark): " " for mark in '?!.,;:()[]"'}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import TypeVar
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from ..paging import pages
 from .score import Ints, Mask
 from .vectors import Bits, Vectors, apart, likeness, signs
 
-PAGE = 1 << 15
+AT_ONCE = 1 << 15
 """How many vectors are read, or compared by their signs, at once."""
 
 Differ = NDArray[np.uint16]
@@ -48,8 +48,7 @@ class Rows:
         self.width = width
         if size > len(self._vectors) or not self._vectors.shape[1]:
             self._vectors = _grown(self._vectors, (size + size // 2, width))
-        rows = iter(found)
-        while page := list(islice(rows, PAGE)):
+        for page in pages(found, AT_ONCE):
             nums, joined = [num for num, _ in page], b"".join([vector for _, vector in page])
             if len(joined) != len(page) * width or max(nums) >= size:
                 raise apsw.CorruptError("vectors are of different lengths, or of what there is not")
@@ -68,8 +67,8 @@ class Rows:
         """In how many signs each differs from the wanted one."""
         self._sign()
         bits, differ = signs(wanted), np.empty(self.size, np.uint16)
-        for at in range(0, self.size, PAGE):
-            differ[at : at + PAGE] = apart(self._signs[:, at : min(at + PAGE, self.size)], bits)
+        for at in range(0, self.size, AT_ONCE):
+            differ[at : at + AT_ONCE] = apart(self._signs[:, at : min(at + AT_ONCE, self.size)], bits)
         return differ
 
     def _sign(self) -> None:
@@ -77,8 +76,8 @@ class Rows:
         room = (-(-self.width // 64), len(self._vectors))
         if self._signs.shape != room:
             self._signs = _grown(self._signs, room)
-        for at in range(self._signed, self.size, PAGE):
-            end = min(at + PAGE, self.size)
+        for at in range(self._signed, self.size, AT_ONCE):
+            end = min(at + AT_ONCE, self.size)
             self._signs[:, at:end] = signs(self._vectors[at:end])
             self._signed = end
 

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
+from ..words import folded, names, snippet, stem
 from .columns import Columns, among
 from .fusion import (
     BY_PARTS,
@@ -25,7 +26,6 @@ from .fusion import (
     Matching,
     Signals,
     Word,
-    names,
     shown_scores,
     unnamed,
     weighed,
@@ -36,7 +36,6 @@ from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, sc
 from .store import VERSIONS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import View
-from .words import folded, snippet, stem
 
 LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
 
@@ -319,7 +318,7 @@ class _Search:
 
     def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
         """What is about the same as the query, the nearest first. Of very many documents, `total` is an estimate."""
-        alike = self._alike(self._wanted(unnamed(query[:MAX_QUERY], self._view.speakers))[0])
+        alike = self._alike(self._wanted(self._unnamed(query[:MAX_QUERY]))[0])
         if alike is None:
             return Found([], 0, {}, as_of, len(query) > MAX_QUERY)
         docs = alike.nearest(kept, limit)
@@ -338,7 +337,7 @@ class _Search:
         fits = np.flatnonzero(kept & signals.fits())
         if asked.phrases:
             signals.quoted(fits, self._phrases(asked, found, fits))
-        about = unnamed(asked.text, self._view.speakers)
+        about = self._unnamed(asked.text)
         wanted, tokens = self._wanted(about)
         alike = self._alike(wanted)
         picked = self._candidates(signals, fits, alike, kept, limit)
@@ -381,9 +380,20 @@ class _Search:
         return np.unique(np.array(chosen, np.int64))
 
     def _words(self, found: list[_Matches]) -> list[Word]:
-        said_by = {name for one in self._view.speakers for name in names(one)}
+        said_by = self._view.names
         every = [self._word(one, one.term.word in said_by) for one in found]
         return [one for one in every if len(one.docs) or one.text not in said_by]
+
+    def _unnamed(self, query: str) -> str:
+        """What a query is about, without the names of those who speak. A name that also stands in a note is a topic,
+        and stays: an agent may be called `postgres`."""
+        named = names(query) & self._view.names
+        return unnamed(query, {name for name in named if not self._in_notes(name)})
+
+    def _in_notes(self, word: str) -> bool:
+        nums = [num for num, _ in self._file.words_of_stem(stem(word))]
+        notes = self._view.visible & (self._columns.session == 0)
+        return any(notes[docs].any() for docs, _ in self._columns.having(self._file, nums))
 
     def _word(self, found: _Matches, is_a_name: bool) -> Word:
         """A word of the query. Of a conversation, those who speak in it are no words: they are in all of it."""

@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 
 from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
-from ..private import Access, access_of, create_private, make_folder, may_have_made, open_private
+from ..private import Access, access_of, create_private, make_folder, may_have_made, open_private, settle
+from ..words import LONGEST, STOPWORDS, counted, near, stem, version
 from .hints import flags
 from .vectors import Embedder, TokenEmbedder, Vectors
-from .words import LONGEST, STOPWORDS, VERSION, counted, near, stem
 
 log = logging.getLogger("commonplace")
 
@@ -53,7 +53,7 @@ SUFFIXES = ("", "-wal", "-shm", "-journal")
 MOST = 255
 """How often a word counts in one document at most: an entry has one byte for it."""
 
-FINGERPRINT = f"{VERSION}, BM25 0.9 0.4, fusion 6, layout {LAYOUT}"
+FINGERPRINT = f"{version()}, BM25 0.9 0.4, fusion 7, layout {LAYOUT}"
 """All that an answer depends on besides the ledger, the question and the embedder. Files with another one are built
 again, so processes that run different versions should not share a file: put it into the file's name."""
 
@@ -328,6 +328,8 @@ class File:
         self._prepare()
         if empty:
             self._make_tables()
+        for suffix in SUFFIXES:
+            settle(self.path.with_name(self.path.name + suffix), access)
         head = self.head()
         if head.fingerprint != self.fingerprint:
             return "it was made by another version"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import names
 from .score import Floats, Ints, Mask
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class View:
             return []
         speaking = np.unique(self.columns.kind[self.talks.order]).tolist()
         return sorted({self.columns.classes[kind][0].author for kind in speaking})
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The words of their names."""
+        return frozenset(name for speaker in self.speakers for name in names(speaker))
 
     @property
     def memory(self) -> int:

@@ -9,11 +9,11 @@ import msgspec
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor, rights_of
-from ..commit import Overlay
 from ..embedders import check_embedder
 from ..errors import BadInput, Denied, NotFound
 from ..events import Event, draft, iso
 from ..keys import Key
+from ..overlay import Overlay
 from ..views import Capability, Kind, View
 from . import daily, papers, upkeep
 from .changes import (
@@ -360,7 +360,7 @@ MEMORY = Capability(
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
         View("memory.exact", 3, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
-        View("memory.alike", 1, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
+        View("memory.alike", 2, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View("memory.keys", 2, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
         View(
             "memory.links",

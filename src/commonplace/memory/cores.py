@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ..access.rights import Rights, may_see_of
-from ..commit import Lens
 from ..errors import NotFound
+from ..reader import Lens
 from ..views import typed
 from .items import Item
 from .reading import Judge

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..events import from_us
+from ..words import jaccard, tokens
 from .documents import Documents
 from .items import marks
 from .remembering import remember
-from .similar import FLAGGED, jaccard, tokens
+from .similar import FLAGGED
 
 if TYPE_CHECKING:
     from ..session import Session

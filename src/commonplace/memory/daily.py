@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need_tier
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Denied, shown
 from ..events import Event, draft, from_us
 from ..keys import Key
+from ..overlay import Overlay
+from ..reader import Lens
 
 LOGGED = "memory.logged"
 
@@ -112,12 +113,21 @@ def days(lens: Lens) -> list[str]:
 
 
 def entries(lens: Lens, day: str) -> list[Entry]:
-    found = lens.scan("memory.days", day)
-    return [_entry(lens, key, row) for key, row in found]
+    return [
+        _entry(key, row, lens.get("labels", row["id"]) or {}) for key, row in lens.scan("memory.days", day)
+    ]
 
 
-def _entry(lens: Lens, key: Key, row: dict[str, Any]) -> Entry:
-    labels = lens.get("labels", row["id"]) or {}
+def all_entries(lens: Lens) -> dict[str, list[Entry]]:
+    """The entries of every day, in order."""
+    changed = {key[0]: labels for key, labels in lens.scan("labels")}
+    found = dict[str, list[Entry]]()
+    for key, row in lens.scan("memory.days"):
+        found.setdefault(str(key[0]), []).append(_entry(key, row, changed.get(row["id"], {})))
+    return found
+
+
+def _entry(key: Key, row: dict[str, Any], labels: Mapping[str, str]) -> Entry:
     sensitivity = labels.get("sensitivity", row["sensitivity"])
     plain = {**row, "sensitivity": sensitivity, "day": key[0], "position": key[1]}
     return msgspec.convert(plain, Entry)

@@ -1,4 +1,4 @@
-"""What is written down along the way: daily logs, notes of sessions and tasks, gates, NOTES.md."""
+"""Documents of the working tier: daily logs, notes of sessions and tasks, gates, NOTES.md."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
-from ..events import Event, blobs_of, check_name, check_seen, check_text, encode_payload
+from ..events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
 from ..verbs import verb
 from . import daily, papers, upkeep
 from .daily import Entry, Log
 from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
 from .reading import settings_of
-from .remembering import each
 from .upkeep import Shelve
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ Lines = list[Line]
 
 
 class Documents:
-    """What is written down along the way, each under its author's rights: `book.documents`."""
+    """Daily logs, notes of sessions and tasks, gates and NOTES.md: `book.documents`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -56,7 +55,7 @@ class Documents:
 
     @verb
     def days(self, at: At = None, *, archived: bool = False) -> Texts:
-        """The days that something was logged on; with `archived`, those that were put aside."""
+        """The days that have log entries; with `archived`, those that were archived."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
             lens = viewer.lens
@@ -65,7 +64,7 @@ class Documents:
 
     @verb
     def day(self, day: date | str, at: At = None) -> Entries:
-        """What was logged on a day, in order."""
+        """The log entries of a day, in order."""
         self._session.check_reads("working")
         named = daily.check_day("day", day)
         with self._session.viewer(at) as viewer:
@@ -82,8 +81,8 @@ class Documents:
 
     @verb
     def write_notes(self, text: str, *, seen: int | None = None, id: str | None = None) -> Event:
-        """Write NOTES.md anew. It holds the active objective only: what belongs elsewhere is refused, each with
-        its line."""
+        """Replace NOTES.md. It holds the active objective only: other content is refused, with its line. With `seen`
+        (a position) it is refused if the notes were written since."""
         return self._note(NOTES, "set", text, seen=check_seen(seen), id=id)
 
     @verb
@@ -102,12 +101,12 @@ class Documents:
 
     @verb
     def clear_session(self, task: str) -> Event:
-        """End a session: its notes are gone for agents. The owner can still read them as of before."""
+        """End a session: agents cannot read its notes any more. The owner still can, as of before."""
         return self._note(session_path(task), "clear", "")
 
     @verb
     def add_to_task(self, task: str, document: str, text: str, *, anew: bool = False) -> Event:
-        """Add to a document in a task's folder (decisions, revisions, verified_items, a report), or write it anew."""
+        """Add to a document in a task's folder (decisions, revisions, verified_items, a report); `anew` replaces it."""
         return self._note(task_path(task, document), "set" if anew else "append", text)
 
     @verb
@@ -122,9 +121,8 @@ class Documents:
     def record_gate(
         self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any
     ) -> Event:
-        """Record a gate that a task has come to: which, what was decided, and with phase, confidence, reason,
-        next_action, iteration_index (the first is 0), max_iterations and trace_id if they are known. Further fields are
-        kept in the event's payload."""
+        """Record the decision at a gate of a task. `more` may hold phase, confidence, reason, next_action,
+        iteration_index (from 0), max_iterations and trace_id; other fields are kept in the event's payload."""
         given = encode_payload({**more, "gate": gate, "decision": decision})[1]
         if blobs_of(given):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
@@ -135,13 +133,13 @@ class Documents:
 
     @verb
     def gates(self, task: str, id: str | None = None, at: At = None) -> str:
-        """The gates of a task, one JSON object a line."""
+        """The gates of a task, one JSON object per line."""
         path = gates_path(task, id)
         return papers.rendered(path, self.get(path, at))
 
     @verb
     def list(self, at: At = None) -> Texts:
-        """The paths of all documents that hold something which this actor may see."""
+        """The paths of the documents that have entries this actor may see."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
             return [path for path in papers.papers(viewer.lens) if self._lines(viewer, path)]
@@ -157,8 +155,8 @@ class Documents:
     @verb
     def restore(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring back days and tasks that were archived."""
-        chosen_days = tuple(daily.check_day("a day", day) for day in each(days))
-        chosen_tasks = tuple(check_name("a task", task) for task in each(tasks))
+        chosen_days = tuple(daily.check_day("a day", day) for day in check_each("days", days))
+        chosen_tasks = tuple(check_name("a task", task) for task in check_each("tasks", tasks))
         for what, names in (("day", chosen_days), ("task", chosen_tasks)):
             if names:
                 request = Shelve(self._session.actor, what, names, back=True)

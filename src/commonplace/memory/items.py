@@ -24,8 +24,9 @@ from ..access.secrets import masked
 from ..errors import BadInput, TooLarge, shown
 from ..events import canonical, check_name, check_text, from_us
 from ..views import typed
+from ..words import STOPWORDS, jaccard, tokens
 from .claims import Claim, claim_of, key_form, value_form
-from .similar import FLAGGED, tokens
+from .similar import FLAGGED
 
 Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten"]
 
@@ -273,12 +274,6 @@ def fingerprint(content: Mapping[str, Any]) -> str:
     return sha256(canonical([content["kind"], content.get("core") or "", *said])).hexdigest()[:32]
 
 
-_COMMONEST = """
-    a an and are as at be been but by can do does for from had has have he her his i if in into is it its may me
-    must my no not of on or our she should so some than that the their them then there they this to up use used
-    uses was we were what when where which who will with would you your
-"""
-COMMONEST = frozenset(_COMMONEST.split())
 MOST_MARKS = 16
 """Marks of a long text: two texts that are alike share nearly all their words, so these few are enough."""
 
@@ -332,7 +327,7 @@ def alike_sketches(one: str, other: str) -> float:
     """How alike two texts are, by their sketches: exactly, if neither has more words than a sketch."""
     a = {one[at : at + 5] for at in range(0, len(one), 5)}
     b = {other[at : at + 5] for at in range(0, len(other), 5)}
-    return len(a & b) / len(a | b) if a or b else 1.0
+    return jaccard(a, b)
 
 
 WORTH = 0.75
@@ -341,7 +336,7 @@ WORTH = 0.75
 
 @lru_cache(20_000)
 def _rarity(word: str) -> tuple[bool, bool, int, str]:
-    return (word in COMMONEST, not any(one.isdigit() for one in word), -len(word), word)
+    return (word in STOPWORDS, not any(one.isdigit() for one in word), -len(word), word)
 
 
 # checking what a caller gives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
@@ -10,9 +11,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..access.secrets import masked
-from ..commit import Lens
 from ..errors import BadInput, shown
 from ..events import from_us
+from ..reader import Lens
 from . import daily, papers, upkeep
 from .items import Item, remarks, without_secrets
 from .markdown import block, fitting, ordered, remarked
@@ -75,11 +76,17 @@ def source_of(item: Item) -> str:
     return MEMORY_MD if item.shared else f"{AGENTS}{file_name(item.agent)}.md"
 
 
-def sheets(lens: Lens, now_us: int) -> Iterator[Sheet]:
-    """Every page of a book, each always with the same bytes for the same ledger and what has expired by now. Sensitive
-    items are not shown: files have no rights."""
-    settings = settings_of(lens)
+def sheets(lens: Lens, now_us: int) -> tuple[list[Sheet], float]:
+    """Every page of a book, and the moment from which on they may be others although the ledger is the same, because
+    something begins to hold or expires. Sensitive items are not shown: files have no rights."""
     items = [one for one in all_items(lens) if one.current and one.sensitivity != "sensitive"]
+    turns = (turn for one in items for turn in (one.valid_from_us, one.valid_until_us))
+    until_us = min((turn for turn in turns if turn is not None and turn > now_us), default=math.inf)
+    return list(_sheets(lens, items, now_us)), until_us
+
+
+def _sheets(lens: Lens, items: list[Item], now_us: int) -> Iterator[Sheet]:
+    settings = settings_of(lens)
     live = [_with_known_disputes(lens, one) for one in items if not one.expired(now_us)]
     told = {one.id: remarks(one, now_us, _is_stale(lens, one)) for one in live}
     shown, older = fitting(
@@ -133,8 +140,8 @@ def _items(
 
 
 def _days(lens: Lens) -> Iterator[Sheet]:
-    for day in daily.days(lens):
-        found = [one for one in daily.entries(lens, day) if one.sensitivity != "sensitive"]
+    for day, entries in daily.all_entries(lens).items():
+        found = [one for one in entries if one.sensitivity != "sensitive"]
         where = f"archive/{day[:7]}/{day}.md" if upkeep.shelved(lens, "day", day) else f"memory/{day}.md"
         yield Sheet(where, f"# {day}", tuple((one.id, masked(one.markdown)) for one in found), "append")
 

@@ -21,10 +21,11 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need_tier
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Denied, Stale, shown
 from ..events import Event, check_text, draft, iso
 from ..keys import Key
+from ..overlay import Overlay
+from ..reader import Lens
 from .notes import check_notes
 
 NOTED, GATED = "memory.noted", "memory.gated"
@@ -80,8 +81,8 @@ def slug(title: str) -> str:
     """A task's title as the name of its folder, in kebab case. Titles that differ only in case, in spaces, hyphens and
     underscores between words, or in a full stop, comma or other mark after one share a folder. A title with any other
     sign ends in a digest, and so does a long one. Raises BadInput for a title without letters and digits."""
-    plain = unicodedata.normalize("NFC", " ".join(check_text("a task", title).casefold().split()))
-    plain = re.sub(r"[.,:;!?]+(?= |$)", "", plain)
+    words = [word.rstrip(".,:;!?") for word in check_text("a task", title).casefold().split()]
+    plain = unicodedata.normalize("NFC", " ".join(words))
     if not any(sign.isalnum() for sign in plain):
         raise BadInput(
             f"task {shown(title)} has no letters or digits to name a folder by: give it a title that has"

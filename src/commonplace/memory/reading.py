@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
-from ..commit import Lens
 from ..labels import FLOWING
+from ..reader import Lens
 from ..views import typed
 from .claims import key_form
 from .items import Item, from_row, subject_and_fact, without_secrets
@@ -87,14 +87,18 @@ def item_at(lens: Lens, id: str) -> Item | None:
 
 
 def labelled(lens: Lens, item: Item) -> Item:
-    changed = lens.get("labels", item.id) or {}
+    return _with_labels(item, lens.get("labels", item.id) or {})
+
+
+def _with_labels(item: Item, changed: Mapping[str, str]) -> Item:
     labels = {name: changed[name] for name in FLOWING if name in changed}
     return replace(item, **labels) if labels else item
 
 
 def all_items(lens: Lens) -> Iterator[Item]:
     """Every item with the labels that hold for it by now."""
-    return (labelled(lens, from_row(row)) for _, row in lens.scan("memory.items"))
+    changed = {key[0]: labels for key, labels in lens.scan("labels")}
+    return (_with_labels(from_row(row), changed.get(key[0], {})) for key, row in lens.scan("memory.items"))
 
 
 def labels_of(item: Item) -> dict[str, str]:

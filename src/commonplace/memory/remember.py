@@ -16,10 +16,12 @@ from msgspec.structs import replace
 
 from ..access.commands import need_tier
 from ..access.rights import Rights, rights_of
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
 from ..events import Draft, draft, from_us
 from ..labels import strictness
+from ..overlay import Overlay
+from ..reader import Lens
+from ..words import jaccard, tokens
 from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, repeats, value_form
 from .cores import core_of, may_know, no_core
 from .items import (
@@ -42,7 +44,7 @@ from .items import (
 from .markdown import HEAD, block, size
 from .reading import MEMORY_MD, compared, item_at, may_read, of_memory, settings_of
 from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
-from .similar import FLAGGED, jaccard, tokens
+from .similar import FLAGGED
 from .visibility import may_read_id, may_see
 
 WAITS = {

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..events import blobs_of, check_name, check_text, decode, encode_payload, to_us
+from ..events import blobs_of, check_each, check_name, check_text, decode, encode_payload, to_us, without_none
 from ..labels import SENSITIVITY, TRUST, strictness
 from .cores import core_of, may_know, no_core
 from .exclusions import excluded
@@ -23,7 +23,7 @@ from .requests import Kept, Remember
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
-    from ..commit import Lens
+    from ..reader import Lens
     from ..session import Session
 
 MOST_SHOWN = 500
@@ -71,20 +71,20 @@ def remember(
 ) -> Kept:
     """Keep something for later: a note, a procedure or an episode as text, or a fact as key and value.
 
-    The answer says what became of it: stored, merged with what is known, flagged (held until somebody
-    chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
-    owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the
-    items it takes the place of, with their pins; True: the author's own fact under the same key. `tasks` are those
-    that a work begins with whose `pattern` it is: titles, or mappings with the fields of a task, which depend on
-    each other by their titles. `override` is a reason to keep what would not be kept. With an `id` of your own the
-    call can be repeated safely.
+    The result says what became of it: stored, merged with an item that says the same, flagged (held until somebody
+    chooses) or rejected, and why. Only its author sees an item unless it is `shared` with the team or public; what the
+    owner remembers is shared. Prompts show `pinned` items first. `supersedes` names the items that this one replaces,
+    whose pins it inherits; True: the author's own fact under the same key. It holds from `valid_from` until
+    `valid_until`. `provenance` says where it comes from. A pattern has `tasks`, with which a work can begin: titles, or
+    mappings with the fields of a task, which depend on each other by their titles. `override` is a reason to keep what
+    the setting `exclusions` would reject. With an `id` of your own the call can be repeated safely.
     """
     kind = ("note" if key is None else "fact") if kind is None else kind
     shape_of(kind)
     if text is not None and value is not ...:
         raise BadInput("a fact has one value: give it as value, or as text")
     check_tasks(tasks, type)
-    given = _given(
+    given = without_none(
         key=key, title=title, category=category, confidence=confidence, reason=reason, core=core, type=type,
         scope=scope, tags=tags or None, citations=citations or None, links=links or None, provenance=provenance,
         source_type=source_type, code_refs=code_refs or None, pinned=pinned, tasks=tasks or None,
@@ -129,8 +129,8 @@ def remember(
         labels=labels,
         run=run,
         session=session_id,
-        parents=tuple(check_name("a parent", one) for one in each(parents)),
-        supersedes=tuple(check_name("an item", one) for one in each(replaced)),
+        parents=tuple(check_name("a parent", one) for one in check_each("parents", parents)),
+        supersedes=tuple(check_name("an item", one) for one in check_each("supersedes", replaced)),
         replaces=supersedes is True,
         follows=shared is None and core is None,
         secrets=secrets,
@@ -245,14 +245,3 @@ def shape_of(kind: str) -> Any:
     if not isinstance(kind, str) or kind not in SHAPES:
         raise BadInput(f"there is no kind of item {shown(kind)}: the kinds are {', '.join(SHAPES)}")
     return SHAPES[kind]
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def each(ids: str | Sequence[str]) -> Sequence[str]:
-    """One id, or several."""
-    if not isinstance(ids, str | list | tuple):
-        raise BadInput(f"{shown(ids)} is not an item's id, nor a list of them")
-    return (ids,) if isinstance(ids, str) else ids

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Set
 from dataclasses import dataclass
-from functools import lru_cache
+
+from ..words import jaccard, tokens
 
 FLAGGED = 0.85
 """From this likeness on two facts are held to be the same until somebody chooses."""
@@ -31,29 +30,6 @@ class Likeness:
         told += [f"only the first: {' '.join(self.only_first)}"] if self.only_first else []
         told += [f"only the second: {' '.join(self.only_second)}"] if self.only_second else []
         return "; ".join(told)
-
-
-class _Letters(dict[int, int | None]):
-    """What becomes of each character: punctuation and symbols go. Filled as characters are met."""
-
-    def __missing__(self, code: int) -> int | None:
-        kept = None if unicodedata.category(chr(code)).startswith(("P", "S")) else code
-        self[code] = kept
-        return kept
-
-
-_LETTERS = _Letters()
-
-
-@lru_cache(1024)
-def tokens(text: str) -> frozenset[str]:
-    """The words of a text in lower case. Punctuation is deleted, not turned into a space: `don't` is one word."""
-    return frozenset(unicodedata.normalize("NFC", text).translate(_LETTERS).lower().split())
-
-
-def jaccard(a: Set[str], b: Set[str]) -> float:
-    """The share of words that two sets have in common; two empty ones are the same."""
-    return len(a & b) / len(a | b) if a or b else 1.0
 
 
 def near_duplicate(subject: str, fact: str, subject2: str, fact2: str) -> Likeness:

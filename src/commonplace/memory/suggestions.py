@@ -12,9 +12,10 @@ from typing import Literal
 
 import msgspec
 
+from ..words import jaccard, tokens
 from .cores import CoreConfig
 from .items import Item, marks, words_of
-from .similar import FLAGGED, jaccard, tokens
+from .similar import FLAGGED
 from .upkeep import DAY_US
 
 ENOUGH_TAGS = 2

@@ -13,7 +13,7 @@ from .requests import Forget, Mark
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 
 if TYPE_CHECKING:
-    from ..commit import Lens
+    from ..reader import Lens
     from ..session import Session
 
 

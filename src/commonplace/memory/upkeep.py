@@ -22,11 +22,12 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Denied
 from ..events import Event, draft, from_us
 from ..keys import Key
 from ..labels import strictness
+from ..overlay import Overlay
+from ..reader import Lens
 from .claims import key_form
 from .items import BESIDE, Item
 from .reading import Budget, Settings, item_at

@@ -13,7 +13,7 @@ from .daily import Entry
 from .papers import Line
 
 if TYPE_CHECKING:
-    from ..commit import Lens
+    from ..reader import Lens
 
 
 class Viewer(NamedTuple):

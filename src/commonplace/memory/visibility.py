@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from ..access.rights import WORKING, Rights, may_see_of
 from ..access.rights import may_see as labels_allow
-from ..commit import Lens
 from ..events import Event
+from ..labels import Labels
+from ..reader import Lens
 from . import papers
 from .cores import CORE_SET, Core, may_know
 from .reading import item_at, may_read
@@ -25,11 +26,14 @@ QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
 """Events that quote an item, which their payload names as `item`: where in the payload the quote stands."""
 
 
-def may_see(lens: Lens, rights: Rights, event: Event) -> bool:
-    """Whether an actor may see an event, by the labels and the book that the lens shows."""
+def may_see(lens: Lens, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
+    """Whether an actor may see an event, by the labels and the book that the lens shows. `relabelled`: what its labels
+    were changed to, for who has read that already."""
     if rights.owner:
         return True
-    if not labels_allow(rights, event, {**event.labels, **(lens.get("labels", event.id) or {})}):
+    if relabelled is None:
+        relabelled = lens.get("labels", event.id) or {}
+    if not labels_allow(rights, event, {**event.labels, **relabelled} if relabelled else event.labels):
         return False
     if event.erased:
         return True

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..commit import Overlay
 from ..errors import BadInput
 from ..events import Event, canonical, check_path, draft
 from ..keys import Key
 from ..memory.items import Item
+from ..overlay import Overlay
 from .commands import Named, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import Rights, rights_of
+from ..access.rights import OWNER, Rights, rights_of
 from ..access.secrets import masked
 from ..labels import strictness
 from ..memory.claims import key_form
@@ -176,8 +176,9 @@ class Maker:
         return replace(digest, receipt_id=self._write(wanted, settings, trace, packed, then, index, outside))
 
     def long_term(self, wanted: Wanted, gathering: Gathering, most: int) -> LongTerm:
-        """What a prompt shows of long-term memory, in so many characters: what is pinned first, then what was found
-        for the task, then the newest. What has expired or grown stale is not shown; the digest marks what is stale."""
+        """What a prompt shows of long-term memory, in so many characters: what is pinned first (the reader's own, then
+        the owner's, then that of others), then what was found for the task, then the newest. What has expired or grown
+        stale is not shown; the digest marks what is stale."""
         with self._session.items(wanted.at) as judge:
             settings = judge.settings
             known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
@@ -185,8 +186,13 @@ class Maker:
         places = {one.item.id: place for place, one in enumerate(gathering.found)}
         found = {one.item.id: one for one in gathering.found}
         last = len(places)
+        whose = {OWNER: 1, self._session.actor: 0}
         ordered = sorted(
-            newest, key=lambda one: (not one.pinned, places.get(one.id, last) if not one.pinned else 0)
+            newest,
+            key=lambda one: (
+                not one.pinned,
+                whose.get(one.agent, 2) if one.pinned else places.get(one.id, last),
+            ),
         )
         bar = _Bar(wanted, settings, {})
         barred = [(one.id, why) for one in ordered if (why := bar.why(one))]

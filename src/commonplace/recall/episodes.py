@@ -14,6 +14,7 @@ import msgspec
 
 from ..events import Event
 from ..memory.portions import IMPORTANCE, Salience
+from ..words import jaccard, spaced
 from .data import as_data
 
 NO_MEMORY = "(no prior memory)"
@@ -54,15 +55,8 @@ def salience(
 def keyword_relevance(event: Event, query: str) -> float:
     """The share of words that an event's text and a query have in common."""
     text = event.payload.get("text")
-    return _alike(_words(text if isinstance(text, str) else ""), _words(query))
-
-
-def _words(text: str) -> set[str]:
-    return set(text.lower().split())
-
-
-def _alike(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other) if one and other else 0.0
+    words = spaced(text) if isinstance(text, str) else frozenset()
+    return jaccard(words, spaced(query)) if words else 0.0
 
 
 def by_rank(ranked: Sequence[str]) -> dict[str, float]:
@@ -107,11 +101,11 @@ def salient(
 
 def _lines(events: Sequence[Event], texts: Mapping[str, str], scores: Mapping[str, float], shown: str) -> str:
     """A line for each event that says something which is not shown already."""
-    lines, before = [], [_words(as_data(line)) for line in shown.splitlines() if line.strip()]
+    lines, before = [], [spaced(as_data(line)) for line in shown.splitlines() if line.strip()]
     for one in events:
         text = as_data(texts.get(one.id, ""))
-        words = _words(text)
-        if text and not any(_alike(words, other) >= REPEATED for other in before):
+        words = spaced(text)
+        if text and not any(jaccard(words, other) >= REPEATED for other in before):
             score = f"[sal={scores[one.id]:.2f}]" if scores else ""
             lines.append(f"[turn {one.turn:03d}][{one.kind}]{score} {text}")
     return "\n".join(lines)

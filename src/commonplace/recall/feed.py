@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from ..access.redact import TOKEN
 from ..access.secrets import SPARE, beginning
-from ..commit import Lens
 from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Gone, Put, Who
 from ..labels import flow
@@ -19,6 +18,7 @@ from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
 from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
+from ..reader import Lens
 from ..views import Registry
 from .data import RESULT
 

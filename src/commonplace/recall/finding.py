@@ -12,7 +12,7 @@ from ..access.rights import rights_of
 from ..memory.items import Item
 from ..memory.requests import CREATED
 from .checking import Known, checked, recorded
-from .feed import RESULT
+from .data import RESULT
 from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from ..access.redact import TOKEN
-from ..commit import Lens
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..events import ERASED, Event, erased_by
 from ..ledger import Ledger, Progress
 from ..memory.reading import settings_of
+from ..paging import PAGE, pages
+from ..reader import Lens
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index, Reword
@@ -29,7 +29,6 @@ log = logging.getLogger("commonplace")
 
 T = TypeVar("T")
 
-PAGE = 500
 TRIES = 3
 ENDINGS = ("", "-wal", "-shm", "-journal")
 BESIDE = ".next"
@@ -236,8 +235,7 @@ class Indexing:
         from ..index import Reword
         from .feed import said
 
-        events = self._ledger.events(0, known, run)
-        while page := list(islice(events, PAGE)):
+        for page in pages(self._ledger.events(0, known, run)):
             texts = index.says([event.id for event in page])
             for event in page:
                 says = texts.get(event.id, set())

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..access.rights import rights_of
-from ..commit import Lens, Overlay
 from ..events import Event, draft, read_header, unseal
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED
 from ..memory.visibility import without_hidden
+from ..overlay import Overlay
+from ..reader import Lens
 from .receipts import trace_of
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ..commit import Overlay
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
 from ..events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso, new_id
 from ..memory.capability import MEMORY, decide_shown
 from ..memory.portions import Portions
 from ..memory.requests import Shown
+from ..overlay import Overlay
 from .packing import Candidate, CountTokens, Packed, estimated, long_term_block, pack
 from .prompting import Building, Focused, prompt_text
 

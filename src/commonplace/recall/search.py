@@ -12,6 +12,7 @@ from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
 from ..events import check_name, check_text, iso, to_us
 from ..memory.daily import check_day
+from ..words import snippet
 from .data import RESULT
 
 if TYPE_CHECKING:
@@ -202,8 +203,6 @@ def result(hit: Hit, mode: str, explain: bool) -> Result:
 
 def excerpt(text: str, words: Collection[str]) -> str:
     """What stands in a text around these words, from the beginning of a word to the end of one; a short text whole."""
-    from ..index.words import snippet
-
     part = snippet(text, words)
     start = text.find(part)
     if start > 0 and not text[start - 1].isspace():

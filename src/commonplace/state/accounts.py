@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..commit import Lens
 from ..errors import TooLarge
+from ..reader import Lens
 from .cells import DONE, About, Sums, cells, size_of
 from .policy import MB, RESERVED_KEYS, Limits
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..commit import Lens
 from ..errors import BadInput, NotFound
 from ..events import Event, canonical, iso
 from ..keys import Key
+from ..reader import Lens
 from .policy import Policy
 
 Cells = dict[tuple[str, str], "Cell"]

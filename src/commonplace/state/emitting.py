@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..access.redact import Redactor
-from ..commit import Overlay
 from ..errors import BadInput
 from ..events import Event, draft
+from ..overlay import Overlay
 from .policy import Policy
 
 

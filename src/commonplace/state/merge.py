@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..access.rights import OWNER, RUNTIME
-from ..commit import Overlay
 from ..errors import BadInput, Conflict, Denied
 from ..events import canonical
+from ..overlay import Overlay
 from .cells import DONE, About, Cell, Cells, about, cells, own_cells, sums
 from .changes import outcome, record_change
 from .emitting import emit

@@ -11,9 +11,9 @@ import msgspec
 from ..access.commands import Denial, refuse
 from ..access.patterns import bad_pattern
 from ..access.rights import OWNER, rights_of
-from ..commit import Overlay
 from ..errors import BadInput, Conflict, Denied
 from ..events import Event, draft, is_name, iso
+from ..overlay import Overlay
 from .accounts import check_limits
 from .cells import About, Fork, Sums, about, place_of, size_of, sums
 from .emitting import emit, labels_for, secret_in, secret_names

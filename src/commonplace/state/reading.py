@@ -10,8 +10,8 @@ from .opening import takes_part
 from .sharing import sees_others, visible
 
 if TYPE_CHECKING:
-    from ..commit import Lens
     from ..ledger import At, Ledger
+    from ..reader import Lens
 
 PROJECTION = "state.projection"
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..access.rights import OWNER, RUNTIME
-from ..commit import Lens
 from ..events import ERASED, Event, blobs_of, erased_by
+from ..reader import Lens
 from .cells import about, lineage
 from .policy import Policy
 from .requests import CHANGED, OPENED, STEPPED
@@ -60,23 +60,40 @@ def _knows(policy: Policy, actor: str, holder: str, field: str, name: str) -> bo
     return name not in hidden_fields(policy, holder) and shares(policy, holder, actor, field, finished=True)
 
 
-def as_logged(open: Callable[[int | None], AbstractContextManager[Lens]]) -> Callable[[Event], Event]:
+class Redactors:
     """How a log may show events, by what is known of their runs and of those who said them when each is asked for."""
-    redactors: dict[tuple[str, str], Redactor] = {}
-    position = -1
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Redactor] = {}
+        self._position = -1
+
+    def redacted(self, lens: Lens, event: Event) -> Event:
+        """The event as a log may show it now; the lens shows the present."""
+        if event.run_id is None or event.erased:
+            return event
+        if lens.position != self._position:  # more may be secret by now
+            self._known.clear()
+            self._position = lens.position
+        hide = self._of(lens, event.run_id, OWNER)
+        # The owner knows every secret, so where there is none for the owner there is none at all.
+        return redacted(event, self._of(lens, event.run_id, event.actor)) if hide else event
+
+    def _of(self, lens: Lens, run: str, said_by: str) -> Redactor:
+        key = (run, said_by)
+        if key not in self._known:
+            self._known[key] = redactor_of(lens, *key)
+        return self._known[key]
+
+
+def as_logged(open: Callable[[int | None], AbstractContextManager[Lens]]) -> Callable[[Event], Event]:
+    """The same for events that come one by one."""
+    redactors = Redactors()
 
     def hide(event: Event) -> Event:
-        nonlocal position
         if event.run_id is None or event.erased:
             return event
         with open(None) as lens:
-            if lens.position != position:  # more may be secret by now
-                redactors.clear()
-                position = lens.position
-            key = (event.run_id, event.actor)
-            if key not in redactors:
-                redactors[key] = redactor_of(lens, *key)
-        return redacted(event, redactors[key])
+            return redactors.redacted(lens, event)
 
     return hide
 

@@ -6,19 +6,74 @@ now, and takes out what nobody should read. What it may not see is as if it were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 
 from msgspec.structs import replace
 
-from ..access.rights import rights_of
-from ..commit import Snapshot
-from ..events import Event
+from ..access.rights import Rights, rights_of
+from ..events import Event, decode, unseal
+from ..labels import Labels
 from ..memory.visibility import may_see, without_hidden
-from .redaction import as_logged
+from ..reader import Snapshot
+from .redaction import Redactors
 
-PAGE = 200
+FIRST_PAGE = 16
+PAGE = 500
+
+
+class Judge:
+    """What an actor may see by one snapshot of now, and one of then if it asks about the past."""
+
+    def __init__(self, snapshots: list[tuple[Snapshot, Rights]]) -> None:
+        self._snapshots = snapshots
+        self.now = snapshots[0][0]
+        self._upto = snapshots[-1][0].position
+
+    def visible(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Those of the events that the actor sees."""
+        for snapshot, rights in self._snapshots:
+            relabelled = _relabelled(snapshot, events)
+            events = [
+                event for event in events if may_see(snapshot, rights, event, relabelled.get(event.id, {}))
+            ]
+        return events
+
+    def shown(self, event: Event, visible: Collection[str]) -> Event:
+        """An event that the actor sees, without what it may not see of it: its parents are among the `visible`."""
+        for snapshot, rights in self._snapshots:
+            event = without_hidden(snapshot, rights, event)
+        if all(id in visible for id in event.parents):
+            return event
+        return replace(event, parents=tuple(id for id in event.parents if id in visible))
+
+    def visible_runs(self, first: Mapping[str, int]) -> set[str]:
+        """The runs of which the actor sees an event, of these with the positions of their first ones. Most runs show
+        one of their first events; the others are read on until they show one."""
+        found, rest = set[str](), iter(first.items())
+        while some := {run: position - 1 for run, position in islice(rest, PAGE)}:
+            size = 1
+            while some:
+                pages = {run: self._read(after, size, run) for run, after in some.items()}
+                events = [event for page in pages.values() for event in page]
+                found |= {str(event.run_id) for event in self.visible(events)}
+                some = {run: page[-1].position for run, page in pages.items() if page and run not in found}
+                size = min(FIRST_PAGE, size * 2)
+        return found
+
+    def _read(self, after: int, limit: int, run: str) -> list[Event]:
+        records = self.now.reads.records(after, self._upto, limit, run)
+        return [self.now.registry.current(unseal(record)) for record in records]
+
+
+def _relabelled(snapshot: Snapshot, events: Sequence[Event]) -> dict[str, Labels]:
+    """What the labels of these events were changed to. In most books few were: then all of them are read at once."""
+    few = snapshot.scan("labels", limit=len(events))
+    if len(few) < len(events):
+        return {str(key[0]): labels for key, labels in few}
+    changed = snapshot.get_all(decode, "labels", [(event.id,) for event in events])
+    return {event.id: labels for event, labels in zip(events, changed, strict=True) if labels is not None}
 
 
 class Sight:
@@ -33,31 +88,33 @@ class Sight:
         self.actor = actor
         self._run = run
         self._open = open
-        self.redacted = as_logged(open)
-        """An event as a log or a page may show it."""
+        self._redactors = Redactors()
+
+    @contextmanager
+    def judging(self, at: int | None) -> Iterator[Judge]:
+        """Judge events by what the actor is allowed to see now and, where `at` is a position, was allowed then."""
+        with ExitStack() as stack:
+            moments = [None] if at is None else [None, at]
+            snapshots = [stack.enter_context(self._open(moment)) for moment in moments]
+            yield Judge([(one, rights_of(one, self.actor, self._run)) for one in snapshots])
 
     def events(
-        self, events: Iterable[Event], at: int | None, parent: Callable[[str], Event | None]
+        self, events: Iterable[Event], at: int | None, by_id: Callable[[Collection[str]], Iterable[Event]]
     ) -> Iterator[Event]:
         """Those of the events that the actor may see, without secrets and without the ids of what it may not
-        see. `parent` finds an event by its id. A page is judged at a time, each under the rights in force then."""
-        source = iter(events)
-        while page := list(islice(source, PAGE)):
-            yield from self._page(page, at, parent)
+        see. `by_id` finds events. A page is judged at a time, each under the rights in force then. Pages grow: who
+        wants one event does not pay for many."""
+        source, size = iter(events), FIRST_PAGE
+        while page := list(islice(source, size)):
+            yield from self._page(page, at, by_id)
+            size = min(PAGE, size * 4)
 
-    def _page(self, page: list[Event], at: int | None, parent: Callable[[str], Event | None]) -> list[Event]:
-        with self._open(None) as now, nullcontext(now) if at is None else self._open(at) as then:
-            lenses = [now] if at is None else [then, now]
-            judges = [(lens, rights_of(lens, self.actor, self._run)) for lens in lenses]
-
-            def sees(event: Event) -> bool:
-                return all(may_see(lens, rights, event) for lens, rights in judges)
-
-            shown = []
-            for event in filter(sees, page):
-                known = [(id, parent(id)) for id in event.parents]
-                kept = tuple(id for id, one in known if one is not None and sees(one))
-                for lens, rights in judges:
-                    event = without_hidden(lens, rights, event)
-                shown.append((event, kept))
-        return [replace(self.redacted(event), parents=kept) for event, kept in shown]
+    def _page(
+        self, page: list[Event], at: int | None, by_id: Callable[[Collection[str]], Iterable[Event]]
+    ) -> list[Event]:
+        with self.judging(at) as judge:
+            seen = judge.visible(page)
+            others = {id for event in seen for id in event.parents} - {event.id for event in page}
+            parents = judge.visible(list(by_id(others))) if others else ()
+            visible = {event.id for events in (seen, parents) for event in events}
+            return [self._redactors.redacted(judge.now, judge.shown(event, visible)) for event in seen]

@@ -9,10 +9,11 @@ import msgspec
 from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME, Rule, rule_in
 from ..access.secrets import masked
-from ..commit import Lens, Overlay
 from ..errors import BadInput, Conflict, Denied
 from ..events import check_name, iso
 from ..memory.daily import Log, decide_log, result_lines
+from ..overlay import Overlay
+from ..reader import Lens
 from .cells import DONE, About, Sums, about, cells, done_by, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names, sources_at
 from .redaction import redactor_of

@@ -504,7 +504,7 @@ def _decision(one: Any) -> Iterator[str]:
         yield f"    not {', '.join(one.alternatives)}"
 
 
-def _decisions(_shell: Shell, found: Sequence[Any]) -> Human:
+def decision_lines(_shell: Shell, found: Sequence[Any]) -> Human:
     for one in found:
         yield from lines(*_decision(one))
 
@@ -607,8 +607,8 @@ RENDER: dict[str, Render] = {
     "Recent": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "PurgeReport": _purged, "[Trace]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
-    "access.audit": _audit, "Charter": one_work, "[Charter]": _works, "Task": one_task, "[Task]": tasks_table,
-    "task/task": fields, "[Decision]": _decisions, "Context": _context, "[Overlap]": _overlaps,
+    "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
+    "task/info": fields, "Context": _context, "[Overlap]": _overlaps,
     "[Contribution]": _contributions,
     **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS if name != "Decision"},
 }  # fmt: skip
@@ -633,11 +633,7 @@ EMPTY = {
     "access.audit": "nothing was granted or denied yet",
     "works.list": "there are no works yet: `commonplace work new NAME` begins one",
     "task/radar": "nothing makes it needless",
-    "work/nudges": "nobody is to be told anything",
-    "work/take_nudges": "there is nothing to be told",
-    "work/decisions": "nothing was decided yet: `commonplace decide WORK QUESTION CHOICE` records it",
-    "work/discoveries": "nothing was found out yet: `commonplace discover WORK TEXT` records it",
-    "work/artifacts": "nothing was made yet: `commonplace artifact WORK PATH` records it",
+    "work/read_messages": "there is nothing to be told",
     "work/candidates": "nothing waits to be learned",
 }
 """What is said where there is nothing, and what to do next."""

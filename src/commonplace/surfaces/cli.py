@@ -88,10 +88,13 @@ GROUPS = {
 
 
 def _held(kind: str, names: str) -> dict[str, str]:
-    """Commands that are verbs of a work (`work`), of something in it (`task`) or of a claim."""
+    """Commands that are verbs of a work (or of its `manage` and `approvals`), of something `in` it that is named by its
+    id, of a task or of a claim."""
     pairs = (name.partition("=")[::2] for name in names.split())
     return {name: f"{kind}/{verb or name.replace('-', '_')}" for name, verb in pairs}
 
+
+RECORDS = ("decisions", "discoveries", "artifacts", "approvals", "escalations", "branches")
 
 GROUPS |= {
     "work": Listed(
@@ -101,10 +104,12 @@ GROUPS |= {
             "archive": "working:archive", "discard": "working:discard", "export": "working:export",
             "graph": "working:graph", "do": "working:do", "lead": "working:lead", "branch": "working:branch",
             "content": "working:content", "reject": "working:reject",
-            **_held("work", "pause resume complete abandon escalate request-approval decisions discoveries artifacts"),
-            **_held("work", "approvals escalations branches candidates contributions nudges take-nudges"),
-            **_held("work", "path=critical_path"),
-            **_held("task", "disapprove answer=resolve choose acknowledge"),
+            **{name: f"working:{name}" for name in RECORDS},
+            **_held("manage", "pause resume complete abandon"),
+            **_held("approvals", "request-approval=request"),
+            **_held("in_approvals", "disapprove=refuse"),
+            **_held("work", "escalate candidates contributions nudges=read_messages path=critical_path"),
+            **_held("in", "answer choose acknowledge"),
         },
     ),
     "task": Listed(
@@ -113,15 +118,16 @@ GROUPS |= {
             "list": "working:tasks", "claim": "working:claim", "claim-many": "working:claim_many",
             "complete-many": "working:complete_many", "heartbeat": "working:heartbeat", "block": "working:block",
             **_held("work", "add=add_task add-many=add_tasks"),
-            **_held("task", "show=task assign unassign unblock retry cancel link unlink edit review assign-review"),
-            **_held("task", "context=context_for radar"),
+            **_held("task", "show=info assign unassign unblock retry cancel edit assign-review radar"),
+            **_held("task", "link=add_dependencies unlink=remove_dependencies"),
+            **_held("in", "review context=context_for"),
             **_held("claim", "complete fail release split"),
         },
     ),
 }  # fmt: skip
 OF_WORKS = {
     **_held("work", "decide discover artifact nudge"),
-    **_held("task", "approve"),
+    **_held("in_approvals", "approve=grant"),
     "promote": "working:promote",
 }
 """Everyday commands about works."""
@@ -160,14 +166,19 @@ def placed(place: str) -> Verb:
 def held(place: str) -> Verb:
     """A verb of a work, of something in it or of a claim, with what it is called on as its first parameters."""
     from ..verbs import NOTHING, Parameter, verb_of
+    from ..work.handles import Approvals, TaskHandle, WorkManagement
     from ..work.verbs import Claim, Work
 
     kind, _, name = place.partition("/")
-    verb = verb_of((place,), getattr(Claim if kind == "claim" else Work, name))
     work = Parameter("work", str, NOTHING, "the id of the work", True)
     task = Parameter("task", str, NOTHING, "the id of the task", True)
     token = Parameter("token", int, NOTHING, "what the claim of the task has answered", True)
-    first = {"work": (work,), "task": (), "claim": (task, token)}[kind]
+    holder, first = {
+        "work": (Work, (work,)), "manage": (WorkManagement, (work,)), "approvals": (Approvals, (work,)),
+        "in": (Work, ()), "in_approvals": (Approvals, ()), "task": (TaskHandle, (task,)),
+        "claim": (Claim, (task, token)),
+    }[kind]  # fmt: skip
+    verb = verb_of((place,), getattr(holder, name))
     return verb._replace(parameters=(*first, *verb.parameters))
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..errors import BadInput
 from ..events import Event
 from ..ledger import At
 from ..private import new_file
-from .answers import answer_of, data_of, log_lines, one_task, tasks_table, whole_id
+from .answers import answer_of, data_of, decision_lines, log_lines, one_task, records, tasks_table, whole_id
 from .board import shown as board_lines
 from .book import titles
 from .draw import Human, id_cell, lines, page, short, table
@@ -58,13 +58,15 @@ def call(shell: Shell, verb: Verb, typed: dict[str, Any]) -> Answer:
     """Call a verb of a work, of something in it, or of a claim: what it is called on comes first."""
     kind, first = verb.path[0].partition("/")[0], verb.parameters[0].name
     holder: Any
-    if kind == "work":
-        holder = work_of(shell, typed.pop("work"))
-    elif kind == "task":
-        holder, typed[first] = task_of(shell, typed[first])
+    if kind in ("work", "manage", "approvals"):
+        opened = work_of(shell, typed.pop("work"))
+        holder = opened if kind == "work" else getattr(opened, kind)
+    elif kind in ("in", "in_approvals"):
+        opened, typed[first] = task_of(shell, typed[first])
+        holder = opened if kind == "in" else opened.approvals
     else:
-        work, id = task_of(shell, typed.pop("task"))
-        holder = work._with_token(id, typed.pop("token"))
+        opened, id = task_of(shell, typed.pop("task"))
+        holder = opened.task(id) if kind == "task" else opened._with_token(id, typed.pop("token"))
     me = shell.acting()
     for name in TASKS & typed.keys():
         value = typed[name]
@@ -109,7 +111,7 @@ def new(
         pattern=None if pattern is None else whole_id(me, "item", pattern), on_failure=on_failure,
         limits=given(max_tasks=max_tasks, max_agents=max_agents), **given(auto_archive_hours=auto_archive),
     )  # fmt: skip
-    return _work(begun.about())
+    return _work(begun.info())
 
 
 def _work(info: Any) -> Answer:
@@ -132,10 +134,10 @@ def change(
     opened, limits = work_of(shell, work), given(max_tasks=max_tasks, max_agents=max_agents)
     fields = given(goal=goal, constraints=constraints, on_failure=on_failure)
     if limits:
-        fields["limits"] = {**data_of(opened.about().limits), **limits}
+        fields["limits"] = {**data_of(opened.info().limits), **limits}
     if not fields:
         raise click.BadParameter("say what is to change: --goal, --constraint, --on-failure or a limit")
-    return _work(opened.change(**fields))
+    return _work(opened.manage.change(**fields))
 
 
 def show(shell: Shell, work: str, *, follow: bool = False, limit: int = 12, at: At = None) -> Answer:
@@ -186,7 +188,7 @@ def archive(
     if work_id is not None:
         if dry_run or older_than is not None:
             raise click.BadParameter("--older-than and --dry-run are for all works, so name none")
-        return _work(work_of(shell, work_id).archive())
+        return _work(work_of(shell, work_id).manage.archive())
     found = shell.acting().works.archive_finished(older_than=older_than, dry_run=dry_run)
     data = {"archived": [{"id": id, "why": why} for id, why in found], "dry_run": dry_run}
     rows = ([id_cell(id), why] for id, why in found)
@@ -204,14 +206,14 @@ def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> 
     if not yes:
         ask("this erases a work for good", "Erase this work for good?", iter(()), "nothing was erased")
     with shell.progress("erasing") as progress:
-        count = opened.discard(confirm="DISCARD", reason=reason, progress=progress)
+        count = opened.manage.discard(confirm="DISCARD", reason=reason, progress=progress)
     return Answer({"work": opened.id, "erased": count}, lines(f"{count:,} events erased"))
 
 
 def export(shell: Shell, work: str, to: str, *, at: At = None) -> Answer:
     """Write a work as one JSON document, as far as who acts may see it."""
     opened = work_of(shell, work)
-    count = opened.export(to, at=at)
+    count = opened.manage.export(to, at=at)
     return Answer({"work": opened.id, "tasks": count, "file": to}, lines(f"{count:,} tasks written to {to}"))
 
 
@@ -384,6 +386,36 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+# what was recorded about a work
+
+
+def _recorded(kind: str, about: str) -> Callable[..., Answer]:
+    def records_of(shell: Shell, work: str, *, task: str | None = None, at: At = None) -> Answer:
+        about_task = None if task is None else whole_id(shell.acting(), "task", task)
+        found = work_of(shell, work).records(kind, task=about_task, at=at)
+        human = decision_lines if kind == "decision" else records
+        return Answer(data_of(found), human(shell, found) if found else lines(f"none yet: {NEXT[kind]}"))
+
+    records_of.__doc__ = about
+    return records_of
+
+
+NEXT = {
+    "decision": "`commonplace decide WORK QUESTION CHOICE` records one",
+    "discovery": "`commonplace discover WORK TEXT` records one",
+    "artifact": "`commonplace artifact WORK PATH` records one",
+    "approval": "`commonplace work request-approval WORK ACTION` asks for one",
+    "escalation": "`commonplace work escalate WORK TEXT` asks for help",
+    "branch": "`commonplace work branch WORK QUESTION` makes alternatives",
+}
+decisions = _recorded("decision", "List what was decided, with reasons, alternatives and times.")
+discoveries = _recorded("discovery", "List what was learned, in order.")
+artifacts = _recorded("artifact", "List what was made, every version in order.")
+approvals = _recorded("approval", "List what people were asked to allow, in order.")
+escalations = _recorded("escalation", "List what agents could not settle by themselves, in order.")
+branches = _recorded("branch", "List the alternatives of which one is to be chosen, in order.")
+
+
 # tasks
 
 
@@ -401,9 +433,7 @@ def tasks(
     if (status is not None) + ready + blocked > 1:
         raise click.BadParameter("give one of --status, --ready and --blocked")
     opened = work_of(shell, work)
-    found = (
-        opened.ready(at=at) if ready else opened.blocked(at=at) if blocked else opened.tasks(status, at=at)
-    )
+    found = opened.ready(at=at) if ready else opened.tasks("waiting" if blocked else status, at=at)
     return _tasks(shell, found)
 
 
@@ -481,6 +511,8 @@ def block(
         raise click.BadParameter("--on goes with --token; `task link` lets others wait")
     work, id = task_of(shell, task)
     found = (
-        work.block(id, reason) if token is None else work._with_token(id, token).block(reason, on=on or ())
+        work.task(id).block(reason)
+        if token is None
+        else work._with_token(id, token).block(reason, on=on or ())
     )
     return Answer(data_of(found), one_task(shell, found))

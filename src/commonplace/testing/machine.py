@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ..engines.contract import Engine, Head, Lease, Moved, Reads, Row, Store, WriteSet
+from ..engines.contract import Engine, Head, Lease, Reads, Row, Store, WriteConflict, WriteSet
 from ..engines.memory import MemoryEngine
 from .workers import MakeEngine, record
 
@@ -161,7 +161,7 @@ class Comparison(RuleBasedStateMachine):
                 assert tx.head == head
                 try:
                     tx.apply(write)
-                except Moved:
+                except WriteConflict:
                     outcomes.append("moved")
                 else:
                     outcomes.append("landed")

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ..engines.contract import Asked, Store, Tx, WriteSet, nothing
+from ..engines.contract import Store, Tx, WriteSet
 
 Apply = Callable[[WriteSet], None]
 
 
+class _Shown(AbstractContextManager[Tx]):
+    """A transaction that is shown to somebody when it has begun."""
+
+    def __init__(self, manager: AbstractContextManager[Tx], begun: Callable[[Tx], object]) -> None:
+        self._manager, self._begun = manager, begun
+
+    def __enter__(self) -> Tx:
+        tx = self._manager.__enter__()
+        try:
+            self._begun(tx)
+        except BaseException:
+            self._manager.__exit__(*sys.exc_info())
+            raise
+        return tx
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._manager.__exit__(*error)
+
+
 @contextmanager
 def each_transaction(store: Store, begun: Callable[[Tx], object]) -> Iterator[None]:
-    """Meanwhile every transaction of this store is shown when it has begun; whoever sees it may change it."""
-    every: dict[str, Any] = {"begin": store.begin}
-    if type(store).attempt is not Store.attempt:  # else it is a `begin` already
-        every["attempt"] = store.attempt
-
-    def shown(begin: Callable[[float, Asked], AbstractContextManager[Tx]]) -> Any:
-        @contextmanager
-        def beginning(timeout: float = 30.0, asked: Asked = nothing) -> Iterator[Tx]:
-            with begin(timeout, asked) as tx:
-                begun(tx)
-                yield tx
-
-        return beginning
-
-    for name, begin in every.items():
-        setattr(store, name, shown(begin))
+    """Meanwhile every transaction of this store is shown to `begun`, which may change it."""
+    begin = store.begin
+    store.begin = lambda timeout=None: _Shown(begin(timeout), begun)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        for name, begin in every.items():
-            setattr(store, name, begin)
+        store.begin = begin  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import TypeAlias
 
-from ..engines.contract import Engine, Head, Moved, Record, Row, Store, WriteSet
+from ..engines.contract import Engine, Head, Record, Row, Store, WriteConflict, WriteSet
 
 MakeEngine: TypeAlias = Callable[[], Engine]
 
@@ -41,16 +41,14 @@ def record(
 
 
 def commit(store: Store, plan: Callable[[Head], WriteSet], timeout: float = 30.0) -> Head:
-    """Apply what `plan` makes of the head, again after each Moved; answer with the head it was built on."""
-    begin = store.attempt
+    """Apply what `plan` makes of the head, again after each WriteConflict; answer with the head it was built on."""
     while True:
-        with begin(timeout) as tx:
+        with store.begin(timeout) as tx:
             head = tx.head
             write = plan(head)
             try:
                 tx.apply(write)
-            except Moved:
-                begin = store.begin
+            except WriteConflict:
                 continue
         return head
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .desk import Charter, Reading, charter_of, lease_name
+from .records import Approval, Branch, Decision, Escalation
 from .tasks import FINAL, Task
-from .things import Approval, Branch, Decision, Escalation
+from .transaction import Reading, WorkInfo, info_of, lease_name
 
 if TYPE_CHECKING:
     from ..ledger import At
@@ -28,7 +28,7 @@ class Board(msgspec.Struct, frozen=True):
     """A work as of some moment. `tasks` are the first ones of each kind: in_progress, review, failed, ready, blocked
     (whatever they wait for), and those completed last; `totals` says how many there are of each."""
 
-    work: Charter
+    work: WorkInfo
     counts: dict[str, int]
     progress: float
     """Which part of the tasks is completed or cancelled, from 0 to 1."""
@@ -47,8 +47,8 @@ class Board(msgspec.Struct, frozen=True):
 
 def board_of(work: Work, limit: int, at: At) -> Board:
     with work._reading(at) as (reading, rights):
-        charter, counts = charter_of(reading.lens, work.id), reading.counts
-        assert charter is not None
+        info, counts = info_of(reading.lens, work.id), reading.counts
+        assert info is not None
         groups = {
             "in_progress": list(reading.members(["in_progress"])),
             "review": list(reading.members(["review"])),
@@ -72,7 +72,7 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         position = reading.lens.position
     total = counts.get("tasks", 0)
     return Board(
-        charter,
+        info,
         counts,
         sum(counts.get(status, 0) for status in FINAL) / total if total else 0.0,
         {**tasks, **({"completed": done} if done else {})},

@@ -12,44 +12,70 @@ import msgspec
 from ..events import Event
 from ..keys import Key
 from ..views import Capability, Kind, View
-from . import claims, graph, lifecycle, people
-from .desk import CHANGED, CREATED, WORDS, Act
-from .tasks import Standing, Task
+from . import claims, graph, lifecycle, people, records
+from .kinds import (
+    ACKNOWLEDGED,
+    ADDED,
+    ANSWERED,
+    ASSIGNED,
+    BLOCKED,
+    CANCELLED,
+    CHANGED,
+    CLAIMED,
+    COMPLETED,
+    CREATED,
+    DECIDED,
+    DELIVERED,
+    DISCOVERED,
+    DUE,
+    EDITED,
+    FAILED,
+    HANDLED,
+    JUDGED,
+    LED,
+    LINKED,
+    LOST,
+    NUDGED,
+    PRODUCED,
+    RELEASED,
+    RESOLVED,
+    RETRIED,
+    REVIEWED,
+    SUBMITTED,
+    UNBLOCKED,
+)
+from .tasks import Standing
+from .transaction import WORDS
 from .words import words_of
 
 TASK_KINDS = frozenset(
     {
-        graph.ADDED, graph.LINKED, graph.ASSIGNED, graph.BLOCKED, graph.UNBLOCKED, graph.CANCELLED, graph.EDITED,
-        claims.CLAIMED, claims.RELEASED, claims.LOST, claims.DUE, claims.SUBMITTED, claims.COMPLETED, claims.FAILED,
-        claims.RETRIED, claims.REVIEWED,
+        ADDED, LINKED, ASSIGNED, BLOCKED, UNBLOCKED, CANCELLED, EDITED,
+        CLAIMED, RELEASED, LOST, DUE, SUBMITTED, COMPLETED, FAILED,
+        RETRIED, REVIEWED,
     }
 )  # fmt: skip
 """Events that change tasks."""
-THINGS = frozenset(
-    {
-        graph.DECIDED, people.DISCOVERED, claims.PRODUCED, people.NUDGED, graph.ASKED, graph.ANSWERED,
-        graph.ESCALATED, graph.RESOLVED, graph.BRANCHED,
-    }
-)  # fmt: skip
+RECORDED = frozenset({*records.EVENTS.values(), ANSWERED, RESOLVED})
 """Events that are something by themselves: they can be looked up by their ids, and listed."""
-NOTES = THINGS | {people.DELIVERED, people.ACKNOWLEDGED, people.LED, people.HANDLED, people.JUDGED}
-BETWEEN = frozenset({people.NUDGED, people.DELIVERED, people.ACKNOWLEDGED})
+NOTES = RECORDED | {DELIVERED, ACKNOWLEDGED, LED, HANDLED, JUDGED}
+BETWEEN = frozenset({NUDGED, DELIVERED, ACKNOWLEDGED})
 """Events that are between two."""
 EVERY = TASK_KINDS | NOTES | {CREATED, CHANGED}
 
 STAMPS = {
-    graph.ADDED: "added_us",
-    graph.ASSIGNED: "assigned_us",
-    claims.CLAIMED: "started_us",
-    claims.COMPLETED: "completed_us",
+    ADDED: "added_us",
+    ASSIGNED: "assigned_us",
+    CLAIMED: "started_us",
+    COMPLETED: "completed_us",
 }
-DONE_BY = frozenset({claims.COMPLETED, claims.REVIEWED, graph.DECIDED, people.DISCOVERED, claims.PRODUCED})
+DONE_BY = frozenset({COMPLETED, REVIEWED, DECIDED, DISCOVERED, PRODUCED})
 FOUND_BY = {
-    graph.ADDED: ("title",),
-    graph.EDITED: ("title",),
-    graph.DECIDED: ("question", "choice", "rationale"),
-    people.DISCOVERED: ("text",),
-    claims.PRODUCED: ("path", "description"),
+    ADDED: ("title",),
+    EDITED: ("title",),
+    DECIDED: ("question", "choice", "rationale"),
+    DISCOVERED: ("text",),
+    PRODUCED: ("path", "description"),
 }
 """The texts by whose words something is found."""
 
@@ -94,11 +120,12 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
 
 def _moves(event: Event, entry: Mapping[str, Any]) -> tuple[Standing | None, Standing] | None:
     """How a task stood before an event and how it stands after it, if that has changed."""
-    if event.kind != graph.ADDED and "was" not in entry:
+    added = event.kind == ADDED and entry is event.payload["tasks"][0]
+    if not added and "was" not in entry:
         return None
     was = entry.get("was", {})
     after = _standing({**was, **{name: entry["set"][name] for name in STANDING if name in entry["set"]}})
-    return None if event.kind == graph.ADDED else _standing(was), after
+    return None if added else _standing(was), after
 
 
 def _standing(fields: Mapping[str, Any]) -> Standing:
@@ -168,17 +195,17 @@ def _agents(event: Event) -> list[Key]:
     return [(event.payload["work"], event.payload["joins"])] if event.payload.get("joins") else []
 
 
-def _things(event: Event) -> list[Key]:
+def _records(event: Event) -> list[Key]:
     work, updates = event.payload["work"], event.payload.get("updates", ())
-    own = [(work, event.id)] if event.kind in THINGS else []
+    own = [(work, event.id)] if event.kind in RECORDED else []
     return [*own, *((work, id) for id, _ in updates)]
 
 
 NOT_A_FIELD = frozenset({"work", "pending", "settles", "updates", "joins", "step", "said"})
 
 
-def _fold_thing(key: Key, before: Any, event: Event) -> Any:
-    if event.kind in THINGS and key[1] == event.id:
+def _fold_record(key: Key, before: Any, event: Event) -> Any:
+    if event.kind in RECORDED and key[1] == event.id:
         payload = event.payload
         row = {name: value for name, value in payload.items() if name not in NOT_A_FIELD}
         row |= {"kind": event.kind, "by": event.actor, "position": event.position, "at_us": event.created_us}
@@ -201,7 +228,7 @@ def _words(event: Event) -> list[Key]:
 
 
 def _fold_words(_key: Key, _before: Any, event: Event) -> Any:
-    kind = graph.ADDED if event.kind == graph.EDITED else event.kind  # a task, by its new words
+    kind = ADDED if event.kind == EDITED else event.kind  # a task, by its new words
     return [kind, event.payload.get("task_id", event.id)]
 
 
@@ -222,14 +249,14 @@ def _told(event: Event) -> list[Key]:
 
 def _carried(event: Event) -> list[Key]:
     payload = event.payload
-    if event.kind == people.ACKNOWLEDGED:
+    if event.kind == ACKNOWLEDGED:
         return [(payload["work"], number, nudge) for number, nudge in payload.get("drops", ())]
     return [(payload["work"], number, nudge) for number, _ in payload["tasks"] for nudge in payload["nudges"]]
 
 
 def _steps(event: Event) -> list[Key]:
     payload = event.payload
-    if event.kind == people.HANDLED:
+    if event.kind == HANDLED:
         return [(payload["work"], *step) for step in payload["handled"]]
     order = people.STEPS[event.kind]
     return [(payload["work"], order, event.position, event.id)] if payload.get("step") else []
@@ -256,11 +283,11 @@ def _result(payload: dict[str, Any]) -> str:
 
 
 SAYS = {
-    graph.DECIDED: _said("question", "choice", "rationale"),
-    people.DISCOVERED: _said("text"),
-    claims.PRODUCED: _said("path", "description"),
-    claims.SUBMITTED: _result,
-    claims.COMPLETED: _result,
+    DECIDED: _said("question", "choice", "rationale"),
+    DISCOVERED: _said("text"),
+    PRODUCED: _said("path", "description"),
+    SUBMITTED: _result,
+    COMPLETED: _result,
 }
 """What can be searched for: what was decided, found, made and brought about."""
 
@@ -279,44 +306,31 @@ WORK = Capability(
         "work.block": graph.decide_block,
         "work.unblock": graph.decide_unblock,
         "work.cancel": graph.decide_cancel,
-        "work.branch": graph.decide_branch,
-        "work.choose": graph.decide_choose,
         "work.claim": claims.decide_claim,
         "work.reclaim": claims.decide_reclaim,
         "work.complete": claims.decide_complete,
         "work.complete_many": claims.decide_complete_many,
         "work.fail": claims.decide_fail,
         "work.release": claims.decide_release,
-        "work.hold_up": claims.decide_hold_up,
+        "work.block_or_split": claims.decide_block_or_split,
         "work.retry": claims.decide_retry,
         "work.review": claims.decide_review,
         "work.assign_review": claims.decide_assign_review,
-        "work.nudge": people.decide_nudge,
+        "work.record": records.decide_record,
+        "work.answer": records.decide_answer,
         "work.take": people.decide_take,
         "work.acknowledge": people.decide_acknowledge,
-        "work.ask": people.decide_ask,
-        "work.answer": people.decide_answer,
-        "work.escalate": people.decide_escalate,
-        "work.resolve": people.decide_resolve,
-        "work.decide": people.decide_decide,
-        "work.discover": people.decide_discover,
-        "work.produce": people.decide_produce,
         "work.lead": people.decide_lead,
         "work.handled": people.decide_handled,
         "work.judge": people.decide_judge,
     },
-    travels={
-        "work.claim": (Act[claims.Claiming], list[Task]),
-        "work.complete": (Act[claims.Completing], tuple[Task, Task | None]),
-        "work.complete_many": (Act[claims.CompletingMany], list[Task]),
-    },
     views=(
-        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, people.LED, people.HANDLED})),
+        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, LED, HANDLED})),
         View("work.tasks", 1, _tasks, _fold_task, kinds=TASK_KINDS),
         View(
             "work.ids", 2, lambda event: [(event.payload["task_id"],)],
             lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0]["number"], event.id],
-            kinds=frozenset({graph.ADDED}),
+            kinds=frozenset({ADDED}),
         ),
         View("work.lists", 1, _lists, _fold_list, kinds=TASK_KINDS, told=True, present=True),
         View("work.counts", 2, _counted, _fold_counts, kinds=TASK_KINDS | NOTES, present=True),
@@ -324,34 +338,34 @@ WORK = Capability(
         View(
             "work.agents", 1, _agents, lambda _key, before, event: before or event.position, kinds=TASK_KINDS | NOTES
         ),
-        View("work.things", 1, _things, _fold_thing, kinds=NOTES),
+        View("work.records", 1, _records, _fold_record, kinds=NOTES),
         View(
             "work.log", 1, lambda event: [(event.payload["work"], event.kind, event.position)],
-            lambda _key, _before, event: event.id, kinds=THINGS, fresh=True,
+            lambda _key, _before, event: event.id, kinds=RECORDED, fresh=True,
         ),
         View(
-            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=THINGS, fresh=True
+            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=RECORDED, fresh=True
         ),
         View("work.words", 1, _words, _fold_words, kinds=frozenset(FOUND_BY), fresh=True),
         View("work.pending", 1, _pending, _fold_pending, kinds=NOTES),
         View(
             "work.told", 1, _told,
             lambda _key, _before, event: {"us": event.created_us, "tasks": event.payload["tasks"]},
-            kinds=frozenset({people.DELIVERED}),
+            kinds=frozenset({DELIVERED}),
         ),
         View(
             "work.carried", 1, _carried,
-            lambda _key, _before, event: event.payload["to"] if event.kind == people.DELIVERED else None,
-            kinds=frozenset({people.DELIVERED, people.ACKNOWLEDGED}),
+            lambda _key, _before, event: event.payload["to"] if event.kind == DELIVERED else None,
+            kinds=frozenset({DELIVERED, ACKNOWLEDGED}),
         ),
         View(
             "work.paths", 1, lambda event: [(event.payload["work"], event.payload["path_key"])],
             lambda _key, _before, event: {"id": event.id, "version": event.payload["version"]},
-            kinds=frozenset({claims.PRODUCED}),
+            kinds=frozenset({PRODUCED}),
         ),
         View(
-            "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == people.HANDLED else True,
-            kinds=frozenset({*people.STEPS, people.HANDLED}),
+            "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == HANDLED else True,
+            kinds=frozenset({*people.STEPS, HANDLED}),
         ),
         View(
             "work.by", 1, _by, lambda _key, _before, event: event.payload.get("task_id", event.id), kinds=DONE_BY,
@@ -362,7 +376,7 @@ WORK = Capability(
             lambda _key, _before, event: {
                 "verdict": event.payload["verdict"], "by": event.actor, "item": event.payload["item"],
             },
-            kinds=frozenset({people.JUDGED}),
+            kinds=frozenset({JUDGED}),
         ),
     ),
 )  # fmt: skip

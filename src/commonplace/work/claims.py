@@ -13,22 +13,32 @@ import logging
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..events import Event
-from .desk import Desk, command, given_back, lease_name, moved
-from .graph import BLOCKED, ESCALATED, NewTask, add, cancel, new_edges, settle
+from .graph import NewTask, add, cancel, new_edges, settle
+from .kinds import (
+    BLOCKED,
+    CLAIMED,
+    COMPLETED,
+    DUE,
+    ESCALATED,
+    FAILED,
+    LOST,
+    PRODUCED,
+    RELEASED,
+    RETRIED,
+    REVIEWED,
+    SUBMITTED,
+)
 from .tasks import OnFailure, Result, Task, check_is, placed, role_lane
+from .transaction import WorkTransaction, command, given_back, lease_name, moved
 
 log = logging.getLogger("commonplace")
-
-CLAIMED, RELEASED, LOST, DUE = "task.claimed", "task.released", "task.lost", "task.due"
-SUBMITTED, COMPLETED, FAILED, RETRIED = "task.submitted", "task.completed", "task.failed", "task.retried"
-REVIEWED, PRODUCED = "task.reviewed", "work.produced"
 
 SOME, EVERY, OFTEN = 32, 1_000_000, 256
 """How many holders a claim looks after by the way: the first claim of each so many microseconds, as the ledger's times
@@ -43,71 +53,60 @@ def _mixed(position: int) -> int:
     return position * 2_654_435_761 >> 7
 
 
-def _due(desk: Desk) -> bool:
+def _due(tx: WorkTransaction) -> bool:
     """Whether a claim is to look after holders that are gone."""
-    overlay = desk.overlay
+    overlay = tx.overlay
     return overlay.now // EVERY != overlay.created_at // EVERY or _mixed(overlay.position) % OFTEN == 0
-
-
-class Claiming(TypedDict):
-    """What a claim is given."""
-
-    agent: str
-    lease: float
-    count: int
-    task: str | None
-    event: str | None
-    """The id of the event that the claim of one task is to be: its maker finds it again by that."""
 
 
 @command()
 def decide_claim(
-    desk: Desk, agent: str, lease: float, count: int, task: str | None, event: str | None
+    tx: WorkTransaction, agent: str, lease: float, count: int, task: str | None, event: str | None
 ) -> list[Task]:
     """The best tasks that this agent may do now, each its own from here on. Of a work that is paused, none."""
-    if desk.charter.status == "paused":
+    if tx.info.status == "paused":
         if task is not None:
             raise Conflict(
-                f"the work {desk.charter.name!r} is paused: resume it before somebody claims task {task!r}"
+                f"the work {tx.info.name!r} is paused: resume it before somebody claims task {task!r}"
             )
         return []
-    return claim(desk, agent, lease, count, task, event)
+    return claim(tx, agent, lease, count, task, event)
 
 
 def claim(
-    desk: Desk, agent: str, lease: float, count: int, task: str | None, event: str | None
+    tx: WorkTransaction, agent: str, lease: float, count: int, task: str | None, event: str | None
 ) -> list[Task]:
-    if _due(desk):
-        reclaim(desk, SOME)
+    if _due(tx):
+        reclaim(tx, SOME)
     found = []
-    for one in _best(desk, agent, count) if task is None else [_that(desk, agent, task)]:
+    for one in _best(tx, agent, count) if task is None else [_that(tx, agent, task)]:
         path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(one.status, ())
         claimed = moved(
-            one, *path, assigned_to=agent, token=desk.next_fence(), lease=lease, rework=False, claims=one.claims + 1
+            one, *path, assigned_to=agent, token=tx.next_fence(), lease=lease, rework=False, claims=one.claims + 1
         )  # fmt: skip
         if one.rework:
-            desk.let_go(one)
-        desk.tell(CLAIMED, (one, claimed), id=event, **desk.joined(agent))
-        desk.hold(claimed, agent)
+            tx.let_go(one)
+        tx.tell(CLAIMED, (one, claimed), id=event, **tx.joined(agent))
+        tx.hold(claimed, agent)
         found.append(claimed)
-    if not found and task is None and reclaim(desk, None):
-        return claim(desk, agent, lease, count, task, event)
+    if not found and task is None and reclaim(tx, None):
+        return claim(tx, agent, lease, count, task, event)
     return found
 
 
-def _best(desk: Desk, agent: str, count: int) -> list[Task]:
-    lists = desk.ready_for(agent)
-    tasks = desk.all_numbered(desk.first(lists, count))
+def _best(tx: WorkTransaction, agent: str, count: int) -> list[Task]:
+    lists = tx.ready_for(agent)
+    tasks = tx.all_numbered(tx.first(lists, count))
     if not any(agent in task.avoid for task in tasks):
         return tasks
-    return list(islice((task for task in desk.listed(*lists) if agent not in task.avoid), count))
+    return list(islice((task for task in tx.listed(*lists) if agent not in task.avoid), count))
 
 
-def _that(desk: Desk, agent: str, id: str) -> Task:
-    task = desk.task(id)
-    if {"in_progress", "later"} & {*task.standing.lists} and _lost(desk, [task]):
-        task = _give_back(desk, task)
-    if task.ready_for is None or f"ready:{task.ready_for}" not in desk.ready_for(agent):
+def _that(tx: WorkTransaction, agent: str, id: str) -> Task:
+    task = tx.task(id)
+    if {"in_progress", "later"} & {*task.standing.lists} and _lost(tx, [task]):
+        task = _give_back(tx, task)
+    if task.ready_for is None or f"ready:{task.ready_for}" not in tx.ready_for(agent):
         why = f"it is {task.status}" + (f", with {task.assigned_to!r}" if task.assigned_to else "")
         why += f", and waits for {task.waits} more" if task.waits else ""
         if task.ready_for == role_lane(task.for_role) != "":
@@ -122,51 +121,51 @@ def _that(desk: Desk, agent: str, id: str) -> Task:
 
 
 @command(open=False, archived=True)
-def decide_reclaim(desk: Desk) -> list[Task]:
+def decide_reclaim(tx: WorkTransaction) -> list[Task]:
     """Give back every task whose lease has run out."""
-    return reclaim(desk, None) if desk.charter.open else []
+    return reclaim(tx, None) if tx.info.open else []
 
 
-def reclaim(desk: Desk, some: int | None) -> list[Task]:
+def reclaim(tx: WorkTransaction, some: int | None) -> list[Task]:
     """The same for some of them, others each time, or for all."""
-    numbers = list(desk.members(("in_progress", "later")))
+    numbers = list(tx.members(("in_progress", "later")))
     if some is not None and some < len(numbers):
-        start = _mixed(desk.overlay.position) % len(numbers)
+        start = _mixed(tx.overlay.position) % len(numbers)
         numbers = (numbers[start:] + numbers[:start])[:some]
-    return [_give_back(desk, task) for task in _lost(desk, desk.all_numbered(numbers))]
+    return [_give_back(tx, task) for task in _lost(tx, tx.all_numbered(numbers))]
 
 
-def _lost(desk: Desk, tasks: Sequence[Task]) -> list[Task]:
+def _lost(tx: WorkTransaction, tasks: Sequence[Task]) -> list[Task]:
     if not tasks:
         return []
-    held = desk.overlay.tx.leases([lease_name(one) for one in tasks])
+    held = tx.overlay.tx.leases([lease_name(one) for one in tasks])
     lost = [one for one in tasks if lease_name(one) not in held]
-    fresh = {one.name for one in desk.overlay.write.leases if one.seconds > 0} if lost else set()
+    fresh = {one.name for one in tx.overlay.write.leases if one.seconds > 0} if lost else set()
     return [one for one in lost if lease_name(one) not in fresh]
 
 
-def _give_back(desk: Desk, task: Task) -> Task:
+def _give_back(tx: WorkTransaction, task: Task) -> Task:
     if task.later:
         after = placed(replace(task, later=False, token=None))
-        desk.tell(DUE, (task, after))
+        tx.tell(DUE, (task, after))
     else:
         after = given_back(task, token=None)
-        desk.tell(LOST, (task, after), holder=task.assigned_to)
+        tx.tell(LOST, (task, after), holder=task.assigned_to)
     return after
 
 
 # what a holder does
 
 
-def held(desk: Desk, task: Task, token: int) -> Task:
+def held(tx: WorkTransaction, task: Task, token: int) -> Task:
     """The task, if this claim of it is still in force, and whoever acts has made it. Raises Fenced."""
-    return all_held(desk, [(task, token)])[0]
+    return all_held(tx, [(task, token)])[0]
 
 
-def all_held(desk: Desk, claims: Sequence[tuple[Task, int]]) -> list[Task]:
+def all_held(tx: WorkTransaction, claims: Sequence[tuple[Task, int]]) -> list[Task]:
     """The same for many, whose leases are read at once."""
-    tasks = [_fenced(desk, task, token) for task, token in claims]
-    for task in _lost(desk, tasks):
+    tasks = [_fenced(tx, task, token) for task, token in claims]
+    for task in _lost(tx, tasks):
         raise Fenced(run_out(task))
     return tasks
 
@@ -178,33 +177,22 @@ def run_out(task: Task) -> str:
     )
 
 
-def _fenced(desk: Desk, task: Task, token: int) -> Task:
+def _fenced(tx: WorkTransaction, task: Task, token: int) -> Task:
     if task.token != token or task.status != "in_progress":
         by = f"; it is {task.status}" + (f" with {task.assigned_to!r} now" if task.assigned_to else " now")
         raise Fenced(
             f"the claim {token} of task {task.id!r} is no longer in force{by}. Nothing was written: claim again"
         )
-    if task.assigned_to != desk.act.by:
+    if task.assigned_to != tx.act.by:
         raise Fenced(
-            f"the claim {token} of task {task.id!r} is held by {task.assigned_to!r}, not by {desk.act.by!r}"
+            f"the claim {token} of task {task.id!r} is held by {task.assigned_to!r}, not by {tx.act.by!r}"
         )
     return task
 
 
-class Completing(TypedDict):
-    """What a completion is given."""
-
-    task: int
-    token: int
-    result: Result
-    made: tuple[Made, ...]
-    then: float | None
-    event: str | None
-
-
 @command()
 def decide_complete(
-    desk: Desk,
+    tx: WorkTransaction,
     task: int,
     token: int,
     result: Result,
@@ -215,165 +203,163 @@ def decide_complete(
     """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds;
     whatever hinders that does not undo what is done, and is told to whoever claims by itself. Who says the same again
     claims nothing more."""
-    before = desk.overlay.position
-    done = complete(desk, task, token, result, made)
-    if then is None or desk.charter.status == "paused" or desk.overlay.position == before:
+    before = tx.overlay.position
+    done = complete(tx, task, token, result, made)
+    if then is None or tx.info.status == "paused" or tx.overlay.position == before:
         return done, None
     try:
-        found = desk.overlay.run(
-            desk.overlay.acting, lambda *_: claim(desk, desk.act.by, then, 1, None, event), None
-        )
+        found = tx.overlay.run(tx.overlay.acting, lambda *_: claim(tx, tx.act.by, then, 1, None, event), None)
     except Corrupt as error:
-        log.warning(
-            "%s completed task %s, and the next one cannot be claimed: %s", desk.act.by, done.id, error
-        )
+        log.warning("%s completed task %s, and the next one cannot be claimed: %s", tx.act.by, done.id, error)
         return done, None
     return done, found[0] if found else None
 
 
-class CompletingMany(TypedDict):
-    """What a completion of many is given."""
-
-    claims: tuple[tuple[int, int], ...]
-    result: Result
-
-
 @command()
-def decide_complete_many(desk: Desk, claims: tuple[tuple[int, int], ...], result: Result) -> list[Task]:
+def decide_complete_many(
+    tx: WorkTransaction, claims: tuple[tuple[int, int], ...], result: Result
+) -> list[Task]:
     """The same for many tasks with the same result, all or none."""
     numbers = [number for number, _ in claims]
-    each = zip(desk.all_numbered(numbers), (token for _, token in claims), strict=True)
-    left = [(task, token) for task, token in each if not _told_already(desk, task, token, result, ())]
-    for number in dict.fromkeys(task.number for task in all_held(desk, left)):
-        _complete(desk, desk.numbered(number), result, ())
-    return desk.all_numbered(numbers)
+    each = zip(tx.all_numbered(numbers), (token for _, token in claims), strict=True)
+    left = [(task, token) for task, token in each if not _told_already(tx, task, token, result, ())]
+    for number in dict.fromkeys(task.number for task in all_held(tx, left)):
+        _complete(tx, tx.numbered(number), result, ())
+    return tx.all_numbered(numbers)
 
 
-def complete(desk: Desk, task: int, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
-    known = desk.numbered(task)
-    if _told_already(desk, known, token, result, made):
+def complete(tx: WorkTransaction, task: int, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
+    known = tx.numbered(task)
+    if _told_already(tx, known, token, result, made):
         return known
-    return _complete(desk, held(desk, known, token), result, made)
+    return _complete(tx, held(tx, known, token), result, made)
 
 
-def _told_already(desk: Desk, task: Task, token: int, result: Result, made: Sequence[Made]) -> bool:
+def _told_already(tx: WorkTransaction, task: Task, token: int, result: Result, made: Sequence[Made]) -> bool:
     """Whether this claim has completed the task with the same result: then it is the same call again."""
     if task.token != token or task.status not in ("completed", "review") or task.result is None:
         return False
     later = task.result.artifacts[len(result.artifacts) :]
-    paths = [(desk.lens.get("work.things", desk.work, id) or {}).get("path_key") for id in later]
+    paths = [(tx.lens.get("work.records", tx.work, id) or {}).get("path_key") for id in later]
     alike = replace(result, artifacts=(*result.artifacts, *later)) == task.result
-    return alike and paths == [path_key(desk.work, one.said["path"]) for one in made]
+    return alike and paths == [path_key(tx.work, one.said["path"]) for one in made]
 
 
-def _complete(desk: Desk, before: Task, result: Result, made: Sequence[Made]) -> Task:
-    desk.let_go(before)
+def _complete(tx: WorkTransaction, before: Task, result: Result, made: Sequence[Made]) -> Task:
+    tx.let_go(before)
     if made:
-        ids = tuple(produce(desk, before, one) for one in made)
+        ids = tuple(_produce(tx, before, one) for one in made)
         result = replace(result, artifacts=(*result.artifacts, *ids))
     if before.needs_review:
-        desk.tell(SUBMITTED, (before, moved(before, "review", result=result)))
+        tx.tell(SUBMITTED, (before, moved(before, "review", result=result)))
     else:
-        finish(desk, before, result=result)
-    return desk.numbered(before.number)
+        finish(tx, before, result=result)
+    return tx.numbered(before.number)
 
 
-def finish(desk: Desk, task: Task, **fields: Any) -> None:
+def finish(tx: WorkTransaction, task: Task, **fields: Any) -> None:
     done = moved(task, "completed", **fields)
-    led = desk.charter.led is not None
-    desk.tell(COMPLETED, (task, done), *desk.freeing(task), step=led, doer=task.assigned_to)
+    led = tx.info.led is not None
+    tx.tell(COMPLETED, (task, done), *tx.freeing(task), step=led, doer=task.assigned_to)
 
 
 @command()
-def decide_fail(desk: Desk, task: int, token: int, reason: str) -> Task:
-    before = held(desk, desk.numbered(task), token)
-    desk.let_go(before)
-    fail(desk, before, reason)
-    return desk.numbered(task)
+def decide_fail(tx: WorkTransaction, task: int, token: int, reason: str) -> Task:
+    before = held(tx, tx.numbered(task), token)
+    tx.let_go(before)
+    fail(tx, before, reason)
+    return tx.numbered(task)
 
 
-def fail(desk: Desk, task: Task, reason: str, parents: Sequence[str] = ()) -> None:
+def fail(tx: WorkTransaction, task: Task, reason: str, parents: Sequence[str] = ()) -> None:
     """The task has failed, and its policy says what happens next."""
     failed = moved(task, "failed", reason=reason, failures=task.failures + 1)
-    event = desk.tell(FAILED, (task, failed), step=True, parents=parents)
-    policy = task.on_failure or desk.charter.on_failure
+    event = tx.tell(FAILED, (task, failed), step=True, parents=parents)
+    policy = task.on_failure or tx.info.on_failure
     again = policy.policy in ("retry", "reassign") and failed.failures <= policy.retries
     if again:
-        _again(desk, failed, policy)
+        _again(tx, failed, policy)
     elif policy.policy in ("retry", "reassign"):
-        _give_up(desk, failed, policy.then, event)
+        _give_up(tx, failed, policy.then, event)
     else:
-        _give_up(desk, failed, policy.policy, event)
+        _give_up(tx, failed, policy.policy, event)
 
 
-def _again(desk: Desk, task: Task, policy: OnFailure) -> None:
+def _again(tx: WorkTransaction, task: Task, policy: OnFailure) -> None:
     delay, avoid, agent = policy.delay(task.failures), task.avoid, task.for_agent
     if policy.policy == "reassign":
         agent = None
         if task.assigned_to and task.assigned_to not in avoid:
             avoid = (*avoid, task.assigned_to)
-    token, lease = (desk.next_fence(), delay) if delay else (None, task.lease)
+    token, lease = (tx.next_fence(), delay) if delay else (None, task.lease)
     after = given_back(task, avoid=avoid, for_agent=agent, later=delay > 0, token=token, lease=lease)
-    desk.tell(RETRIED, (task, after), policy=policy.policy)
+    tx.tell(RETRIED, (task, after), policy=policy.policy)
     if delay:
-        desk.hold(after, BACK_OFF)
+        tx.hold(after, BACK_OFF)
 
 
-def _give_up(desk: Desk, task: Task, what: str, failure: Event) -> None:
+def _give_up(tx: WorkTransaction, task: Task, what: str, failure: Event) -> None:
     if what == "skip":
-        cancel(desk, task, "skipped after it had failed", "free")
+        cancel(tx, task, "skipped after it had failed", "free")
     elif what == "abort":
-        desk.change(
+        tx.change(
             {"reason": f"task {task.id} failed: {task.reason}"}, status="cancelled", parents=[failure.id]
         )
     else:
-        escalate(desk, "error", f"it failed: {task.reason}", task, [failure.id])
+        escalate(tx, "error", f"it failed: {task.reason}", task, [failure.id])
 
 
-def escalate(desk: Desk, type: str, text: str, task: Task | None, parents: Sequence[str] = ()) -> str:
+def escalate(
+    tx: WorkTransaction, type: str, text: str, task: Task | None, parents: Sequence[str] = ()
+) -> str:
     affects = [] if task is None else [task]
-    return desk.note(
+    return tx.note(
         ESCALATED, {"text": text}, affects=affects, pending="escalation", step=True, type=type, status="open",
         task=None if task is None else task.id, parents=parents,
     ).id  # fmt: skip
 
 
 @command()
-def decide_release(desk: Desk, task: int, token: int, reason: str) -> Task:
+def decide_release(tx: WorkTransaction, task: int, token: int, reason: str) -> Task:
     """Give a task back, for those it was for."""
-    before = held(desk, desk.numbered(task), token)
-    desk.let_go(before)
-    desk.tell(RELEASED, (before, given_back(before, token=None)), said={"why": reason})
-    return desk.numbered(task)
+    before = held(tx, tx.numbered(task), token)
+    tx.let_go(before)
+    tx.tell(RELEASED, (before, given_back(before, token=None)), said={"why": reason})
+    return tx.numbered(task)
 
 
 @command()
-def decide_hold_up(
-    desk: Desk, task: int, token: int, reason: str, on: tuple[str, ...], subtasks: tuple[NewTask, ...]
+def decide_block_or_split(
+    tx: WorkTransaction,
+    task: int,
+    token: int,
+    reason: str,
+    on: tuple[str, ...],
+    subtasks: tuple[NewTask, ...],
 ) -> Any:
     """The holder cannot go on: for a reason that somebody has to clear, until other tasks are done, or until new
     ones are into which it has split the task. Then it is claimed again by those it is for; its parts are for the
     same role, unless they name one."""
-    before = held(desk, desk.numbered(task), token)
-    if subtasks and not desk.may("orchestrate"):
-        refused = _too_much(desk, before, subtasks)
+    before = held(tx, tx.numbered(task), token)
+    if subtasks and not tx.may("orchestrate"):
+        refused = _too_much(tx, before, subtasks)
         if refused:
             return refused
     role = before.for_role
-    added = add(desk, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
-    edges, waits = new_edges(desk, before, (*on, *(one.id for one in added)))
+    added = add(tx, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
+    edges, waits, needs = new_edges(tx, before, (*on, *(one.id for one in added)))
     if not edges and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
-    desk.let_go(before)
-    needs = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
+    tx.let_go(before)
+    every = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
     after = moved(
-        before, "blocked", reason=reason, waits=waits, depends_on=needs, assigned_to=None, token=None
+        before, "blocked", reason=reason, waits=waits, depends_on=every, assigned_to=None, token=None
     )
-    desk.tell(BLOCKED, (before, after), edges=edges)
-    return desk.numbered(task)
+    tx.tell(BLOCKED, (before, after), *needs, edges=edges)
+    return tx.numbered(task)
 
 
-def _too_much(desk: Desk, task: Task, subtasks: Sequence[NewTask]) -> Denied | None:
+def _too_much(tx: WorkTransaction, task: Task, subtasks: Sequence[NewTask]) -> Denied | None:
     """The refusal if somebody who does not lead would rule over more than its own task by splitting it."""
     for one in subtasks:
         policy, what = one.on_failure, ""
@@ -388,8 +374,8 @@ def _too_much(desk: Desk, task: Task, subtasks: Sequence[NewTask]) -> Denied | N
         elif one.priority > task.priority:
             what = f"give it a higher priority than the task's own, {task.priority}"
         if what:
-            told = f"{desk.act.by!r} may split task {task.id!r}, but not {what}: that takes the right to orchestrate"
-            return desk.refuse("orchestrate", task.id, f"{told}. It is about {one.title!r}")
+            told = f"{tx.act.by!r} may split task {task.id!r}, but not {what}: that takes the right to orchestrate"
+            return tx.refuse("orchestrate", task.id, f"{told}. It is about {one.title!r}")
     return None
 
 
@@ -405,70 +391,68 @@ def path_key(work: str, path: str) -> str:
     return sha256(f"{work}\n{path}".encode()).hexdigest()
 
 
-def produce(desk: Desk, task: Task | None, made: Made, **more: Any) -> str:
-    """Record something that was made: a new version of it, if there is one under the same path."""
-    key = path_key(desk.work, made.said["path"])
-    last = desk.overlay.get("work.paths", desk.work, key)
+def next_version(tx: WorkTransaction, path: str) -> dict[str, Any]:
+    """Which version of it something under a path is, and which one was before."""
+    key = path_key(tx.work, path)
+    last = tx.overlay.get("work.paths", tx.work, key)
     version, previous = (1, None) if last is None else (last["version"] + 1, last["id"])
-    affects, about = ([], None) if task is None else ([task], task.id)
-    return desk.note(
-        PRODUCED, made.said, affects=affects, path_key=key, task=about, version=version, previous=previous,
-        **made.more, **more,
-    ).id  # fmt: skip
+    return {"path_key": key, "version": version, "previous": previous}
+
+
+def _produce(tx: WorkTransaction, task: Task, made: Made) -> str:
+    """Record something that was made when its task was completed."""
+    more = {**made.more, **next_version(tx, made.said["path"])}
+    return tx.note(PRODUCED, made.said, affects=[task], task=task.id, **more).id
 
 
 # by whoever leads
 
 
 @command("orchestrate")
-def decide_retry(desk: Desk, task: str) -> Task:
+def decide_retry(tx: WorkTransaction, task: str) -> Task:
     """Let a failed task be done once more: its failures are counted anew, and nobody has to be asked about them."""
-    before = desk.task(task)
+    before = tx.task(task)
     check_is(before, "failed", "pending", "only what has failed is tried again")
     after = given_back(before, reason="", token=None, avoid=(), failures=0)
-    told = desk.tell(RETRIED, (before, after), policy="by hand")
-    settle(desk, before, "the task is tried again", (ESCALATED,), told.id)
-    return desk.task(task)
+    told = tx.tell(RETRIED, (before, after), policy="by hand")
+    settle(tx, before, "the task is tried again", (ESCALATED,), told.id)
+    return tx.task(task)
 
 
 @command()
-def decide_review(desk: Desk, task: str, verdict: str, comments: str) -> Any:
+def decide_review(tx: WorkTransaction, task: str, verdict: str, comments: str) -> Any:
     """What a reviewer says of a task: approved, back to whoever did it, or failed."""
-    before = desk.task(task)
+    before = tx.task(task)
     becomes = {"approved": "completed", "needs_rework": "in_progress"}.get(verdict, "failed")
     check_is(before, "review", becomes, "only what its holder has handed in is reviewed")
-    if before.assigned_to == desk.act.by:
-        return desk.refuse(
-            "review", task, f"{desk.act.by!r} did task {task!r}: somebody else has to review it"
-        )
-    if before.reviewer != desk.act.by:
-        refused = desk.refused("review")
+    if before.assigned_to == tx.act.by:
+        return tx.refuse("review", task, f"{tx.act.by!r} did task {task!r}: somebody else has to review it")
+    if before.reviewer != tx.act.by:
+        refused = tx.refused("review")
         if refused:
             return refused
-    fields = {"reviewed_by": desk.act.by, "review_status": verdict}
+    fields = {"reviewed_by": tx.act.by, "review_status": verdict}
     said = {"comment": comments} if comments else {}
     if verdict == "approved":
-        desk.tell(REVIEWED, (before, replace(before, **fields)), said=said)
-        finish(desk, desk.numbered(before.number))
+        tx.tell(REVIEWED, (before, replace(before, **fields)), said=said)
+        finish(tx, tx.numbered(before.number))
     elif verdict == "needs_rework":
         back = moved(before, "in_progress", rework=True, **fields)
-        desk.tell(REVIEWED, (before, back), said=said)
-        desk.hold(back, before.assigned_to or "")
+        tx.tell(REVIEWED, (before, back), said=said)
+        tx.hold(back, before.assigned_to or "")
     else:
-        told = desk.tell(REVIEWED, (before, replace(before, **fields)), said=said)
-        fail(desk, desk.numbered(before.number), comments or "rejected in review", [told.id])
-    return desk.task(task)
+        told = tx.tell(REVIEWED, (before, replace(before, **fields)), said=said)
+        fail(tx, tx.numbered(before.number), comments or "rejected in review", [told.id])
+    return tx.task(task)
 
 
 @command("orchestrate")
-def decide_assign_review(desk: Desk, task: str, reviewer: str) -> Task:
-    before = desk.task(task)
+def decide_assign_review(tx: WorkTransaction, task: str, reviewer: str) -> Task:
+    before = tx.task(task)
     if before.assigned_to == reviewer:
         raise BadInput(f"{reviewer!r} did task {task!r}: let somebody else review it")
     if before.status != "review":
         raise Conflict(f"task {task!r} is {before.status}: only what is in review has a reviewer")
-    desk.need_member(reviewer)
-    desk.tell(
-        REVIEWED, (before, replace(before, reviewer=reviewer)), assigned=reviewer, **desk.joined(reviewer)
-    )
-    return desk.task(task)
+    tx.need_member(reviewer)
+    tx.tell(REVIEWED, (before, replace(before, reviewer=reviewer)), assigned=reviewer, **tx.joined(reviewer))
+    return tx.task(task)

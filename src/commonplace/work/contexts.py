@@ -15,12 +15,12 @@ from ..recall.digesting import rely_on
 from ..recall.packing import CUT, LEAST, Candidate, estimated
 from ..recall.searching import remembered_about
 from .claims import path_key
-from .desk import Charter, Reading, charter_of
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
 from .radar import Overlap, Sharing, overlaps_of
+from .records import Artifact, Decision, Discovery, Nudge, nudge_for
 from .tasks import Task
-from .things import Artifact, Decision, Discovery, Nudge, nudge_for
+from .transaction import Reading, WorkInfo, info_of
 from .words import words_of
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def context_of(
     focus = None if agent is None else WorkFocus(work, agent)
     told = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
-        task, charter, position = reading.task(id), charter_of(reading.lens, work.id), reading.lens.position
-        assert charter is not None
+        task, info, position = reading.task(id), info_of(reading.lens, work.id), reading.lens.position
+        assert info is not None
         if agent is not None:
             rights = rights_of(reading.now, agent)
         above = list(_above(reading, task))
@@ -109,7 +109,7 @@ def context_of(
             kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
         }
         if agent is None and (who := task.assigned_to):
-            rows = waiting(reading, who, charter.leader == who, "turn")
+            rows = waiting(reading, who, info.leader == who, "turn")
             told = [
                 nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
             ]
@@ -117,11 +117,9 @@ def context_of(
         newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     session = work._session if agent is None else work._session.speaking_for(agent)
-    memory = _remembered(session, task, charter, at)
+    memory = _remembered(session, task, info, at)
     lines = list(
-        _lines(
-            charter, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory
-        )
+        _lines(info, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
     )
     taken, left_out = _packed(lines, max_chars, max_tokens, work._session.services.count_tokens or estimated)
 
@@ -143,7 +141,7 @@ def context_of(
         if newest[one.path].id != one.id
     ]
     return Context(
-        task, charter.goal, charter.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
+        task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
         of("Artifacts"), tuple(one.id for one in taken if one.section == "Memory"), _text(taken),
         (*left_out, *gone), position, of("May be done already"),
     )  # fmt: skip
@@ -177,7 +175,7 @@ def _newest(work: Work, reading: Reading, rights: Rights, paths: Sequence[str]) 
         while id is not None and path not in found:
             for one in work._seen(Artifact, reading, rights, [id]):
                 found[path] = one
-            id = (reading.lens.get("work.things", reading.work, id) or {}).get("previous")
+            id = (reading.lens.get("work.records", reading.work, id) or {}).get("previous")
     return found
 
 
@@ -192,18 +190,18 @@ def _by_words(task: Task, sharing: Sharing) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(session: Session, task: Task, charter: Charter, at: At) -> list[Candidate]:
+def _remembered(session: Session, task: Task, info: WorkInfo, at: At) -> list[Candidate]:
     """What memory has on the task: in the cores of the work, if it names some."""
     with session.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
             return []
     query = f"{task.title} {task.description}".strip()[:400]
-    cores = list(charter.cores) or None
+    cores = list(info.cores) or None
     return remembered_about(session, query, cores, MEMORIES, at)
 
 
 def _lines(
-    charter: Charter,
+    info: WorkInfo,
     task: Task,
     nudges: list[Nudge],
     covering: list[Overlap],
@@ -214,9 +212,9 @@ def _lines(
     memory: list[Candidate],
 ) -> Iterator[Line]:
     """Everything as lines, what matters most first."""
-    yield Line("Goal", charter.id, as_data(charter.goal or charter.name))
-    for constraint in charter.constraints:
-        yield Line("Constraints", charter.id, as_data(constraint))
+    yield Line("Goal", info.id, as_data(info.goal or info.name))
+    for constraint in info.constraints:
+        yield Line("Constraints", info.id, as_data(constraint))
     about = f"{as_data(task.title)} ({task.status}, priority {task.priority})"
     yield Line("Task", task.id, about + (f": {as_data(task.description)}" if task.description else ""))
     for comment in task.comments:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BadInput, shown
-from .desk import Charter
 from .tasks import Task
+from .transaction import WorkInfo
 
 COLOURS = {
     "pending": "#e8e8e8", "assigned": "#cfe2ff", "in_progress": "#9ec5fe", "blocked": "#f8d7da", "review": "#fff3cd",
@@ -44,15 +44,15 @@ def longest_chain(tasks: Sequence[Task]) -> list[Task]:
     return chain[::-1]
 
 
-def drawn(charter: Charter, tasks: Sequence[Task], format: str) -> str:
+def drawn(info: WorkInfo, tasks: Sequence[Task], format: str) -> str:
     if format not in FORMATS:
         raise BadInput(f"there is no format {shown(format)} for graphs: there is {' and '.join(FORMATS)}")
-    return _mermaid(charter, tasks) if format == "mermaid" else _dot(charter, tasks)
+    return _mermaid(info, tasks) if format == "mermaid" else _dot(info, tasks)
 
 
-def _mermaid(charter: Charter, tasks: Sequence[Task]) -> str:
+def _mermaid(info: WorkInfo, tasks: Sequence[Task]) -> str:
     numbers = {one.id: one.number for one in tasks}
-    lines = [f"%% {_plain(charter.name)}", "flowchart LR"]
+    lines = [f"%% {_plain(info.name)}", "flowchart LR"]
     lines += [f'    t{one.number}["{_label(one)}"]:::{one.status}' for one in tasks]
     lines += [
         f"    t{numbers[id]} --> t{one.number}" for one in tasks for id in one.depends_on if id in numbers
@@ -62,9 +62,9 @@ def _mermaid(charter: Charter, tasks: Sequence[Task]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _dot(charter: Charter, tasks: Sequence[Task]) -> str:
+def _dot(info: WorkInfo, tasks: Sequence[Task]) -> str:
     numbers = {one.id: one.number for one in tasks}
-    lines = [f'digraph "{_plain(charter.name)}" {{', "    rankdir=LR; node [shape=box, style=filled];"]
+    lines = [f'digraph "{_plain(info.name)}" {{', "    rankdir=LR; node [shape=box, style=filled];"]
     lines += [
         f'    t{one.number} [label="{_label(one)}", fillcolor="{COLOURS[one.status]}"];' for one in tasks
     ]

@@ -13,7 +13,20 @@ from msgspec.structs import replace
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
 from ..events import check_name, decode, encode_payload, new_id
-from .desk import Desk, command, given_back, moved
+from .kinds import (
+    ADDED,
+    ANSWERED,
+    ASKED,
+    ASSIGNED,
+    BLOCKED,
+    CANCELLED,
+    DECIDED,
+    EDITED,
+    ESCALATED,
+    LINKED,
+    RESOLVED,
+    UNBLOCKED,
+)
 from .tasks import (
     Task,
     check_is,
@@ -26,13 +39,8 @@ from .tasks import (
     placed,
     waiting_less,
 )
+from .transaction import WorkTransaction, command, given_back, moved
 
-ADDED, LINKED, BRANCHED = "task.added", "task.linked", "work.branched"
-ASSIGNED, BLOCKED, UNBLOCKED, CANCELLED, EDITED = (
-    "task.assigned", "task.blocked", "task.unblocked", "task.cancelled", "task.edited",
-)  # fmt: skip
-ASKED, DECIDED, ANSWERED = "work.asked", "work.decided", "work.answered"
-ESCALATED, RESOLVED = "work.escalated", "work.resolved"
 DEPENDENTS = ("block", "cancel", "free")
 
 FIELDS = (
@@ -118,18 +126,18 @@ def names(field: str, given: object) -> tuple[str, ...]:
 
 
 @command("orchestrate", open=False, archived=True)
-def decide_add(desk: Desk, tasks: tuple[NewTask, ...]) -> list[Task]:
+def decide_add(tx: WorkTransaction, tasks: tuple[NewTask, ...]) -> list[Task]:
     """Add tasks, all or none. Each may depend on others of the batch, also on later ones. Those that are there already
     are answered whatever became of the work; new ones need an open one."""
-    return add(desk, tasks)
+    return add(tx, tasks)
 
 
-def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
-    known = [desk.find(one.id) if one.given_id else None for one in tasks]
+def add(tx: WorkTransaction, tasks: Sequence[NewTask]) -> list[Task]:
+    known = [tx.find(one.id) if one.given_id else None for one in tasks]
     if all(known):
-        return [_same(desk, new, old) for new, old in zip(tasks, known, strict=True) if old]
-    desk.need_open()
-    total, most = desk.counts.get("tasks", 0), desk.charter.limits.max_tasks
+        return [_same(tx, new, old) for new, old in zip(tasks, known, strict=True) if old]
+    tx.need_open()
+    total, most = tx.counts.get("tasks", 0), tx.info.limits.max_tasks
     if total + len(tasks) > most:
         raise TooLarge(
             f"this work has {total:,} tasks, and its limit is {most:,}: begin another work, or raise max_tasks"
@@ -137,7 +145,7 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     for new, old in zip(tasks, known, strict=True):
         if old is not None:
             raise Conflict(f"there is a task {new.id!r} already: choose another id, or none")
-        if desk.overlay.get("work.ids", new.id) is not None:  # in another work, which need not be known here
+        if tx.overlay.get("work.ids", new.id) is not None:  # in another work, which need not be known here
             raise Conflict(f"the id {new.id!r} cannot be used here: choose another one, or none")
     numbers = {one.id: total + place for place, one in enumerate(tasks)}
     if len(numbers) < len(tasks):
@@ -145,36 +153,37 @@ def add(desk: Desk, tasks: Sequence[NewTask]) -> list[Task]:
     _check_batch(tasks, numbers)
     for one in tasks:
         if one.parent is not None and one.parent not in numbers:
-            desk.task(one.parent)
-    _check_room(desk, tasks)
+            tx.task(one.parent)
+    _check_room(tx, tasks)
+    within = {id for one in tasks for id in one.depends_on}
     for one in tasks:
-        _added(desk, one, numbers)
+        _added(tx, one, numbers, one.id in within)
     for one in tasks:  # now that all of them are known, a cycle by way of them is seen
         for id in one.blocks:
-            link(desk, desk.task(id), [one.id])
-    return [desk.numbered(number) for number in numbers.values()]
+            link(tx, tx.task(id), [one.id])
+    return [tx.numbered(number) for number in numbers.values()]
 
 
-def _check_room(desk: Desk, tasks: Sequence[NewTask]) -> None:
+def _check_room(tx: WorkTransaction, tasks: Sequence[NewTask]) -> None:
     """No task may be waited for by more than its limit."""
     more = Counter(id for one in tasks for id in one.depends_on)
     for id, count in more.items():
-        known = desk.find(id)
-        check_room(desk, id, count + (0 if known is None else len(desk.dependents(known.number))))
+        known = tx.find(id)
+        check_room(tx, id, count + (0 if known is None else len(tx.dependents(known))))
 
 
-def check_room(desk: Desk, id: str, count: int) -> None:
-    most = desk.charter.limits.max_dependents
+def check_room(tx: WorkTransaction, id: str, count: int) -> None:
+    most = tx.info.limits.max_dependents
     if count > most:
         raise TooLarge(
             f"{count:,} tasks would depend on {id!r}, and the limit is {most:,}: add one in between"
         )
 
 
-def _same(desk: Desk, new: NewTask, old: Task) -> Task:
+def _same(tx: WorkTransaction, new: NewTask, old: Task) -> Task:
     """A call that is repeated with its ids answers the task as it is now. What was changed since it was added does not
     count; other content is a Conflict."""
-    recorded = _added_with(desk, new.id)
+    recorded = _added_with(tx, new.id)
     asked = _plain(new)
     other = [name for name in FIELDS if recorded.get(name, _USUAL[name]) != asked[name]]
     if other:
@@ -185,10 +194,10 @@ def _same(desk: Desk, new: NewTask, old: Task) -> Task:
     return old
 
 
-def _added_with(desk: Desk, id: str) -> dict[str, Any]:
+def _added_with(tx: WorkTransaction, id: str) -> dict[str, Any]:
     """What a task was added with, as far as it was anything but usual. Raises Erased if nobody can tell any more."""
-    *_, event = desk.overlay.get("work.ids", id)
-    added = desk.overlay.event(event)
+    *_, event = tx.overlay.get("work.ids", id)
+    added = tx.overlay.event(event)
     if added is None or added.erased:
         raise _erased(id)
     recorded = {
@@ -198,7 +207,7 @@ def _added_with(desk: Desk, id: str) -> dict[str, Any]:
         "blocks": added.payload.get("blocks", []),
     }
     if "approval" in recorded:
-        asked_for = desk.overlay.get("work.things", desk.work, recorded["approval"])["said"]
+        asked_for = tx.overlay.get("work.records", tx.work, recorded["approval"])["said"]
         if not asked_for:
             raise _erased(id)
         recorded["risk"] = asked_for["risk"]
@@ -209,12 +218,13 @@ def _erased(id: str) -> Erased:
     return Erased(f"what was said of task {id!r} was erased: choose another id, or none")
 
 
-def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
-    needs = {id: None if id in numbers else desk.task(id) for id in new.depends_on}
+def _added(tx: WorkTransaction, new: NewTask, numbers: Mapping[str, int], is_needed: bool) -> None:
+    needs = {id: None if id in numbers else tx.task(id) for id in new.depends_on}
     _check_possible([task for task in needs.values() if task is not None])
     if new.assigned_to is not None:
-        desk.need_member(new.assigned_to)
+        tx.need_member(new.assigned_to)
     waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
+    open = [task for task in needs.values() if task is not None and not task.satisfied]
     edges = [
         [numbers[id] if task is None else task.number, numbers[new.id]]
         for id, task in needs.items()
@@ -223,19 +233,20 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
     approval = new_id() if new.risk else None
     task = placed(
         Task(
-            new.id, desk.work, numbers[new.id], new.title, new.description,
+            new.id, tx.work, numbers[new.id], new.title, new.description,
             status="pending" if new.assigned_to is None else "assigned", priority=new.priority,
             depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
             for_role=new.for_role, for_agent=new.assigned_to, assigned_to=new.assigned_to,
-            on_failure=new.on_failure, metadata=new.metadata, by=desk.act.by, approval=approval, parent=new.parent,
+            on_failure=new.on_failure, metadata=new.metadata, by=tx.act.by, approval=approval, parent=new.parent,
+            needed=is_needed,
         )
     )  # fmt: skip
-    joins = {} if new.assigned_to is None else desk.joined(new.assigned_to)
+    joins = {} if new.assigned_to is None else tx.joined(new.assigned_to)
     blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
-    added = desk.tell(ADDED, (None, task), edges=edges, **blocks, **joins)
+    added = tx.tell(ADDED, (None, task), *needed(open), edges=edges, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
-        desk.note(
+        tx.note(
             ASKED,
             said,
             affects=[task],
@@ -246,6 +257,10 @@ def _added(desk: Desk, new: NewTask, numbers: Mapping[str, int]) -> None:
             gates=True,
             parents=[added.id],
         )
+
+
+def _number(task: Task) -> int:
+    return task.number
 
 
 def _check_possible(tasks: Sequence[Task]) -> None:
@@ -283,11 +298,11 @@ def _check_batch(tasks: Sequence[NewTask], numbers: Mapping[str, int]) -> None:
 
 
 @command("orchestrate")
-def decide_link(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
-    return link(desk, desk.task(task), on)
+def decide_link(tx: WorkTransaction, task: str, on: tuple[str, ...]) -> Task:
+    return link(tx, tx.task(task), on)
 
 
-def link(desk: Desk, task: Task, on: Sequence[str]) -> Task:
+def link(tx: WorkTransaction, task: Task, on: Sequence[str]) -> Task:
     """Let a task wait for others, too."""
     if task.final:
         raise Conflict(f"task {task.id!r} is {task.status}: it waits for nothing any more")
@@ -295,33 +310,41 @@ def link(desk: Desk, task: Task, on: Sequence[str]) -> Task:
         raise Conflict(
             f"task {task.id!r} is {task.status}: let its holder block it on what it has found, with claim.block(…)"
         )
-    edges, waits = new_edges(desk, task, on)
+    edges, waits, needs = new_edges(tx, task, on)
     if not edges:
         return task
     after = placed(replace(task, waits=waits, depends_on=tuple(dict.fromkeys((*task.depends_on, *on)))))
-    desk.tell(LINKED, (task, after), edges=edges)
+    tx.tell(LINKED, (task, after), *needs, edges=edges)
     return after
 
 
-def new_edges(desk: Desk, task: Task, on: Sequence[str]) -> tuple[list[list[int]], int]:
-    """The edges that are new, and how many things the task waits for with them. Raises Cycle."""
-    new = [desk.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
+def new_edges(
+    tx: WorkTransaction, task: Task, on: Sequence[str]
+) -> tuple[list[list[int]], int, list[tuple[Task, Task]]]:
+    """The edges that are new, how many things the task waits for with them, and the tasks that are needed now. Raises
+    Cycle."""
+    new = [tx.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
     _check_possible(new)
     for one in new:
-        path = _path_up(desk, one, task)
+        path = _path_up(tx, one, task)
         if path is not None:
             raise Cycle([task.id, *path])
     open = [one for one in new if not one.satisfied]
     for one in open:
-        check_room(desk, one.id, len(desk.dependents(one.number)) + 1)
-    return [[one.number, task.number] for one in open], task.waits + len(open)
+        check_room(tx, one.id, len(tx.dependents(one)) + 1)
+    return [[one.number, task.number] for one in open], task.waits + len(open), needed(open)
 
 
-def _path_up(desk: Desk, start: Task, wanted: Task) -> list[str] | None:
+def needed(tasks: Sequence[Task]) -> list[tuple[Task, Task]]:
+    """Those of these tasks that nothing waited for so far, and what they are now that something does."""
+    return [(one, replace(one, needed=True)) for one in sorted(tasks, key=_number) if not one.needed]
+
+
+def _path_up(tx: WorkTransaction, start: Task, wanted: Task) -> list[str] | None:
     """How one task depends on another, if it does."""
     came: dict[int, int | None] = {start.number: None}
     ahead, seen = [start], {start.number: start.id}
-    if start.number != wanted.number and not desk.dependents(wanted.number):
+    if start.number != wanted.number and not tx.dependents(wanted):
         return None
     while ahead:
         task = ahead.pop()
@@ -332,7 +355,7 @@ def _path_up(desk: Desk, start: Task, wanted: Task) -> list[str] | None:
                 at = came[at]  # type: ignore[assignment]
             return path[::-1]
         for id in task.depends_on:
-            above = desk.task(id)
+            above = tx.task(id)
             if above.number not in came and not above.final:
                 came[above.number], seen[above.number] = task.number, above.id
                 ahead.append(above)
@@ -340,209 +363,147 @@ def _path_up(desk: Desk, start: Task, wanted: Task) -> list[str] | None:
 
 
 @command("orchestrate")
-def decide_unlink(desk: Desk, task: str, on: tuple[str, ...]) -> Task:
+def decide_unlink(tx: WorkTransaction, task: str, on: tuple[str, ...]) -> Task:
     """Let a task wait no longer for others."""
-    before = desk.task(task)
+    before = tx.task(task)
     if before.final:
         raise Conflict(f"task {task!r} is {before.status}: it waits for nothing any more")
-    gone = [desk.task(id) for id in on if id in before.depends_on]
+    gone = [tx.task(id) for id in on if id in before.depends_on]
     if not gone:
         return before
     waits = before.waits - sum(not one.satisfied for one in gone)
     kept = tuple(id for id in before.depends_on if id not in on)
     after = waiting_less(replace(before, depends_on=kept), waits)
-    desk.tell(LINKED, (before, after), unlinked=[[one.number, before.number] for one in gone])
-    return desk.task(task)
+    tx.tell(LINKED, (before, after), unlinked=[[one.number, before.number] for one in gone])
+    return tx.task(task)
 
 
 # changing
 
 
 @command("orchestrate")
-def decide_assign(desk: Desk, task: str, agent: str) -> Task:
+def decide_assign(tx: WorkTransaction, task: str, agent: str) -> Task:
     """Give a task to an agent: nobody else claims it then."""
-    before = desk.task(task)
+    before = tx.task(task)
     path = ("pending", "assigned") if before.status == "assigned" else ("assigned",)
     if before.status == "assigned" and before.assigned_to == agent:
         return before
-    desk.need_member(agent)
+    tx.need_member(agent)
     avoid = tuple(one for one in before.avoid if one != agent)
     after = moved(before, *path, for_agent=agent, assigned_to=agent, avoid=avoid)
-    desk.tell(ASSIGNED, (before, after), **desk.joined(agent))
-    return desk.task(task)
+    tx.tell(ASSIGNED, (before, after), **tx.joined(agent))
+    return tx.task(task)
 
 
 @command("orchestrate")
-def decide_unassign(desk: Desk, task: str) -> Task:
-    before = desk.task(task)
+def decide_unassign(tx: WorkTransaction, task: str) -> Task:
+    before = tx.task(task)
     check_is(before, "assigned", "pending", "only what is assigned and not begun is taken back like this")
-    desk.tell(ASSIGNED, (before, moved(before, "pending", for_agent=None, assigned_to=None)))
-    return desk.task(task)
+    tx.tell(ASSIGNED, (before, moved(before, "pending", for_agent=None, assigned_to=None)))
+    return tx.task(task)
 
 
 @command("orchestrate")
-def decide_edit(desk: Desk, task: str, fields: dict[str, Any]) -> Task:
+def decide_edit(tx: WorkTransaction, task: str, fields: dict[str, Any]) -> Task:
     """Change what a task says of itself."""
-    before = desk.task(task)
+    before = tx.task(task)
     if before.final:
         raise Conflict(f"task {task!r} is {before.status}: it can be changed no more")
     after = placed(replace(before, **fields))
     if after != before:
-        desk.tell(EDITED, (before, after))
-    return desk.task(task)
+        tx.tell(EDITED, (before, after))
+    return tx.task(task)
 
 
 @command("orchestrate")
-def decide_block(desk: Desk, task: str, reason: str) -> Task:
-    before = desk.task(task)
+def decide_block(tx: WorkTransaction, task: str, reason: str) -> Task:
+    before = tx.task(task)
     if before.status == "in_progress":
-        desk.let_go(before)
+        tx.let_go(before)
     path = ("pending", "blocked") if before.status == "assigned" else ("blocked",)
-    desk.tell(BLOCKED, (before, moved(before, *path, reason=reason)))
-    return desk.task(task)
+    tx.tell(BLOCKED, (before, moved(before, *path, reason=reason)))
+    return tx.task(task)
 
 
 @command("orchestrate")
-def decide_unblock(desk: Desk, task: str) -> Task:
+def decide_unblock(tx: WorkTransaction, task: str) -> Task:
     """What was blocked goes on, once it waits for nothing else. For what was cancelled it waits no longer."""
-    before = desk.task(task)
+    before = tx.task(task)
     check_is(before, "blocked", "pending", "only what is blocked is unblocked")
-    above = [desk.task(id) for id in before.depends_on]
+    above = [tx.task(id) for id in before.depends_on]
     gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
     kept = tuple(one.id for one in above if one not in gone)
     after = given_back(before, reason="", depends_on=kept, waits=before.waits - len(gone))
     without: dict[str, Any] = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
-    desk.tell(UNBLOCKED, (before, after), **without)
-    return desk.task(task)
+    tx.tell(UNBLOCKED, (before, after), **without)
+    return tx.task(task)
 
 
 @command("orchestrate")
-def decide_cancel(desk: Desk, task: str, reason: str, dependents: str) -> Task:
-    before = desk.task(task)
-    cancel(desk, before, reason, dependents)
-    return desk.task(task)
+def decide_cancel(tx: WorkTransaction, task: str, reason: str, dependents: str) -> Task:
+    before = tx.task(task)
+    cancel(tx, before, reason, dependents)
+    return tx.task(task)
 
 
-def cancel(desk: Desk, task: Task, reason: str, dependents: str, parents: Sequence[str] = ()) -> None:
+def cancel(
+    tx: WorkTransaction, task: Task, reason: str, dependents: str, parents: Sequence[str] = ()
+) -> None:
     """Cancel a task. What depends on it goes on without it (free), is cancelled as well, or is blocked until somebody
     has decided."""
-    ahead = _cancelled(desk, task, reason, dependents, parents)[::-1]
+    ahead = _cancelled(tx, task, reason, dependents, parents)[::-1]
     while ahead:
         number, above = ahead.pop()
-        below, told = desk.numbered(number), f"it depends on {above}, which was cancelled"
+        below, told = tx.numbered(number), f"it depends on {above}, which was cancelled"
         if dependents == "cancel" and not below.final:
-            ahead += _cancelled(desk, below, told, dependents)[::-1]
+            ahead += _cancelled(tx, below, told, dependents)[::-1]
         elif below.status in ("pending", "assigned"):
             path = ("pending", "blocked") if below.status == "assigned" else ("blocked",)
-            desk.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
+            tx.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
         elif below.status == "blocked" and not below.reason:
-            desk.tell(BLOCKED, (below, replace(below, reason=told)))
+            tx.tell(BLOCKED, (below, replace(below, reason=told)))
 
 
 def _cancelled(
-    desk: Desk, task: Task, reason: str, dependents: str, parents: Sequence[str] = ()
+    tx: WorkTransaction, task: Task, reason: str, dependents: str, parents: Sequence[str] = ()
 ) -> list[tuple[int, str]]:
     """Cancel one task. Answers the numbers of those that depend on it and are not freed by this, with its id."""
     after = moved(task, "cancelled", reason=reason, waived=dependents == "free", later=False)
     if task.status == "in_progress":
-        desk.let_go(task)
-    frees = desk.freeing(task) if dependents == "free" else []
-    told = desk.tell(CANCELLED, (task, after), *frees, parents=parents)
-    settle(desk, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), told.id)
-    return [] if dependents == "free" else [(number, task.id) for number in desk.dependents(task.number)]
+        tx.let_go(task)
+    frees = tx.freeing(task) if dependents == "free" else []
+    told = tx.tell(CANCELLED, (task, after), *frees, parents=parents)
+    settle(tx, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), told.id)
+    return [] if dependents == "free" else [(number, task.id) for number in tx.dependents(task)]
 
 
-def settle(desk: Desk, task: Task, why: str, kinds: Sequence[str], parent: str) -> None:
+def settle(tx: WorkTransaction, task: Task, why: str, kinds: Sequence[str], parent: str) -> None:
     """Nobody has to answer any more what was asked about a task: approvals are cancelled, escalations resolved."""
-    about = [(desk.work, str(id)) for _, id in desk.lens.scan("work.about", desk.work, task.number)]
-    for (_, id), row in zip(about, desk.lens.get_all(decode, "work.things", about), strict=True):
+    about = [(tx.work, str(id)) for _, id in tx.lens.scan("work.about", tx.work, task.number)]
+    for (_, id), row in zip(about, tx.lens.get_all(decode, "work.records", about), strict=True):
         if row is None or row["kind"] not in kinds or row.get("task") != task.id:
             continue
-        answer = new_id()
         if row["kind"] == ASKED and row["status"] == "pending":
-            fields = {"status": "cancelled", "answered_by": desk.act.by, "answer": answer}
-            desk.note(
-                ANSWERED, {"why": why}, updates=[(id, fields)], settles=[("approval", id, row["position"])], about=id,
-                verdict="cancelled", id=answer, parents=[parent],
-            )  # fmt: skip
+            answer_record(tx, row, id, "cancelled", {"why": why}, [parent])
         elif row["kind"] == ESCALATED and row["status"] == "open":
-            fields = {"status": "resolved", "resolved_by": desk.act.by, "answer": answer}
-            desk.note(
-                RESOLVED, {"answer": why}, updates=[(id, fields)], settles=[("escalation", id, row["position"])],
-                about=id, id=answer, parents=[parent],
-            )  # fmt: skip
+            answer_record(tx, row, id, "resolved", {"answer": why}, [parent])
 
 
-# alternatives
-
-
-@command("orchestrate")
-def decide_branch(desk: Desk, question: str, options: dict[str, tuple[str, ...]]) -> str:
-    """Let groups of tasks wait until one of the groups is chosen. Answers the id of the branch."""
-    every = [id for ids in options.values() for id in ids]
-    if len(set(every)) < len(every):
-        raise BadInput("a task stands in two alternatives: put it into one, or let it depend on both")
-    tasks = [desk.task(id) for id in every]
-    for one in tasks:
-        if one.status != "pending" or one.branch is not None:
-            why = "is an alternative already" if one.branch is not None else f"is {one.status}"
-            raise Conflict(f"task {one.id!r} {why}: alternatives are made of pending tasks")
-    id = new_id()
-    each = {name: list(ids) for name, ids in options.items()}
-    desk.note(
-        BRANCHED,
-        {"question": question},
-        affects=tasks,
-        pending="branch",
-        id=id,
-        options=each,
-        status="pending",
-    )
-    for one in tasks:
-        desk.tell(LINKED, (one, placed(replace(one, branch=id, waits=one.waits + 1))))
-    return id
-
-
-@command("orchestrate")
-def decide_choose(desk: Desk, branch: str, option: str, rationale: str) -> str:
-    """Choose one of the alternatives: its tasks go on, the others are cancelled, and what depends on them goes on
-    without. Answers the id of the decision."""
-    row = desk.thing(branch, BRANCHED)
-    if row["status"] != "pending":
-        raise Conflict(f"the branch {branch!r} has been decided: {row['status']}")
-    options = row["options"]
-    if option not in options:
-        raise BadInput(
-            f"the branch has no alternative {shown(option)}: it has {', '.join(map(repr, options))}"
-        )
-    others = [name for name in options if name != option]
-    decision = desk.note(
-        DECIDED,
-        {
-            "question": row["said"].get("question", ""),
-            "choice": option,
-            "alternatives": others,
-            "rationale": rationale,
-        },
-        affects=[desk.task(id) for ids in options.values() for id in ids],
-        settles=[("branch", branch, row["position"])],
-        updates=[(branch, {"status": option})],
-        reversible=False,
-    )
-    for id in options[option]:
-        before = desk.task(id)
-        if not before.final:
-            after = replace(before, waits=before.waits - 1)
-            desk.tell(LINKED, (before, placed(after)))
-    for name in others:
-        for id in options[name]:
-            before = desk.task(id)
-            if not before.final:
-                cancel(
-                    desk,
-                    before,
-                    f"{option!r} was chosen instead of {name!r}: {rationale}",
-                    "free",
-                    [decision.id],
-                )
-    return decision.id
+def answer_record(
+    tx: WorkTransaction,
+    row: Mapping[str, Any],
+    id: str,
+    status: str,
+    said: Mapping[str, str],
+    parents: Sequence[str] = (),
+    also: Sequence[str] = (),
+) -> None:
+    """Record the answer to an approval, a decision or an escalation, which is the answer to others `also`."""
+    answer, escalation = new_id(), row["kind"] == ESCALATED
+    fields = {"status": status, "resolved_by" if escalation else "answered_by": tx.act.by, "answer": answer}
+    waits = "escalation" if escalation else "approval"
+    tx.note(
+        RESOLVED if escalation else ANSWERED, said, updates=[(one, fields) for one in (id, *also)],
+        settles=[] if row["kind"] == DECIDED else [(waits, id, row["position"])], about=id, verdict=status, id=answer,
+        parents=parents,
+    )  # fmt: skip

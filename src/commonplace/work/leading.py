@@ -18,14 +18,14 @@ import msgspec
 
 from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
-from .desk import READY_FOR_MANY, Charter, charter_of
 from .people import lead_lease, steps_of
+from .records import Escalation, Nudge, nudge_for, record_of
 from .tasks import Task
-from .things import Escalation, Nudge, nudge_for, thing
+from .transaction import READY_FOR_MANY, WorkInfo, info_of
 from .verbs import Work, seconds
 
 if TYPE_CHECKING:
-    from .desk import Reading
+    from .transaction import Reading
 
 log = logging.getLogger("commonplace")
 
@@ -45,7 +45,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Lead:
-    """The lead of a work. Its verbs are those of the work, under the fence: `lead.assign(…)`, `lead.add_task(…)`."""
+    """The lead of a work. Its verbs are those of the work, under the fence: `lead.add_task(…)`,
+    `lead.task(id).assign(…)`."""
 
     def __init__(self, work: Work, agent: str, fence: int, lease: float) -> None:
         self.agent, self.fence, self.lease = agent, fence, lease
@@ -60,17 +61,17 @@ class Lead:
     def heartbeat(self, lease: float | None = None) -> None:
         """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
         length = self.lease if lease is None else seconds("lease", lease)
-        self._check(self.work.about())
+        self._check(self.work.info())
         held = self.work._ledger.store.lease(
             lead_lease(self.work.id, self.fence), self.agent, length, self.fence
         )
         if held.fence != self.fence or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
 
-    def _check(self, charter: Charter | None) -> None:
+    def _check(self, info: WorkInfo | None) -> None:
         """Raises Fenced once somebody else leads."""
-        if charter is None or charter.led != self.fence:
-            now = None if charter is None else charter.leader
+        if info is None or info.led != self.fence:
+            now = None if info is None else info.leader
             raise Fenced(f"{self.agent!r} no longer leads this work: {now!r} has taken over")
 
     def resign(self) -> None:
@@ -83,7 +84,7 @@ class Lead:
         Raises Fenced if somebody else has taken the lead."""
         while True:
             with self.work._reading(None) as (reading, _):
-                self._check(charter_of(reading.lens, self.work.id))
+                self._check(info_of(reading.lens, self.work.id))
                 places = steps_of(reading, limit=1)
                 step = self._step(reading, places[0]) if places else None
             if step is not None:
@@ -93,7 +94,7 @@ class Lead:
             self._handled(places[0])  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            self._check(charter_of(reading.lens, self.work.id))
+            self._check(info_of(reading.lens, self.work.id))
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
@@ -112,7 +113,7 @@ class Lead:
             event = self.work._ledger.event(id)
             task = None if event is None else reading.find(event.payload.get("task_id", ""))
             return None if task is None else Step(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
-        row = reading.lens.get("work.things", self.work.id, id)
+        row = reading.lens.get("work.records", self.work.id, id)
         if row is None or not row["said"]:
             return None
         if order == 0:
@@ -121,7 +122,7 @@ class Lead:
         task = reading.find(row["task"]) if row.get("task") else None
         if row.get("status") != "open":
             return None
-        return Step("escalation", id, task, escalation=thing(Escalation, id, row), place=place)
+        return Step("escalation", id, task, escalation=record_of(Escalation, id, row), place=place)
 
     @staticmethod
     def _stuck(reading: Reading) -> list[Task]:
@@ -133,7 +134,7 @@ class Lead:
         """Say that a step was dealt with: nobody after this one has to. Raises Fenced if somebody else has taken the
         lead."""
         if step.place is None:  # whether a task is still ready or stuck says the task itself
-            self._check(self.work.about())
+            self._check(self.work.info())
         else:
             self._handled(step.place)
 
@@ -187,7 +188,7 @@ def orchestrate(
         try:
             lead = work.lead(agent, lease=lease)
         except Conflict:
-            if not work.about().open:
+            if not work.info().open:
                 break
             stopped.wait(min(1.0, lease / 4))
             continue
@@ -205,7 +206,7 @@ def _finished(work: Work) -> bool:
 
     with work._reading(None) as (reading, _):
         waiting = steps_of(reading, limit=1)
-    return over(work) and not (waiting and work.about().open)
+    return over(work) and not (waiting and work.info().open)
 
 
 def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:

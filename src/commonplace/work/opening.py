@@ -15,9 +15,9 @@ from .verbs import Work, begin, home_of, opened, stale, works_of
 if TYPE_CHECKING:
     from ..ledger import At
     from ..session import Session
-    from .desk import Charter
+    from .transaction import WorkInfo
 
-    Charters = list[Charter]
+    WorkInfos = list[WorkInfo]
 
 
 def work(
@@ -63,7 +63,7 @@ class Works:
         self._session = session
 
     @verb
-    def list(self, status: str | None = None, *, at: At = None) -> Charters:
+    def list(self, status: str | None = None, *, at: At = None) -> WorkInfos:
         """The works that this actor may know of, those of one status if it is named."""
         return works_of(self._session, status, at)
 
@@ -87,7 +87,7 @@ class Works:
         for info, why in stale(self.list(), now or datetime.now(UTC), older_than):
             if not dry_run:
                 try:
-                    work(self._session, info.id).archive()
+                    work(self._session, info.id).manage.archive()
                 except Conflict:
                     continue  # somebody else has done it meanwhile, or opened it again
             archived.append((info.id, why))

@@ -10,10 +10,11 @@ from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
 from ..events import check_name
 from ..recall.data import as_data, as_name
-from .desk import Charter, Reading, charter_of
-from .people import NUDGED, carried, in_order, premise_nudge, waiting
+from .kinds import NUDGED
+from .people import carried, in_order, premise_nudge, waiting
+from .records import Approval, Decision, Nudge, nudge_for
 from .tasks import Task
-from .things import Approval, Decision, Nudge, nudge_for
+from .transaction import Reading, WorkInfo, info_of
 from .verbs import Work
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ class WorkFocus:
 
     def lines(self, at: At = None) -> tuple[list[tuple[str, str]], int]:
         with self._work._reading(at) as (reading, rights):
-            charter = charter_of(reading.lens, self._work.id)
-            assert charter is not None
+            info = info_of(reading.lens, self._work.id)
+            assert info is not None
             mine = self._mine(reading)
             found = [
-                *_standing(charter, reading.counts),
+                *_standing(info, reading.counts),
                 *_tasks(mine),
                 *self._blockers(reading, rights, mine),
                 *self._decided(reading, rights, mine),
@@ -100,8 +101,8 @@ class WorkFocus:
             if news and not self._work._looks:
                 self._take(())
         with self._work._reading(at) as (reading, _):
-            charter = charter_of(reading.lens, self._work.id)
-            leads = charter is not None and charter.leader == self._actor
+            info = info_of(reading.lens, self._work.id)
+            leads = info is not None and info.leader == self._actor
             tasks = self._held(reading)
             fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")
             rows = in_order([*fresh, *carried(reading, tasks, self._actor, fresh, None)])
@@ -125,7 +126,7 @@ def focus_of(session: Session, work: object) -> WorkFocus:
     if not isinstance(work, str | Work):
         raise BadInput(f"work {shown(work)} is none: give a work, or its id")
     own = Work(session, work.id if isinstance(work, Work) else check_name("work", work))
-    own.about()
+    own.info()
     return WorkFocus(own)
 
 
@@ -139,14 +140,14 @@ def was_nudged_of(ledger: Ledger, actor: str, premise: str) -> bool:
         return now.get("work.told", event.payload["work"], actor, nudge) is not None
 
 
-def _standing(charter: Charter, counts: dict[str, int]) -> Iterator[tuple[str, str]]:
-    yield charter.id, f"- Goal: {as_data(charter.goal or charter.name)}"
+def _standing(info: WorkInfo, counts: dict[str, int]) -> Iterator[tuple[str, str]]:
+    yield info.id, f"- Goal: {as_data(info.goal or info.name)}"
     done = sum(counts.get(status, 0) for status in DONE)
     doing = f", {counts['in_progress']:,} in progress" if counts.get("in_progress") else ""
     failed = f", {counts['failed']:,} failed" if counts.get("failed") else ""
-    why = f" ({as_data(charter.reason)})" if charter.reason else ""
-    said = f"{charter.status}{why}, {done:,} of {counts.get('tasks', 0):,} tasks done{doing}{failed}"
-    yield charter.id, f"- Status: {said}"
+    why = f" ({as_data(info.reason)})" if info.reason else ""
+    said = f"{info.status}{why}, {done:,} of {counts.get('tasks', 0):,} tasks done{doing}{failed}"
+    yield info.id, f"- Status: {said}"
 
 
 def _tasks(mine: Sequence[Task]) -> Iterator[tuple[str, str]]:

@@ -11,11 +11,10 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from .alike import Verdict, Words, answered, compared
-from .desk import Reading
-from .graph import ADDED
-from .people import DISCOVERED
+from .kinds import ADDED, DISCOVERED
+from .records import Discovery
 from .tasks import Task
-from .things import Discovery
+from .transaction import Reading
 from .words import words_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -75,6 +75,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     depends_on: tuple[str, ...] = ()
     waits: int = 0
     """How many things it still waits for: tasks that it depends on, an approval, a choice among alternatives."""
+    needed: bool = False
+    """Whether other tasks were made to wait for it."""
     needs_review: bool = False
     for_role: str | None = None
     """Agents of which role may claim it, unless it is for one agent; None: of any."""
@@ -234,6 +236,25 @@ def checked_text(field: str, given: object) -> str:
             "an artifact with its content and store=True"
         )
     return masked(text)
+
+
+def required_text(field: str, given: object) -> str:
+    text = checked_text(field, given)
+    if not text.strip():
+        raise BadInput(f"{field} is empty: say something")
+    return text
+
+
+def texts(field: str, given: object) -> tuple[str, ...]:
+    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
+
+
+def listed(field: str, given: object) -> Sequence[Any]:
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise BadInput(f"{field} {shown(given)} is not a list: give one, such as [...]")
+    return given
 
 
 def checked_flag(field: str, given: object) -> bool:

@@ -15,66 +15,33 @@ import msgspec
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
-from ..commit import RowName, Snapshot
 from ..engines.contract import Lease
-from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..events import (
     MAX_BLOB,
     MAX_NAME,
     Blob,
     Event,
-    check_call,
     check_name,
     check_path,
     check_text,
     check_whole,
-    encode_payload,
 )
 from ..folders import Folder
 from ..memory.visibility import without_hidden
-from ..private import new_file
+from ..reader import Snapshot
 from .capability import BETWEEN, EVERY
-from .claims import COMPLETED, MOST_AT_ONCE, PRODUCED, REVIEWED, Made, run_out
-from .desk import (
-    WORK_MOVES,
-    Act,
-    Charter,
-    Limits,
-    Reading,
-    charter_of,
-    lease_name,
-    may_know,
-    no_work,
-)
-from .graph import DECIDED, DEPENDENTS, id_of, names, new_task
+from .claims import MOST_AT_ONCE, Made, run_out
+from .graph import id_of, names, new_task
+from .handles import Approvals, TaskHandle, WorkManagement
+from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
 from .lifecycle import Plan, check_same
-from .people import (
+from .people import may_see_nudge, waiting
+from .records import (
     ALL,
-    DELIVERIES,
-    DISCOVERED,
-    ESCALATIONS,
+    EVENTS,
     ORCHESTRATOR,
-    PRIORITIES,
-    checked,
-    may_see_nudge,
-    waiting,
-)
-from .tasks import (
-    ARTIFACT_TYPES,
-    STATUSES,
-    OnFailure,
-    Result,
-    Task,
-    checked_flag,
-    checked_metadata,
-    checked_policy,
-    checked_priority,
-    checked_role,
-    checked_text,
-)
-from .things import (
-    KINDS,
+    RECORDS,
     Approval,
     Artifact,
     Branch,
@@ -83,15 +50,42 @@ from .things import (
     Discovery,
     Escalation,
     Nudge,
-    Thing,
+    WorkRecord,
+    checked,
     nudge_for,
-    thing,
+    record_id,
+    record_of,
+)
+from .tasks import (
+    ARTIFACT_TYPES,
+    STATUSES,
+    OnFailure,
+    Result,
+    Task,
+    checked_flag,
+    checked_policy,
+    checked_text,
+    listed,
+    required_text,
+    texts,
+)
+from .transaction import (
+    WORK_MOVES,
+    Act,
+    Reading,
+    WorkInfo,
+    checked_limits,
+    checked_settings,
+    info_of,
+    lease_name,
+    may_know,
+    no_work,
 )
 
 if TYPE_CHECKING:
     import threading
 
-    from ..ledger import At, Ledger, Progress
+    from ..ledger import At, Ledger
     from ..session import Session
     from .board import Board
     from .candidates import Candidate
@@ -100,21 +94,11 @@ if TYPE_CHECKING:
     from .radar import Overlap
     from .worker import Handler, Worked
 
-T = TypeVar("T", bound=Thing)
+T = TypeVar("T", bound=WorkRecord)
 
 LEASE = 60.0
 SMALL = 1 << 20
 """The most bytes of a file that are stored in the book unless somebody asks for it."""
-EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "for_role", "metadata")
-SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
-"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
-whoever exports snapshots."""
-ALSO = {
-    "saveInterval": "save_interval",
-    "saveOnChange": "save_on_change",
-    "checkpointInterval": "checkpoint_interval",
-}
-AT_ONCE = 500
 
 
 class Work:
@@ -136,14 +120,14 @@ class Work:
     def _actor(self) -> str:
         return self._session.actor
 
-    def _do(self, command: str, by: str | None = None, reads: Sequence[RowName] = (), **given: Any) -> Any:
+    def _do(self, command: str, by: str | None = None, **given: Any) -> Any:
         if self._looks:
             self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
-        return self._ledger.submit(f"work.{command}", act, reads=reads)
+        return self._ledger.submit(f"work.{command}", act)
 
     def _agent(self, agent: str | None) -> str:
         """Who claims or takes something: the actor itself, or whom the owner names."""
@@ -161,124 +145,27 @@ class Work:
 
     # the work itself
 
-    def about(self, at: At = None) -> Charter:
+    def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
-            found = charter_of(reading.lens, self.id)
+            found = info_of(reading.lens, self.id)
             assert found is not None
             return found
 
-    def status(self, *, at: At = None) -> str:
-        """How it stands, as of `at`: active, paused, completed, cancelled or archived."""
-        return self.about(at).status
+    @property
+    def manage(self) -> WorkManagement:
+        """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
+        return WorkManagement(self)
+
+    @property
+    def approvals(self) -> Approvals:
+        """Ask people to allow something, and answer: request, grant, refuse."""
+        return Approvals(self)
 
     def counts(self, *, at: At = None) -> dict[str, int]:
         """How many tasks have each status, and how many tasks there are, as of `at`."""
         with self._reading(at) as (reading, _):
             return reading.counts
-
-    def pause(self, reason: str = "", *, by: str | None = None) -> Charter:
-        """Nothing is claimed until it is resumed. What is held may be finished."""
-        return self._change("paused", by, reason=reason)
-
-    def resume(self, *, by: str | None = None) -> Charter:
-        """Let the work go on."""
-        return self._change("active", by, reason="")
-
-    def complete(self, summary: str = "", *, by: str | None = None) -> Charter:
-        """All is done: refused as long as a task is neither completed nor cancelled."""
-        return self._change("completed", by, summary=summary)
-
-    def abandon(self, reason: str, *, by: str | None = None) -> Charter:
-        """Give the work up: it is cancelled, and nothing in it is claimed or finished any more."""
-        return self._change("cancelled", by, reason=reason)
-
-    def archive(self, *, by: str | None = None) -> Charter:
-        """Put the work away for good, once nothing is left to be done. It can still be read."""
-        return self._change("archived", by)
-
-    def discard(self, *, confirm: str, reason: str = "", progress: Progress | None = None) -> int:
-        """Erase what was said in a work that is over, for good: titles, results, decisions, stored artifacts. What
-        stays is how many tasks there were and how they ended. Only the owner may, with confirm="DISCARD". Answers how
-        many events were erased."""
-        check_call("progress", progress)
-        if confirm != "DISCARD":
-            raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
-        if self._actor != OWNER:
-            raise Denied(
-                f"{self._actor!r} may not discard a work: only the owner erases what others have said"
-            )
-        charter = self.about()
-        if charter.open:
-            raise Conflict(f"the work {charter.name!r} is {charter.status}: complete or abandon it first")
-        own = (one for one in self._ledger.events(kinds=EVERY) if not one.erased)
-        ids = [one.id for one in own if one.payload["work"] == self.id]
-        for start in range(0, len(ids), AT_ONCE):
-            part = tuple(ids[start : start + AT_ONCE])
-            erasure = self._ledger.submit(
-                "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
-            )
-            self._session.services.outside.erased(erasure.erased)
-            if progress:
-                progress(start + len(part), len(ids))
-        return len(ids)
-
-    def export(self, to: str | Path, *, at: At = None) -> int:
-        """Write the work as one JSON document, as far as whoever asks may see it: its charter, tasks, decisions,
-        discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
-        tasks = self.tasks(at=at)
-        told = {"work": self.about(at), "tasks": tasks} | {
-            name: getattr(self, name)(at=at)
-            for name in (
-                "decisions",
-                "discoveries",
-                "artifacts",
-                "nudges",
-                "approvals",
-                "escalations",
-                "branches",
-            )
-        }
-        told["contributions"] = self.contributions(at=at)
-        plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
-        file = check_path("to", to)
-        try:
-            with new_file(file, self._session.services.beside) as out:
-                out.write(msgspec.json.format(plain, indent=2) + b"\n")
-        except OSError as error:
-            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
-        return len(tasks)
-
-    def _change(self, status: str | None, by: str | None, **said: str) -> Charter:
-        words = {name: checked_text(name, text) for name, text in said.items()}
-        charter: Charter = self._do("change", by, status=status, said=words, fields={})
-        return charter
-
-    def change(
-        self,
-        *,
-        goal: str | None = None,
-        constraints: Sequence[str] | None = None,
-        limits: Mapping[str, int] | None = None,
-        on_failure: object = None,
-        by: str | None = None,
-        **settings: Any,
-    ) -> Charter:
-        """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
-        settings that are not named stay as they are."""
-        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
-        if constraints is not None:
-            said["constraints"] = texts("constraints", constraints)
-        fields: dict[str, Any] = {}
-        if limits is not None:
-            checked_limits(limits)
-            fields["limits"] = dict(limits)
-        if on_failure is not None:
-            fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
-        if settings:
-            fields["settings"] = checked_settings(settings)
-        charter: Charter = self._do("change", by, status=None, said=said, fields=fields)
-        return charter
 
     # tasks
 
@@ -327,21 +214,29 @@ class Work:
         added: list[Task] = self._do("add", by, tasks=new) if new else []
         return added
 
-    def task(self, id: str | Task, at: At = None) -> Task:
-        """One task as of `at`. Raises NotFound."""
-        with self._reading(at) as (reading, _):
-            return reading.task(id_of(id))
+    def task(self, id: str | Task) -> TaskHandle:
+        """One task: what it is (`info`), and what is done to it."""
+        return TaskHandle(self, id)
 
-    def tasks(self, status: str | None = None, *, at: At = None) -> list[Task]:
-        """All tasks in the order in which they were added; those of one status, if it is named."""
+    def tasks(self, status: str | None = None, *, reviewer: str | None = None, at: At = None) -> list[Task]:
+        """All tasks in the order in which they were added; those of one status, if it is named. "waiting" are those
+        that wait for others, for somebody's word or for their next try, and those that are blocked. With a `reviewer`,
+        those that it or nobody is to review."""
         if status is not None:
-            checked("status", status, STATUSES)
+            checked("status", status, (*STATUSES, "waiting"))
+        if reviewer is not None:
+            reviewer = check_name("reviewer", reviewer)
         with self._reading(at) as (reading, _):
-            if status in ("assigned", "in_progress", "blocked", "review", "failed"):
-                return sorted(reading.listed(status), key=lambda one: one.number)
-            rows = reading.lens.scan("work.tasks", self.id)
-            found = [msgspec.convert(row, Task) for _, row in rows]
-            return [one for one in found if status is None or one.status == status]
+            if status == "waiting":
+                found = list(reading.listed("blocked", "waiting", "assigned", "later"))
+                found = [one for one in found if one.status != "assigned" or one.waits or one.later]
+            elif status in ("assigned", "in_progress", "blocked", "review", "failed"):
+                found = list(reading.listed(status))
+            else:
+                found = [one for one in reading.all if status in (None, one.status)]
+        if reviewer is not None:
+            found = [one for one in found if one.reviewer in (None, reviewer)]
+        return sorted(found, key=lambda one: one.number)
 
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
         """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be. Of a
@@ -367,31 +262,6 @@ class Work:
 
         return board_of(self, check_whole("limit", limit), at)
 
-    def blocked(self, *, at: At = None) -> list[Task]:
-        """The tasks that wait: for others, for somebody's word, or for what was said to block them."""
-        with self._reading(at) as (reading, _):
-            every = reading.listed("blocked", "waiting", "assigned", "later")
-            return [one for one in every if one.status != "assigned" or one.waits or one.later]
-
-    def in_progress(self, *, at: At = None) -> list[Task]:
-        """The tasks that somebody holds."""
-        self._look_after(at)
-        with self._reading(at) as (reading, _):
-            return list(reading.listed("in_progress"))
-
-    def needs_review(self, reviewer: str | None = None, *, at: At = None) -> list[Task]:
-        """The tasks that are done and wait for a review; those of one reviewer and of none, if one is named."""
-        if reviewer is not None:
-            reviewer = check_name("reviewer", reviewer)
-        with self._reading(at) as (reading, _):
-            found = reading.listed("review")
-            return [one for one in found if reviewer is None or one.reviewer in (None, reviewer)]
-
-    def failed(self, *, at: At = None) -> list[Task]:
-        """The tasks that have failed and that nobody has decided about."""
-        with self._reading(at) as (reading, _):
-            return list(reading.listed("failed"))
-
     def critical_path(self, *, at: At = None) -> list[Task]:
         """The longest chain of tasks that still have to be done one after the other."""
         from .drawing import longest_chain
@@ -402,109 +272,22 @@ class Work:
         """The tasks and what they wait for, as text that Mermaid or Graphviz ("dot") draws."""
         from .drawing import drawn
 
-        return drawn(self.about(at), self.tasks(at=at), format)
-
-    def link(self, task: str | Task, *, on: Sequence[str | Task], by: str | None = None) -> Task:
-        """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle."""
-        found: Task = self._do("link", by, task=id_of(task), on=names("on", on))
-        return found
-
-    def unlink(self, task: str | Task, *, on: Sequence[str | Task], by: str | None = None) -> Task:
-        """Let a task no longer wait for others."""
-        found: Task = self._do("unlink", by, task=id_of(task), on=names("on", on))
-        return found
-
-    def assign(self, task: str | Task, agent: str, *, by: str | None = None) -> Task:
-        """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
-        has died or failed, until it is assigned to another one or unassigned."""
-        found: Task = self._do("assign", by, task=id_of(task), agent=check_actor(agent))
-        return found
-
-    def unassign(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
-        found: Task = self._do("unassign", by, task=id_of(task))
-        return found
-
-    def edit(self, task: str | Task, *, by: str | None = None, **fields: Any) -> Task:
-        """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
-        stray = sorted(fields.keys() - set(EDITABLE))
-        if stray:
-            raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
-        new = dict(fields)
-        if "title" in new:
-            new["title"] = _said("title", new["title"])
-        if "description" in new:
-            new["description"] = checked_text("description", new["description"])
-        if "needs_review" in new:
-            new["needs_review"] = checked_flag("needs_review", new["needs_review"])
-        if "metadata" in new:
-            new["metadata"] = checked_metadata(new["metadata"])
-        if "priority" in new:
-            checked_priority(new["priority"])
-        if "for_role" in new:
-            new["for_role"] = checked_role(new["for_role"])
-        if "on_failure" in new:
-            new["on_failure"] = checked_policy(new["on_failure"])
-        found: Task = self._do("edit", by, task=id_of(task), fields=new)
-        return found
-
-    def block(self, task: str | Task, reason: str, *, by: str | None = None) -> Task:
-        """Say that a task cannot go on. Its holder, if it has one, loses it."""
-        found: Task = self._do("block", by, task=id_of(task), reason=_said("reason", reason))
-        return found
-
-    def unblock(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
-        for."""
-        found: Task = self._do("unblock", by, task=id_of(task))
-        return found
-
-    def retry(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
-        escalations are resolved."""
-        found: Task = self._do("retry", by, task=id_of(task))
-        return found
-
-    def cancel(
-        self, task: str | Task, *, reason: str, dependents: str = "block", by: str | None = None
-    ) -> Task:
-        """Cancel a task. What depends on it is blocked until somebody decides, is cancelled as well (`"cancel"`), or
-        goes on without it (`"free"`)."""
-        what = checked("way with dependents", dependents, DEPENDENTS)
-        found: Task = self._do(
-            "cancel", by, task=id_of(task), reason=_said("reason", reason), dependents=what
-        )
-        return found
+        return drawn(self.info(at), self.tasks(at=at), format)
 
     def branch(
         self, question: str, options: Mapping[str, Sequence[str | Task]], *, by: str | None = None
     ) -> Branch:
         """Make alternatives of pending tasks: they wait until one of the options is chosen. The names of the
         options are kept for good, without secrets: what is to be erased one day belongs into the question."""
-        if not isinstance(options, Mapping) or len(options) < 2:
-            raise BadInput("alternatives are two or more options by their names, each with its tasks")
-        each = {
-            masked(check_name("an option", name)): names(f"the tasks of {name!r}", ids)
-            for name, ids in options.items()
-        }
-        if len(each) < len(options):
-            raise BadInput("two options are the same without the secrets in their names: name them otherwise")
-        for name, ids in each.items():
-            if not ids:
-                raise BadInput(f"the option {name!r} has no tasks: give each option its own")
-        id: str = self._do("branch", by, question=_said("question", question), options=each)
-        return self._one(Branch, id)
+        return self._record(Branch, {"question": question, "options": options}, by)
 
     def choose(self, branch: str | Branch, option: str, *, rationale: str, by: str | None = None) -> Decision:
         """Choose one of the alternatives. The tasks of the others are cancelled, with the reason, and what depends on
         them goes on without."""
-        chosen, why = masked(check_name("option", option)), _said("rationale", rationale)
-        id: str = self._do("choose", by, branch=_id(branch), option=chosen, rationale=why)
-        return self._one(Decision, id)
-
-    def branches(self, *, at: At = None) -> list[Branch]:
-        """The alternatives of which one is to be chosen, in order."""
-        return self._all(Branch, at)
+        said = {"rationale": required_text("rationale", rationale)}
+        return self._one(
+            Decision, self._answer("branch", branch, masked(check_name("option", option)), said, by)
+        )
 
     # claims
 
@@ -543,7 +326,7 @@ class Work:
         )
         return [Claim(self, who, one) for one in found]
 
-    def held(self, task: str | Task, token: int) -> Claim:
+    def reopen_claim(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
         longer in force."""
         claim = self._with_token(task, token)
@@ -553,7 +336,7 @@ class Work:
 
     def _with_token(self, task: str | Task, token: int) -> Claim:
         """The last claim of a task, also after its end: the call that ended it can be repeated."""
-        found = self.task(task)
+        found = self.task(task).info()
         if found.token != token or found.assigned_to is None:
             raise Fenced(_not_in_force(found, token))
         return Claim(self, self._agent(found.assigned_to), found)
@@ -572,7 +355,6 @@ class Work:
             return []
         done: list[Task] = self._do(
             "complete_many", agents.pop() if self._actor == OWNER else None,
-            [one._row for one in claims],
             claims=tuple((one.task.number, one.token) for one in claims),
             result=Result(checked_text("summary", summary)),
         )  # fmt: skip
@@ -600,6 +382,46 @@ class Work:
 
     # what was decided and found
 
+    def _record(
+        self,
+        type: type[T],
+        given: Mapping[str, Any],
+        by: str | None,
+        *,
+        task: str | Task | None = None,
+        affects: Sequence[str | Task] = (),
+        sensitivity: str = "private",
+        token: int | None = None,
+    ) -> T:
+        """Record something about the work, checked as its kind says. What is None is left out."""
+        name, kind = next((name, kind) for name, kind in RECORDS.items() if kind.type is type)
+        said, fields = (
+            {one: value for one, check in part.items() if (value := check(one, given.get(one))) is not None}
+            for part in (kind.said, kind.fields)
+        )
+        id: str = self._do(
+            "record", by, kind=name, said=said, fields=fields, affects=names("affects", affects),
+            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=token,
+        )  # fmt: skip
+        return self._one(type, id)
+
+    def _answer(
+        self, kind: str, record: str | WorkRecord, verdict: str, said: dict[str, str], by: str | None
+    ) -> Any:
+        return self._do("answer", by, kind=kind, id=record_id(record), verdict=verdict, said=said)
+
+    def records(self, kind: str, *, task: str | Task | None = None, at: At = None) -> list[Any]:
+        """What was recorded, in order: each "decision", "discovery", "artifact" (every version), "nudge", "approval",
+        "escalation" or "branch" that the reader may see; with `task`, those that affect it."""
+        checked("kind of record", kind, tuple(RECORDS))
+        type = RECORDS[kind].type
+        with self._reading(at) as (reading, rights):
+            if task is None:
+                rows = reading.lens.scan("work.log", self.id, EVENTS[type])
+            else:
+                rows = reading.lens.scan("work.about", self.id, reading.task(id_of(task)).number)
+            return self._seen(type, reading, rights, [id for _, id in rows])
+
     def decide(
         self,
         *,
@@ -617,29 +439,13 @@ class Work:
         _token: int | None = None,
     ) -> Decision:
         """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
-        said: dict[str, Any] = {
-            "question": _said("question", question), "choice": _said("choice", choice),
-            "alternatives": list(texts("alternatives", alternatives)),
-            "rationale": checked_text("rationale", rationale),
+        given = {
+            "question": question, "choice": choice, "alternatives": alternatives, "rationale": rationale,
+            "confidence": confidence, "reversible": reversible, "reverses": reverses,
         }  # fmt: skip
-        if confidence is not None:
-            if (
-                isinstance(confidence, bool)
-                or not isinstance(confidence, int | float)
-                or not 0 <= confidence <= 1
-            ):
-                raise BadInput(f"confidence {shown(confidence)} is not a number from 0 to 1")
-            said["confidence"] = confidence
-        id: str = self._do(
-            "decide", by, said=said, affects=names("affects", affects), task=None if task is None else id_of(task),
-            reversible=checked_flag("reversible", reversible), reverses=None if reverses is None else _id(reverses),
-            sensitivity=_level(sensitivity), token=_token,
-        )  # fmt: skip
-        return self._one(Decision, id)
-
-    def decisions(self, *, task: str | Task | None = None, at: At = None) -> list[Decision]:
-        """What was decided, in order; with `task`, what affects it."""
-        return self._about(Decision, task, at)
+        return self._record(
+            Decision, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+        )
 
     def discover(
         self,
@@ -654,19 +460,10 @@ class Work:
         _token: int | None = None,
     ) -> Discovery:
         """Record something that was learned: a constraint, opportunity, risk or insight."""
-        kind = checked("type of discovery", type, ("constraint", "opportunity", "risk", "insight"))
-        core = None if promote_to_core is None else check_name("promote_to_core", promote_to_core)
-        said = _said("text", text)
-        id: str = self._do(
-            "discover", by, text=said, type=kind,
-            affects=names("affects", affects), core=core,
-            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=_token,
-        )  # fmt: skip
-        return self._one(Discovery, id)
-
-    def discoveries(self, *, task: str | Task | None = None, at: At = None) -> list[Discovery]:
-        """What was learned, in order; with `task`, what affects it."""
-        return self._about(Discovery, task, at)
+        given = {"text": text, "type": type, "promote_to_core": promote_to_core}
+        return self._record(
+            Discovery, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+        )
 
     def artifact(
         self,
@@ -687,23 +484,12 @@ class Work:
         refused if it is not small and nobody has said whether to `store` it. The same path again is its next
         version."""
         made = _made(path, type, description, content, store, commit, branch)
-        id: str = self._do(
-            "produce",
-            by,
-            made=made,
-            task=None if task is None else id_of(task),
-            token=_token,
-        )
-        return self._one(Artifact, id)
-
-    def artifacts(self, *, task: str | Task | None = None, at: At = None) -> list[Artifact]:
-        """What was made, every version in order; with `task`, for it."""
-        return self._about(Artifact, task, at)
+        return self._record(Artifact, {**made.said, **made.more}, by, task=task, token=_token)
 
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
         `at`."""
-        found = self._one(Artifact, _id(artifact), at=at)
+        found = self._one(Artifact, record_id(artifact), at=at)
         data = None if found.blob is None else self._ledger.blob(found.blob)
         if data is None:
             raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
@@ -716,9 +502,9 @@ class Work:
             spans = dict[str, list[int]]()
             rows = reading.lens.scan("work.by", self.id)
             for type in (Decision, Discovery, Artifact):
-                made = [id for (_, _, kind, _), id in rows if kind == KINDS[type]]
+                made = [id for (_, _, kind, _), id in rows if kind == EVENTS[type]]
                 seen = {one.id for one in self._seen(type, reading, rights, made, erased=True)}
-                rows = [row for row in rows if row[0][2] != KINDS[type] or row[1] in seen]
+                rows = [row for row in rows if row[0][2] != EVENTS[type] or row[1] in seen]
             for (_, agent, kind, position), id in rows:
                 found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
                 spans.setdefault(str(agent), []).append(int(position))
@@ -756,18 +542,19 @@ class Work:
     ) -> Nudge:
         """Say something to an agent, to whoever leads ("orchestrator") or to all: each is told once, with its next
         turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
-        if target not in (ALL, ORCHESTRATOR):
-            target = check_actor(target)
-        id: str = self._do(
-            "nudge", by, text=_said("text", text), target=target, priority=checked("priority", priority, PRIORITIES),
-            delivery=checked("delivery", delivery, DELIVERIES), task=None if task is None else id_of(task),
-        )  # fmt: skip
-        return self._one(Nudge, id)
+        given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
+        return self._record(Nudge, given, by, task=task)
 
-    def take_nudges(self, agent: str | None = None) -> list[Nudge]:
+    def read_messages(self, agent: str | None = None, *, peek: bool = False, at: At = None) -> list[Nudge]:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
-        delivered. What has changed that the agent had relied on comes as a nudge, too."""
+        delivered. What has changed that the agent had relied on comes as a nudge, too. With `peek`, or as of `at`, all
+        that waits for the agent, and nothing is marked."""
         who = self._agent(agent)
+        if peek or at is not None:
+            with self._reading(at) as (reading, _):
+                info = info_of(reading.lens, self.id)
+                leading = info is not None and info.leader == who
+                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
         self._session.services.premises.look()
         with self._reading(None) as (reading, _):
             mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
@@ -785,71 +572,7 @@ class Work:
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
         """Say that a nudge was heard: whoever holds the task next is not told it again."""
         who = self._agent(agent)
-        self._do("acknowledge", who if self._actor == OWNER else None, nudge=_id(nudge), agent=who)
-
-    def nudges(self, agent: str | None = None, *, at: At = None) -> list[Nudge]:
-        """The nudges of this work that whoever asks may see; of one agent, those that wait for it."""
-        if agent is not None:
-            who = self._agent(agent)
-            with self._reading(at) as (reading, _):
-                charter = charter_of(reading.lens, self.id)
-                leading = charter is not None and charter.leader == who
-                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
-        return self._all(Nudge, at)
-
-    def request_approval(
-        self,
-        action: str,
-        *,
-        risk: str = "",
-        task: str | Task | None = None,
-        decision: str | Decision | None = None,
-        by: str | None = None,
-    ) -> Approval:
-        """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
-        or in review goes on."""
-        id: str = self._do(
-            "ask", by, action=_said("action", action), risk=checked_text("risk", risk),
-            task=None if task is None else id_of(task), decision=None if decision is None else _id(decision),
-        )  # fmt: skip
-        return self._one(Approval, id)
-
-    def approve(
-        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
-    ) -> Approval | Decision:
-        """Allow what was asked for, or confirm a decision. Of a task, it is the approval that it waits for. It takes a
-        person."""
-        return self._answer(what, True, why, by)
-
-    def disapprove(
-        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
-    ) -> Approval | Decision:
-        """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
-        return self._answer(what, False, why, by)
-
-    def _answer(
-        self, what: str | Approval | Decision | Task, yes: bool, why: str, by: str | None
-    ) -> Approval | Decision:
-        id = self._asked(what)
-        self._do("answer", by, id=id, approved=yes, why=checked_text("why", why))
-        with self._reading(None) as (reading, _):
-            kind = reading.thing(id)["kind"]
-        return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
-
-    def _asked(self, what: str | Approval | Decision | Task) -> str:
-        """The id of what is to be answered; of a task, that of its approval."""
-        id = what.id if isinstance(what, Task) else _id(what)
-        with self._reading(None) as (reading, _):
-            task = reading.find(id)
-        if task is None:
-            return id
-        if task.approval is None:
-            raise NotFound(f"nobody was asked to approve task {id!r}: work.approvals() lists what waits")
-        return task.approval
-
-    def approvals(self, *, at: At = None) -> list[Approval]:
-        """What people were asked to allow, in order."""
-        return self._all(Approval, at)
+        self._do("acknowledge", who if self._actor == OWNER else None, nudge=record_id(nudge), agent=who)
 
     def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
         """Review a task that is done: approved, needs_rework (its holder goes on) or rejected (it has failed). Nobody
@@ -860,40 +583,32 @@ class Work:
         )
         return found
 
-    def assign_review(self, task: str | Task, reviewer: str, *, by: str | None = None) -> Task:
-        """Let one agent review a task, whatever its role."""
-        found: Task = self._do("assign_review", by, task=id_of(task), reviewer=check_actor(reviewer))
-        return found
-
     def escalate(
         self, text: str, *, type: str = "stuck", task: str | Task | None = None, by: str | None = None
     ) -> Escalation:
         """Ask somebody for help: stuck, confused, needs_decision or error."""
-        id: str = self._do(
-            "escalate", by, text=_said("text", text), type=checked("type of escalation", type, ESCALATIONS),
-            task=None if task is None else id_of(task),
-        )  # fmt: skip
-        return self._one(Escalation, id)
+        return self._record(Escalation, {"text": text, "type": type}, by, task=task)
 
-    def resolve(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
+    def answer(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
         """Settle an escalation with an answer."""
-        self._do("resolve", by, id=_id(escalation), answer=_said("answer", answer))
-        return self._one(Escalation, _id(escalation), True)
-
-    def escalations(self, *, at: At = None) -> list[Escalation]:
-        """What agents could not settle by themselves, in order."""
-        return self._all(Escalation, at)
+        self._answer("escalation", escalation, "resolved", {"answer": required_text("answer", answer)}, by)
+        return self._one(Escalation, record_id(escalation), True)
 
     def inbox(self, *, at: At = None) -> Inbox:
         """Everything that waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
         return Inbox(
             tuple(one for one in self._pending(Approval, "approval", at)),
             tuple(one for one in self._pending(Branch, "branch", at)),
-            tuple(self.needs_review(at=at)),
+            self._listed("review", at),
             tuple(one for one in self._pending(Escalation, "escalation", at)),
-            tuple(self.failed(at=at)),
+            self._listed("failed", at),
             tuple(self.candidates(at=at)),
         )
+
+    def _listed(self, status: str, at: At) -> tuple[Task, ...]:
+        """The tasks of a status, the highest priority first."""
+        with self._reading(at) as (reading, _):
+            return tuple(reading.listed(status))
 
     def _pending(self, type: type[T], name: str, at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
@@ -905,7 +620,7 @@ class Work:
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that whoever asks may see."""
-        self.about()
+        self.info()
         for event in self._session.follow(after, timeout):
             yield from self._shown(event)
 
@@ -945,13 +660,6 @@ class Work:
         from .contexts import context_of
 
         return context_of(self, id_of(task), max_chars, max_tokens, at)
-
-    def radar(self, task: str | Task, *, at: At = None) -> list[Overlap]:
-        """What may make a task needless: another one that says the same, or something that was found or done, as of
-        `at`."""
-        from .radar import overlaps
-
-        return overlaps(self, id_of(task), at=at)
 
     def candidates(self, *, judged: bool = False, at: At = None) -> list[Candidate]:
         """What may be worth learning from this work, as of `at`, each with a reason and a core that it may belong to.
@@ -1002,14 +710,14 @@ class Work:
         """The work as of then, for whoever may know of it then and now."""
         with self._ledger.snapshot() as now:
             rights = rights_of(now, self._actor)
-            known = charter_of(now, self.id)
+            known = info_of(now, self.id)
             if known is None or not may_know(rights, known):
                 raise NotFound(no_work(self.id))
             if at is None:
                 yield Reading(now, self.id), rights
                 return
             with self._ledger.snapshot(at) as then:
-                known = charter_of(then, self.id)
+                known = info_of(then, self.id)
                 if known is None or not may_know(rights_of(then, self._actor), known):
                     raise NotFound(f"{no_work(self.id)} (as of then)")
                 yield Reading(then, self.id, now), rights
@@ -1021,24 +729,11 @@ class Work:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
         return found[0]
 
-    def _all(self, type: type[T], at: At) -> list[T]:
-        with self._reading(at) as (reading, rights):
-            rows = reading.lens.scan("work.log", self.id, KINDS[type])
-            return self._seen(type, reading, rights, [id for _, id in rows])
-
     def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
         """The last few of a type that the reader may see, the newest first."""
-        rows = reading.lens.each("work.log", self.id, KINDS[type], reverse=True)
-        visible = reading.visible(rights.actor, ((KINDS[type], id) for _, id in rows))
+        rows = reading.lens.each("work.log", self.id, EVENTS[type], reverse=True)
+        visible = reading.visible(rights.actor, ((EVENTS[type], id) for _, id in rows))
         return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
-
-    def _about(self, type: type[T], task: str | Task | None, at: At) -> list[T]:
-        if task is None:
-            return self._all(type, at)
-        with self._reading(at) as (reading, rights):
-            number = reading.task(id_of(task)).number
-            rows = reading.lens.scan("work.about", self.id, number)
-            return self._seen(type, reading, rights, [id for _, id in rows])
 
     def _seen(
         self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str], erased: bool = False
@@ -1047,11 +742,11 @@ class Work:
         erased is left out, or stands there without its words."""
         rows = reading.seen(rights.actor, ids)
         wanted = {
-            id: row for id, row in rows.items() if row["kind"] == KINDS[type] and (row["said"] or erased)
+            id: row for id, row in rows.items() if row["kind"] == EVENTS[type] and (row["said"] or erased)
         }
         if type is not Nudge:
             return [
-                thing(type, id, row, self._words_of_others(reading, rights, row))
+                record_of(type, id, row, self._words_of_others(reading, rights, row))
                 for id, row in wanted.items()
             ]
         nudges = [{**row, "id": id} for id, row in wanted.items() if may_see_nudge(reading, rights, row)]
@@ -1103,8 +798,7 @@ class Claim:
         self._done = False
 
     def _ask(self, command: str, **given: Any) -> Any:
-        rows = [self._row]
-        return self.work._do(command, self._by, rows, task=self.task.number, token=self.token, **given)
+        return self.work._do(command, self._by, task=self.task.number, token=self.token, **given)
 
     def _do(self, command: str, **given: Any) -> Task:
         return self._becomes(self._ask(command, **given))
@@ -1113,11 +807,6 @@ class Claim:
         self.task, self._done = task, task.status != "in_progress"
         return task
 
-    @property
-    def _row(self) -> RowName:
-        """What has to be read for whatever the holder does."""
-        return "work.tasks", (self.work.id, self.task.number)
-
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
         told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
@@ -1125,11 +814,11 @@ class Claim:
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
-            task, charter = reading.task(self.task.id), charter_of(reading.lens, self.work.id)
+            task, info = reading.task(self.task.id), info_of(reading.lens, self.work.id)
             urgent = waiting(reading, self.agent, False, "beat")
             in_force = _leases(reading, [task])
-        if charter is not None and not charter.open:
-            raise Conflict(f"the work {charter.name!r} is {charter.status}: there is no use in going on")
+        if info is not None and not info.open:
+            raise Conflict(f"the work {info.name!r} is {info.status}: there is no use in going on")
         if task.token != self.token or task.status != "in_progress":
             raise Fenced(
                 f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
@@ -1196,7 +885,7 @@ class Claim:
 
     def fail(self, reason: str) -> Task:
         """The task has failed; its policy says what happens next."""
-        return self._do("fail", reason=_said("reason", reason))
+        return self._do("fail", reason=required_text("reason", reason))
 
     def release(self, reason: str = "") -> Task:
         """Give the task back, for those it was for."""
@@ -1205,7 +894,7 @@ class Claim:
     def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
         """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
         why = checked_text("reason", reason)
-        return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
+        return self._do("block_or_split", reason=why, on=names("on", on), subtasks=())
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
         """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
@@ -1213,12 +902,12 @@ class Claim:
         no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
         own."""
         fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
-        return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
+        return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
     def nudges(self) -> list[Nudge]:
         """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""
         urgent, self.urgent = self.urgent, []
-        return [*urgent, *self.work.take_nudges(self.agent)]
+        return [*urgent, *self.work.read_messages(self.agent)]
 
     def context(self, *, max_chars: int | None = 6_000, max_tokens: int | None = None) -> Context:
         """What it needs to know, with the nudges that it is told by this."""
@@ -1281,7 +970,7 @@ def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) 
     """Begin a work."""
     work = Work(session, id)
     tasks = tuple(new_task(one) for one in fields["tasks"])
-    work._do("create", by, plan=Plan(charter_from(id, fields), tasks))
+    work._do("create", by, plan=Plan(info_from(id, fields), tasks))
     return work
 
 
@@ -1293,16 +982,16 @@ def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
         row = reading.lens.get("work.works", id)
     if given:
         began = session.ledger.event(row["event"])
-        check_same(began, charter_from(id, {**fields, "name": "any"}), given)
+        check_same(began, info_from(id, {**fields, "name": "any"}), given)
     return work
 
 
-def charter_from(id: str, fields: Mapping[str, Any]) -> Charter:
+def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
     """What a work is begun with. Raises BadInput that names the field."""
     pattern = fields["pattern"]
-    return Charter(
+    return WorkInfo(
         id,
-        _said("name", fields["name"]),
+        required_text("name", fields["name"]),
         checked_text("goal", fields["goal"]),
         texts("constraints", fields["constraints"]),
         tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
@@ -1321,30 +1010,30 @@ def home_of(session: Session, id: str) -> str:
         event = session.ledger.event(id) if where is None else None
         if event is not None and event.kind in EVERY:
             where = [event.payload["work"]]
-        charter = None if where is None else charter_of(now, where[0])
-        if charter is None or not may_know(rights_of(now, session.actor), charter):
+        info = None if where is None else info_of(now, where[0])
+        if info is None or not may_know(rights_of(now, session.actor), info):
             raise NotFound(
                 f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
             )
-        return charter.id
+        return info.id
 
 
-def works_of(session: Session, status: str | None, at: At) -> list[Charter]:
+def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
     with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
         rights = [rights_of(lens, session.actor) for lens in (then, now)]
-        charters = [msgspec.convert(row, Charter) for _, row in then.scan("work.works")]
-    known = [charter for charter in charters if all(may_know(right, charter) for right in rights)]
-    return [charter for charter in known if status in (None, charter.status)]
+        infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
+    known = [info for info in infos if all(may_know(right, info) for right in rights)]
+    return [info for info in known if status in (None, info.status)]
 
 
 def stale(
-    charters: Sequence[Charter], now: datetime, older_than: timedelta | None
-) -> list[tuple[Charter, str]]:
+    infos: Sequence[WorkInfo], now: datetime, older_than: timedelta | None
+) -> list[tuple[WorkInfo, str]]:
     """The works that can be put away, and why."""
     found = []
-    for one in charters:
+    for one in infos:
         quiet = now - datetime.fromtimestamp(one.changed_us / 1e6, UTC)
         hours = one.settings.get("auto_archive_hours")
         limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
@@ -1372,58 +1061,8 @@ def seconds(name: str, given: object) -> float:
     return float(given)
 
 
-def texts(field: str, given: object) -> tuple[str, ...]:
-    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
-
-
-def listed(field: str, given: object) -> Sequence[Any]:
-    if given is None:
-        return ()
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise BadInput(f"{field} {shown(given)} is not a list: give one, such as [...]")
-    return given
-
-
-def checked_limits(given: Mapping[str, int]) -> Limits:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
-    try:
-        limits = msgspec.convert(dict(given), Limits)
-    except msgspec.ValidationError as error:
-        raise BadInput(
-            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
-        ) from None
-    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
-        raise BadInput("a limit is at least 1")
-    return limits
-
-
-def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    named = {ALSO.get(name, name): value for name, value in given.items()}
-    stray = sorted(named.keys() - set(SETTINGS))
-    if stray:
-        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
-    hours = named.get("auto_archive_hours")
-    if hours is not None and (
-        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
-    ):
-        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
-    return masked(encode_payload(named)[1])
-
-
-def _said(field: str, given: object) -> str:
-    text = checked_text(field, given)
-    if not text.strip():
-        raise BadInput(f"{field} is empty: say something")
-    return text
-
-
 def _level(given: str) -> str:
     return checked("sensitivity", given, ("public", "private", "sensitive"))
-
-
-def _id(given: str | Thing) -> str:
-    return given.id if isinstance(given, Thing) else check_name("an id", given)
 
 
 def _made(

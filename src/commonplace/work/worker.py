@@ -5,17 +5,28 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
+from ..errors import (
+    BadInput,
+    Busy,
+    CommonplaceError,
+    Conflict,
+    EngineUnavailable,
+    Fenced,
+    OutcomeUnknown,
+    StorageFailed,
+    shown,
+)
 from ..events import new_id
-from .desk import charter_of
 from .people import lead_lease
 from .tasks import FINAL, Task, checked_flag
+from .transaction import info_of
 from .verbs import LEASE, Claim, seconds
 
 if TYPE_CHECKING:
@@ -29,7 +40,13 @@ Handler = Callable[[Claim], Any]
 """Does one task. What it returns is the result: nothing, a summary, or a mapping with the arguments of `complete`. It
 may also complete, fail, block or release the claim itself. An exception fails the task."""
 
+T = TypeVar("T")
+
 LONGEST_REASON = 2_000
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
+"""How many seconds a worker waits before it tries again to reach the book."""
+OUTAGE = 300.0
+"""After how many seconds it gives up."""
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -54,54 +71,119 @@ class Worked(msgspec.Struct):
         return self.completed + self.failed + self.lost + self.other
 
 
+class _Worker:
+    """Does the tasks of one work, one after the other, until it is stopped or has done its part."""
+
+    def __init__(
+        self,
+        work: Work,
+        agent: str,
+        handler: Handler,
+        stopped: threading.Event,
+        lease: float = LEASE,
+        until: str = "done",
+        most: int | None = None,
+        poll: float | None = None,
+        wait_for_tasks: bool = False,
+    ) -> None:
+        _check(handler, until, most, wait_for_tasks)
+        self._work, self._agent, self._handler, self._stopped = work, agent, handler, stopped
+        self._done = Worked(agent)
+        self._lease = seconds("lease", lease)
+        self._poll = self._lease / 2 if poll is None else seconds("poll", poll)
+        self._most, self._ends = most, partial(_ends, work, until, wait_for_tasks, self._done)
+        self._claim: Claim | None = None
+        self._event = new_id()
+        """The id of the last claim that it has asked for."""
+        self._is_unsure = False
+        """Whether that claim may be in the book although the call has failed."""
+
+    def run(self) -> Worked:
+        """Interrupted, it gives back what it holds. After other errors it keeps it, to say later what came of it."""
+        try:
+            with Beats(self._agent, self._lease) as beats:
+                while self._goes_on():
+                    if self._claim is None and self._patiently(self._look) is not True:
+                        break
+                    if self._claim is not None:
+                        with beats.of(self._claim):
+                            self._do(self._claim)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                give_back(self._claim)
+                _give_back_unseen(self._work, self._agent, self._event)
+            raise
+        give_back(self._claim)
+        return self._done
+
+    def _goes_on(self, more: int = 0) -> bool:
+        return not self._stopped.is_set() and (self._most is None or self._done.tasks + more < self._most)
+
+    def _look(self) -> bool:
+        """Claim a task, or wait until there may be one. False if nothing is ready and the worker has done its part."""
+        head = self._work._session.ledger.head
+        if self._is_unsure:
+            with suppress(Conflict):  # it is no longer held
+                self._claim = _held_under(self._work, self._event)
+            self._is_unsure = False
+        if self._claim is None:
+            self._event = new_id()
+            self._claim = claimed(self._work, self._agent, self._lease, self._event)
+        if self._claim is None:
+            if self._ends():
+                return False
+            _say_what_it_waits_for(self._work, self._agent, self._done)
+            _wait(self._work, head, self._poll, self._stopped)
+        return True
+
+    def _do(self, claim: Claim) -> None:
+        """Do a task and say what came of it; the next one may come with the answer."""
+        outcome = _done_by(self._handler, claim)
+        self._event = new_id()
+        self._claim = self._patiently(
+            partial(settle, claim, self._done, outcome, self._goes_on(1), self._event)
+        )
+
+    def _patiently(self, call: Callable[[], T]) -> T | None:
+        """What a call of the book answers. While the book cannot be reached it is made again after longer and longer
+        pauses; None if the worker is stopped meanwhile. Raises the last error after OUTAGE seconds."""
+        begun, pause = monotonic(), FIRST_PAUSE
+        while True:
+            try:
+                answer = call()
+            except (EngineUnavailable, Busy, OutcomeUnknown) as error:
+                self._is_unsure |= isinstance(error, OutcomeUnknown)
+                if isinstance(error, StorageFailed) or monotonic() - begun > OUTAGE:
+                    raise
+                if self._stopped.is_set():
+                    log.warning("%s stops while the book cannot be reached: %s", self._agent, error)
+                    return None
+                log.warning("%s tries again in %g s: %s", self._agent, pause, error)
+            else:
+                if pause > FIRST_PAUSE:
+                    log.warning("%s has reached the book again", self._agent)
+                return answer
+            self._stopped.wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
 def work_off(
-    work: Work,
-    agent: str,
-    handler: Handler,
-    *,
-    lease: float = LEASE,
-    until: str = "done",
-    most: int | None = None,
-    poll: float | None = None,
-    wait_for_tasks: bool = False,
-    stop: threading.Event | None = None,
+    work: Work, agent: str, handler: Handler, *, stop: threading.Event | None = None, **how: Any
 ) -> Worked:
-    """Do tasks until the work is over or nothing in it can go on ("done": every task is final, or has failed, or waits
-    for one that has; it waits for people where something is to be reviewed or approved, and as long as somebody leads
-    who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set ("stopped"); at most so
-    many. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle. While the handler works,
-    heartbeats go out by themselves. When nothing is ready it sleeps until something happens, and looks every `poll`
-    seconds (half a lease) for tasks of workers that have died. Whoever interrupts it (Ctrl-C) gives its task back."""
-    _check(handler, until, most, wait_for_tasks)
-    length, told, stopped = seconds("lease", lease), Worked(agent), stop or threading.Event()
-    pause = length / 2 if poll is None else seconds("poll", poll)
-    claim, event = None, new_id()
-    try:
-        with Beats(agent, length) as beats:
-            while not stopped.is_set() and (most is None or told.tasks < most):
-                head = 0
-                if claim is None:
-                    head = work._session.ledger.head
-                    event = new_id()
-                    claim = claimed(work, agent, length, event)
-                if claim is not None:
-                    with beats.of(claim):
-                        outcome = _done_by(handler, claim)
-                        more, event = not stopped.is_set() and told.tasks + 1 != most, new_id()
-                        claim = settle(claim, told, outcome, more, event)
-                elif _ends(work, until, wait_for_tasks, told):
-                    break
-                else:
-                    _say_what_it_waits_for(work, agent, told)
-                    _wait(work, head, pause, stopped)
-    except Exception:
-        raise  # trouble with the book: the holder may still tell what came of its task
-    except BaseException:
-        give_back(claim)
-        _give_back_unseen(work, agent, event)
-        raise
-    give_back(claim)
-    return told
+    """Do tasks until the work is over or nothing in it can go on (`until="done"`: every task is final, or has failed,
+    or waits for one that has; it waits for people where something is to be reviewed or approved, and as long as
+    somebody leads who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set
+    ("stopped"); at most `most` tasks. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle.
+    While the handler works, heartbeats go out by themselves. When nothing is ready it sleeps until something happens,
+    and looks every `poll` seconds (half a `lease`) for tasks of workers that have died. While the book cannot be
+    reached, it tries again for five minutes. An interrupt (Ctrl-C) gives its task back."""
+    return _Worker(work, agent, handler, stop or threading.Event(), **how).run()
+
+
+def _held_under(work: Work, event: str) -> Claim | None:
+    """The claim that was recorded under this id, if it was. Raises Conflict if it is no longer held."""
+    found = work._ledger.event(event)
+    return None if found is None else work.reopen_claim(found.payload["task_id"], found.position)
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
@@ -109,8 +191,7 @@ def _give_back_unseen(work: Work, agent: str, event: str) -> None:
     the call has answered. `event` is the id of the last claim that the worker has asked for."""
     try:
         work._do("reclaim")  # this is done when all that was being written is written, or will never be
-        found = work._ledger.event(event)
-        claim = None if found is None else work.held(found.payload["task_id"], found.position)
+        claim = _held_under(work, event)
     except Conflict as gone:  # it was given back already, or settled
         log.info("%s had nothing more to give back: %s", agent, gone)
     except CommonplaceError as error:
@@ -165,7 +246,7 @@ def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> C
     try:
         return work.claim(agent, lease=lease, _event=event)
     except Conflict:
-        if work.about().open:
+        if work.info().open:
             raise
         return None
 
@@ -174,7 +255,7 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
     """Whether a worker for which nothing is ready has done its part."""
     if until == "stopped":
         return False
-    if wait_for_tasks and not work.counts().get("tasks") and work.about().open:
+    if wait_for_tasks and not work.counts().get("tasks") and work.info().open:
         return False
     if until == "idle":
         return True
@@ -202,8 +283,8 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
     """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
     be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        charter, counts = charter_of(reading.lens, work.id), dict(reading.counts)
-        if charter is None or not charter.open:
+        info, counts = info_of(reading.lens, work.id), dict(reading.counts)
+        if info is None or not info.open:
             return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
             return True, True, counts
@@ -231,7 +312,7 @@ def all_hang(tasks: Sequence[Task]) -> bool:
 
 
 def _is_led(work: Work) -> bool:
-    led = work.about().led
+    led = work.info().led
     if led is None:
         return False
     with work._ledger.reads() as reads:

@@ -292,10 +292,10 @@ def as_failure(error: BaseException) -> AgentFailed:
 
 def secret_environment(workflow: Workflow) -> list[str]:
     """The values of the environment variables that the workflow calls sensitive."""
-    security = workflow.kept.get("security")
+    security = workflow.document.get("security")
     said = security.get("sensitive_env", ()) if isinstance(security, dict) else ()
     names = [said] if isinstance(said, str) else list(said) if isinstance(said, list | tuple | dict) else []
-    names += _called_sensitive("", workflow.kept.get("env"))
+    names += _called_sensitive("", workflow.document.get("env"))
     found = [os.environ.get(name, "") for name in names if isinstance(name, str)]
     return [one for one in found if len(one) >= SHORTEST_LINE]  # a shorter one would stand in anything
 

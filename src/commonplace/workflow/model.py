@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ WORKFLOW_FILE = "workflow.awp.yaml"
 AGENT_FILE = "agent.awp.yaml"
 
 OnFailure = Literal["stop", "continue", "retry", "skip"]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.001)]
+Depth = Annotated[int, msgspec.Meta(ge=0, le=10)]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -47,7 +50,7 @@ class BadWorkflow(BadInput):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    max_attempts: int = 1
+    max_attempts: Count = 1
     backoff: Literal["none", "linear", "exponential"] = "none"
     base: float = 2.0
     max: float = 60.0
@@ -56,16 +59,16 @@ class Retry(msgspec.Struct, frozen=True):
 
 class Loop(msgspec.Struct, frozen=True):
     type: Literal["standard", "interactive"] = "standard"
-    max_iterations: int = 1
+    max_iterations: Count = 1
     condition: str = ""
     prompt_field: str = ""
     input_channel: str = ""
 
 
 class FanOut(msgspec.Struct, frozen=True):
-    source: str
+    source: str = ""
     variable: str = "item"
-    max_parallel: int = 4
+    max_parallel: Count = 4
 
 
 class FanIn(msgspec.Struct, frozen=True):
@@ -90,7 +93,7 @@ class Node(msgspec.Struct, frozen=True):
     share_input: dict[str, tuple[str, ...]] = {}
     enabled: bool | str = True
     on_failure: OnFailure | None = None
-    timeout: float | None = None
+    timeout: Seconds | None = None
     retry: Retry | None = None
     loop: Loop | None = None
     fan_out: FanOut | None = None
@@ -98,7 +101,8 @@ class Node(msgspec.Struct, frozen=True):
     subworkflow: str = ""
     max_depth: int | None = None
     """How deep runs below this node may delegate; None: as deep as the workflow's."""
-    kept: dict[str, Any] = {}
+    document: dict[str, Any] = {}
+    """The node as it is written."""
 
 
 class Degradation(msgspec.Struct, frozen=True):
@@ -113,12 +117,12 @@ class Degradation(msgspec.Struct, frozen=True):
 
 class Execution(msgspec.Struct, frozen=True):
     mode: Literal["sequential", "parallel", "conditional", "adaptive"] = "sequential"
-    timeout_per_agent: float = 120.0
-    timeout_total: float = 300.0
-    timeout_idle: float = 60.0
+    timeout_per_agent: Seconds = 120.0
+    timeout_total: Seconds = 300.0
+    timeout_idle: Seconds = 60.0
     on_error: OnFailure = "stop"
     retry: Retry = Retry()
-    max_concurrent: int = 4
+    max_concurrent: Count = 4
 
 
 class AgentMemory(msgspec.Struct, frozen=True):
@@ -133,7 +137,14 @@ class AgentMemory(msgspec.Struct, frozen=True):
     window: int = 8
     use_salience: bool = False
     salience_top_k: int = 8
-    kept: dict[str, Any] = {}
+
+
+class Curation(msgspec.Struct, frozen=True):
+    """Whether, when and over how many days stable facts go from the daily logs into long-term memory."""
+
+    enabled: bool = False
+    schedule: Literal["after_run", "daily"] = "after_run"
+    days: int = 7
 
 
 class Tier(msgspec.Struct, frozen=True):
@@ -147,12 +158,10 @@ class Memory(msgspec.Struct, frozen=True):
     `max_size_kb` and `retention_days` are there only if the file names them: without, the book's settings hold."""
 
     enabled: bool = True
-    workspace_dir: str = "workspace"
     tiers: dict[str, Tier] = {}
     access_control: dict[str, dict[str, Permission]] = {}
-    curation: dict[str, Any] = {}
+    curation: Curation = Curation()
     search_enabled: bool = True
-    kept: dict[str, Any] = {}
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -161,16 +170,13 @@ class Agent(msgspec.Struct, frozen=True):
     seen from the workflow's folder, and "" for the usual place, agents/<id>."""
 
     id: str
-    awp_agent: str = "1.0.0"
-    role: str = ""
-    description: str = ""
     runtime: dict[str, Any] = {}
     contract: dict[str, Any] | None = None
-    output_format: str = "json"
     memory: AgentMemory = AgentMemory()
     may_emit: tuple[str, ...] | None = None
     """The kinds of events that it may record in a run, `*` for any ending; None: as the book says."""
-    kept: dict[str, Any] = {}
+    document: dict[str, Any] = {}
+    """The file as it is written."""
     folder: str = ""
 
     @property
@@ -179,10 +185,9 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 class Workflow(msgspec.Struct, frozen=True):
-    """`kept` holds the top-level sections that are carried unchanged (communication, observability, security,
-    env, settings, delegation_loop and any other), and what else was written in the sections that have a place
-    here. `subworkflows` has, by the folder that a node names, the workflows to run as one node. `folder` is
-    where the files are."""
+    """`document` is the file as it is written, with the sections that have no place here (communication, observability,
+    security, env, settings, delegation_loop and any other). `subworkflows` has, by the folder that a node names, the
+    workflows to run as one node. `folder` is where the files are."""
 
     awp: str
     name: str
@@ -197,24 +202,25 @@ class Workflow(msgspec.Struct, frozen=True):
     memory: Memory = Memory()
     agents: dict[str, Agent] = {}
     max_depth: int = 4
-    kept: dict[str, Any] = {}
+    delegation: dict[str, Any] | None = None
+    """What the section delegation_loop says, wherever it stands."""
+    document: dict[str, Any] = {}
     subworkflows: dict[str, Workflow] = {}
     folder: str = ""
 
     @property
     def auto_curation(self) -> bool:
         """Whether the curator learns from runs; switched off by `delegation_loop.auto_curation_enabled`."""
-        return self.kept.get("delegation_loop", {}).get("auto_curation_enabled", True) is not False
+        return (self.delegation or {}).get("auto_curation_enabled", True) is not False
 
     @property
     def loops(self) -> bool:
         """Whether its engine is a delegation loop, as a whole or at one of its nodes."""
-        orchestration = self.kept.get("orchestration")
+        orchestration = self.document.get("orchestration")
         engine = orchestration.get("engine") if isinstance(orchestration, dict) else None
-        implied = engine is None and not self.nodes and "delegation_loop" in self.kept
-        return (
-            engine == "delegation_loop" or implied or any("delegation_loop" in one.kept for one in self.nodes)
-        )
+        implied = engine is None and not self.nodes and self.delegation is not None
+        at_a_node = any("delegation_loop" in node.document for node in self.nodes)
+        return engine == "delegation_loop" or implied or at_a_node
 
     def node(self, id: str) -> Node:
         return next(node for node in self.nodes if node.id == id)

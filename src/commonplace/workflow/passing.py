@@ -22,9 +22,10 @@ erased there is erased wherever it was carried."""
 def passed_down(node: Node, seen: State) -> Carried:
     """What a subworkflow starts with: what share_input names, of what its node may see. A node that declares
     inheritance gets everything it may see instead, less what is kept back."""
-    kept = node.kept
-    if "inherited_state_keys" in kept or "forbidden_inheritance_keys" in kept:
-        taken = inherited(seen, kept.get("inherited_state_keys"), kept.get("forbidden_inheritance_keys", ()))
+    written = node.document
+    if "inherited_state_keys" in written or "forbidden_inheritance_keys" in written:
+        forbidden = written.get("forbidden_inheritance_keys", ())
+        taken = inherited(seen, written.get("inherited_state_keys"), forbidden)
         return taken, seen.sources(*taken)
     passed: dict[str, Any] = {}
     sources: tuple[int, ...] = ()

@@ -1,9 +1,13 @@
-"""What the words of a text are: the same for what is stored and for what is asked.
+"""What the words of a text are, for everybody who needs them: the index, likeness, salience.
+
+For the index, the words are the same for what is stored and for what is asked.
 
 A *chunk* is what stands between spaces and punctuation, code-like words held together: `src/db.py`,
 `--no-verify`, `max_size`, `OpenBook`. It stands for several *words*: itself, its parts, and each of them
 without its accents. Scripts that put no spaces between words are cut into pairs of characters. Everything
-here is a function of its arguments and of the versions named in `VERSION`.
+here is a function of its arguments and of the versions named in `version`.
+
+Two rules are simpler: near-duplicates are compared by their `tokens`, and salience by what is `spaced`.
 """
 
 from __future__ import annotations
@@ -12,13 +16,10 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from functools import cache, lru_cache
 from itertools import islice
-
-import Stemmer  # type: ignore[import-not-found, unused-ignore]
-
-VERSION = f"words 2, Unicode {unicodedata.unidata_version}, Snowball English {Stemmer.version()}"
+from typing import Any
 
 LONGEST = 64
 """Words are cut to this many characters, those of documents as well as those of queries."""
@@ -173,12 +174,24 @@ def counted(text: str) -> tuple[Counter[str], int]:
     return counts if len(counts) <= MOST_WORDS else Counter(dict(islice(counts.items(), MOST_WORDS))), length
 
 
-_stemmer = Stemmer.Stemmer("english")
+@cache
+def version() -> str:
+    import Stemmer  # type: ignore[import-not-found, unused-ignore]
+
+    return f"words 2, Unicode {unicodedata.unidata_version}, Snowball English {Stemmer.version()}"
+
+
+@cache
+def _stemmer() -> Any:
+    """Loaded when the first word is stemmed: importing the library stays quick."""
+    import Stemmer  # type: ignore[import-not-found, unused-ignore]
+
+    return Stemmer.Stemmer("english")
 
 
 def stem(word: str) -> str:
     """What the forms of a word have in common; code-like words and other scripts stay as they are."""
-    return str(_stemmer.stemWord(word)) if word.isalpha() else word
+    return str(_stemmer().stemWord(word)) if word.isalpha() else word
 
 
 def near(word: str, other: str) -> bool:
@@ -229,3 +242,44 @@ def _place(text: str, place: int) -> int:
     return at + max(
         bisect_left(range(len(piece)), place + 1, key=lambda end: len(normal(piece[:end]))) - 1, 0
     )
+
+
+_MARKS = {ord(mark): " " for mark in '?!.,;:()[]"'}
+
+
+def names(text: str) -> set[str]:
+    """The words of a text as names are compared."""
+    return {
+        word.removesuffix("'s") for word in folded(lowered(text)).replace("’", "'").translate(_MARKS).split()
+    }
+
+
+# likeness
+
+
+class _Letters(dict[int, int | None]):
+    """What becomes of each character: punctuation and symbols go. Filled as characters are met."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = None if unicodedata.category(chr(code)).startswith(("P", "S")) else code
+        self[code] = kept
+        return kept
+
+
+_LETTERS = _Letters()
+
+
+@lru_cache(1024)
+def tokens(text: str) -> frozenset[str]:
+    """The words of a text in lower case. Punctuation is deleted, not turned into a space: `don't` is one word."""
+    return frozenset(unicodedata.normalize("NFC", text).translate(_LETTERS).lower().split())
+
+
+def spaced(text: str) -> frozenset[str]:
+    """What stands between spaces, in lower case."""
+    return frozenset(text.lower().split())
+
+
+def jaccard(a: Set[str], b: Set[str]) -> float:
+    """The share of words that two sets have in common; two empty ones are the same."""
+    return len(a & b) / len(a | b) if a or b else 1.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import warnings
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -32,27 +31,6 @@ MEMORY_TOOLS = ("memory.read", "memory.write", "memory.search", "memory.curate")
 FLAGS = ("x-awp-shareable", "x-awp-sensitive", "x-awp-required")
 NEVER_RETRIED = {"validation_error", "auth_error"}
 
-KNOWN = {"model", "initial", "auto_inject", "required_fields", "persistence", "enabled", "path", "format"}
-KNOWN |= {"interval", "limits", "max_state_size_mb", "max_field_size_mb", "max_fields", "sharing", "strategy"}
-KNOWN |= {"rules", "from", "to", "fields", "from_agent", "to_agents", "never_share", "sensitive_fields"}
-KNOWN |= {"validation", "engine", "graph", "execution", "degradation", "id", "agent", "depends_on"}
-KNOWN |= {"share_output", "share_input", "on_failure", "timeout", "retry", "max_attempts", "backoff", "base"}
-KNOWN |= {
-    "retryable",
-    "loop",
-    "type",
-    "max_iterations",
-    "condition",
-    "prompt_field",
-    "input_channel",
-    "fan_out",
-}
-KNOWN |= {"source", "variable", "max_parallel", "fan_in", "target_field", "subworkflow", "mode", "fallback"}
-KNOWN |= {"timeout_per_agent", "timeout_total", "timeout_idle", "on_error", "error_handling", "max_retries"}
-KNOWN |= {"on_final_failure", "max_concurrent", "cached_results", "max_staleness", "when", "expr"}
-KNOWN |= {"inherited_state_keys", "forbidden_inheritance_keys", "delegation_loop", "max_depth"}
-"""Keys that have a meaning somewhere in a workflow's graph and state."""
-
 Problems = Iterator[Problem]
 
 
@@ -62,7 +40,7 @@ def check(workflow: Workflow, files: Mapping[str, str], to_run: bool) -> list[Pr
     problems = [problem for rule in RULES for problem in rule(workflow)]
     for agent in workflow.agents.values():
         file = files.get(agent.id) or f"{agent.place}/{AGENT_FILE}"
-        found = (*_contract(agent, workflow.policy.validation, to_run), *_namespaces(agent.kept))
+        found = (*_contract(agent, workflow.policy.validation, to_run), *_namespaces(agent.document))
         problems += [replace(problem, file=file) for problem in found]
     return problems
 
@@ -109,23 +87,6 @@ def _fields(agent: Agent | None) -> dict[str, Any]:
 
 def _nodes(workflow: Workflow) -> Iterator[tuple[str, Node]]:
     return ((f"orchestration.graph[{index}]", node) for index, node in enumerate(workflow.nodes))
-
-
-def _misspelt(workflow: Workflow) -> Problems:
-    """Keys that nobody reads and that look like ones that somebody does: a protection that is simply off."""
-    sections = {name: mapping(workflow.kept.get(name)) for name in ("state", "orchestration")}
-    sections |= {path: node.kept for path, node in _nodes(workflow)}
-    for path, kept in sections.items():
-        for place, key in _keys(kept, path):
-            meant = get_close_matches(key, KNOWN - {key}, 1, 0.8) if key not in KNOWN else []
-            if meant:
-                yield _warning("", place, f"nobody reads {key!r}; did you mean {meant[0]!r}?")
-
-
-def _keys(kept: object, path: str) -> Iterator[tuple[str, str]]:
-    for key, inner in mapping(kept).items():
-        yield f"{path}.{key}", key
-        yield from _keys(inner, f"{path}.{key}")
 
 
 def _reserved_names(workflow: Workflow) -> Problems:
@@ -264,12 +225,12 @@ def _graph(workflow: Workflow) -> Problems:
 
 
 def _tools_of_workflow(workflow: Workflow) -> Problems:
-    return _namespaces(workflow.kept)
+    return _namespaces(workflow.document)
 
 
 def _audit(workflow: Workflow) -> Problems:
     for section in ("security", "observability"):
-        for word, value in mapping(mapping(workflow.kept.get(section)).get("audit")).items():
+        for word, value in mapping(mapping(workflow.document.get(section)).get("audit")).items():
             path = f"{section}.audit.{word}"
             if word in ("hash_chain", "chain", "tamper_evident") and value is False:
                 yield _warning("R18", path, "the audit chain is always kept; take this out")
@@ -334,11 +295,11 @@ def _bad_schema(schema: dict[str, Any]) -> str | None:
     return bad_pattern_in(schema)
 
 
-def _namespaces(kept: dict[str, Any]) -> Problems:
+def _namespaces(document: dict[str, Any]) -> Problems:
     """Tools that a file brings along have namespaces of their own. Those that it only uses may of course be the
     runtime's; of memory's, which are ours, the names are known."""
-    capabilities = mapping(kept.get("capabilities"))
-    for prefix, section in (("", kept), ("capabilities.", capabilities)):
+    capabilities = mapping(document.get("capabilities"))
+    for prefix, section in (("", document), ("capabilities.", capabilities)):
         tools, at = mapping(section.get("tools")), f"{prefix}tools"
         brought = [*_tools(section.get("custom_tools"), f"{prefix}custom_tools")]
         brought += [one for word in BRINGING for one in _tools(tools.get(word), f"{at}.{word}")]
@@ -380,7 +341,6 @@ def _listed(value: object) -> list[Any]:
 
 
 RULES = (
-    _misspelt,
     _reserved_names,
     _unique_ids,
     _acyclic,

@@ -1,4 +1,4 @@
-"""The desk: one work as a decider sees it, and the one way in which events about it are told.
+"""A work as readers and deciders see it, and the one way in which events about it are recorded.
 
 Every event about tasks says the same things: which fields of which tasks become what (`set`), how a task stood before
 if that has changed (`was`), and under `said` the words, which an erasure takes away while everything else stays.
@@ -11,21 +11,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property, lru_cache
 from heapq import merge
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
-from ..commit import Lens, Overlay
+from ..access.secrets import masked
 from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
-from ..events import Event, decode, draft
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, shown
+from ..events import Event, decode, draft, encode_payload
 from ..labels import strictness
+from ..overlay import Overlay
+from ..reader import Lens
+from .kinds import CHANGED
 from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
-
-CREATED, CHANGED = "work.created", "work.changed"
 
 WORDS = frozenset({"title", "description", "reason", "comments", "result", "metadata"})
 """The fields of a task that are words of whoever told them."""
@@ -39,7 +40,7 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
     "archived": (),
 }
 OPEN = ("active", "paused")
-PAGE, MOST_PAGE, FEW = 16, 1_024, 8
+PAGE, MOST_PAGE = 16, 1_024
 _USUAL = Task("", "", 0)
 _NAMES = frozenset({"id", "work", "number"})
 """The fields that name a task, which never change."""
@@ -55,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_dependents: int = 10_000
 
 
-class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a work is for, and how it stands."""
 
     id: str
@@ -88,49 +89,83 @@ class Charter(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in OPEN
 
 
-Given = TypeVar("Given")
+SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
+"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
+whoever exports snapshots."""
+ALSO = {
+    "saveInterval": "save_interval",
+    "saveOnChange": "save_on_change",
+    "checkpointInterval": "checkpoint_interval",
+}
 
 
-class Act(msgspec.Struct, Generic[Given], frozen=True):
+def checked_limits(given: Mapping[str, int]) -> Limits:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
+    try:
+        limits = msgspec.convert(dict(given), Limits)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
+        ) from None
+    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
+        raise BadInput("a limit is at least 1")
+    return limits
+
+
+def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    named = {ALSO.get(name, name): value for name, value in given.items()}
+    stray = sorted(named.keys() - set(SETTINGS))
+    if stray:
+        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
+    hours = named.get("auto_archive_hours")
+    if hours is not None and (
+        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
+    ):
+        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
+    return masked(encode_payload(named)[1])
+
+
+class Act(msgspec.Struct, frozen=True):
     """Something that is asked of a work: by whom, under whose name it is recorded (its own, unless the owner speaks
     for others), and what."""
 
     work: str
     actor: str
     by: str
-    given: Given
+    given: dict[str, Any]
     run: str | None = None
     lead: int | None = None
     """The fence under which whoever asks leads the work."""
 
 
-_read_charter = msgspec.json.Decoder(Charter).decode
-_known_charter = lru_cache(64)(_read_charter)
+_read_info = msgspec.json.Decoder(WorkInfo).decode
+_known_info = lru_cache(64)(_read_info)
 """For those who do not hand it on: it is read with every act, and seldom changes."""
 _read_task = msgspec.json.Decoder(Task).decode
 
 
-def charter_of(lens: Lens, work: str) -> Charter | None:
-    return lens.get_as(_read_charter, "work.works", work)
+def info_of(lens: Lens, work: str) -> WorkInfo | None:
+    return lens.get_as(_read_info, "work.works", work)
 
 
 def no_work(id: str) -> str:
     return f"there is no work {id!r} in this book: book.works.list() lists them, and book.work(name=…) begins one"
 
 
-def no_thing(id: str, kinds: Sequence[str]) -> str:
+def no_record(id: str, kinds: Sequence[str]) -> str:
     what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
     return f"nothing {what} under {id!r} is known in this work"
 
 
-def may_know(rights: Rights, charter: Charter) -> bool:
+def may_know(rights: Rights, info: WorkInfo) -> bool:
     """Whether an actor may know of a work, its goal and its tasks, which are private: its own, or one that has no
     members or names it as one, as far as its ceiling allows."""
-    if rights.owner or rights.actor == charter.by:
+    if rights.owner or rights.actor == info.by:
         return True
     if strictness("sensitivity", rights.ceiling) < strictness("sensitivity", "private"):
         return False
-    return not charter.members or rights.actor in charter.members or rights.role == "person"
+    return not info.members or rights.actor in info.members or rights.role == "person"
 
 
 def lease_name(task: Task) -> str:
@@ -138,7 +173,7 @@ def lease_name(task: Task) -> str:
     return f"task/{task.work}/{task.number}/{task.token}"
 
 
-def may_see_thing(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
+def may_see_record(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
     """Whether an actor may see something that was recorded about a work, with the labels it has been given since."""
     labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
     return may_see_of(rights, row["by"], row["kind"], labels)
@@ -164,12 +199,12 @@ class Reading:
 
     def seen(self, actor: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The things among these ids that an actor may see, by the rights and labels of then and of now."""
-        rows = self.lens.get_all(decode, "work.things", [(self.work, id) for id in ids])
+        rows = self.lens.get_all(decode, "work.records", [(self.work, id) for id in ids])
         known = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
         for lens in self.lenses:
             rights, places = self.rights(lens, actor), [(id,) for id in known]
             labels = dict(zip(known, lens.get_all(decode, "labels", places), strict=True))
-            known = {id: row for id, row in known.items() if may_see_thing(rights, row, labels[id])}
+            known = {id: row for id, row in known.items() if may_see_record(rights, row, labels[id])}
         return known
 
     def visible(self, actor: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -237,13 +272,11 @@ class Reading:
         best = sorted({(key[2], key[3]) for key, _ in rows})
         return [int(number) for _, number in best[:count]]
 
-    def dependents(self, number: int) -> list[int]:
+    def dependents(self, task: Task) -> list[int]:
         """The numbers of the tasks that depend on this one."""
-        few = self.lens.scan(
-            "work.edges", self.work, number, limit=FEW
-        )  # most have none, and to see that is quick
-        found = few if len(few) < FEW else self.lens.scan("work.edges", self.work, number)
-        return [int(key[2]) for key, _ in found]
+        if not task.needed:
+            return []
+        return [int(key[2]) for key, _ in self.lens.scan("work.edges", self.work, task.number)]
 
     def ready_for(self, agent: str) -> tuple[str, ...]:
         """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
@@ -255,11 +288,11 @@ class Reading:
         agents = (str(key[1]) for key, _ in self.lens.scan("work.agents", self.work))
         return (*READY_FOR_MANY, *(f"ready:{agent}" for agent in agents))
 
-    def thing(self, id: str, *kinds: str) -> dict[str, Any]:
+    def record(self, id: str, *kinds: str) -> dict[str, Any]:
         """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
-        row = self.lens.get("work.things", self.work, id)
+        row = self.lens.get("work.records", self.work, id)
         if row is None or (kinds and row["kind"] not in kinds):
-            raise NotFound(no_thing(id, kinds))
+            raise NotFound(no_record(id, kinds))
         return dict(row)
 
     @property
@@ -277,23 +310,23 @@ class Reading:
         return [msgspec.convert(row, Task) for _, row in self.lens.scan("work.tasks", self.work)]
 
 
-class Desk(Reading):
+class WorkTransaction(Reading):
     """A work under the lock, for whoever acts on it."""
 
-    def __init__(self, overlay: Overlay, act: Act[Any]) -> None:
+    def __init__(self, overlay: Overlay, act: Act) -> None:
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
-        charter = overlay.get_as(_known_charter, "work.works", act.work)
+        info = overlay.get_as(_known_info, "work.works", act.work)
         rights = None if act.actor == OWNER else rights_of(overlay, act.actor)
-        if charter is None or (rights is not None and not may_know(rights, charter)):
+        if info is None or (rights is not None and not may_know(rights, info)):
             raise NotFound(no_work(act.work))
-        self.charter, self._rights = charter, rights
+        self.info, self._rights = info, rights
 
-    def thing(self, id: str, *kinds: str) -> dict[str, Any]:
+    def record(self, id: str, *kinds: str) -> dict[str, Any]:
         """What whoever acts may not see is NotFound like what is not there."""
-        row = super().thing(id, *kinds)
-        if self._rights is not None and not may_see_thing(self._rights, row, self.lens.get("labels", id)):
-            raise NotFound(no_thing(id, kinds))
+        row = super().record(id, *kinds)
+        if self._rights is not None and not may_see_record(self._rights, row, self.lens.get("labels", id)):
+            raise NotFound(no_record(id, kinds))
         return row
 
     # who may
@@ -313,37 +346,37 @@ class Desk(Reading):
 
     def need_member(self, agent: str) -> None:
         """Nothing is given to somebody who may not even know of the work."""
-        if not may_know(rights_of(self.overlay, agent), self.charter):
-            members = ", ".join(self.charter.members)
+        if not may_know(rights_of(self.overlay, agent), self.info):
+            members = ", ".join(self.info.members)
             raise BadInput(
-                f"{agent!r} may not know of the work {self.charter.name!r}: "
+                f"{agent!r} may not know of the work {self.info.name!r}: "
                 + (f"name one of its members, {members}" if members else "its ceiling is below private")
             )
 
     def need_open(self) -> None:
-        if not self.charter.open:
+        if not self.info.open:
             raise Conflict(
-                f"the work {self.charter.name!r} is {self.charter.status}"
-                + (f" ({self.charter.reason})" if self.charter.reason else "")
-                + ("" if self.charter.status == "archived" else ": resume it first")
+                f"the work {self.info.name!r} is {self.info.status}"
+                + (f" ({self.info.reason})" if self.info.reason else "")
+                + ("" if self.info.status == "archived" else ": resume it first")
             )
 
     def need_lead(self) -> None:
         """Whoever says that it leads must still do."""
         fence = self.act.lead
-        if fence is not None and fence != self.charter.led:
+        if fence is not None and fence != self.info.led:
             (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
             taken = self.overlay.event(led.id)
             leader = self.act.by if taken is None or taken.erased else taken.payload["set"]["leader"]
             raise Fenced(
-                f"{leader!r} no longer leads {self.charter.name!r}: {self.charter.leader!r} has taken over"
+                f"{leader!r} no longer leads {self.info.name!r}: {self.info.leader!r} has taken over"
             )
 
     def joined(self, agent: str) -> dict[str, Any]:
         """What an event tells when an agent takes part for the first time."""
         if self.overlay.get("work.agents", self.work, agent) is not None:
             return {}
-        most = self.charter.limits.max_agents
+        most = self.info.limits.max_agents
         if (self.overlay.get("work.counts", self.work) or {}).get("agents", 0) >= most:
             raise TooLarge(f"{most:,} agents take part in this work already, which is its limit")
         return {"joins": agent}
@@ -397,10 +430,10 @@ class Desk(Reading):
     def change(
         self, said: Mapping[str, Any] | None = None, parents: Collection[str] = (), **fields: Any
     ) -> Event:
-        """Change the charter."""
+        """Change the info."""
         payload = {"work": self.work, "set": fields, "said": dict(said or {})}
         event = self.emit(CHANGED, payload, parents=parents)
-        self.charter = charter_of(self.overlay, self.work) or self.charter
+        self.info = info_of(self.overlay, self.work) or self.info
         return event
 
     def emit(
@@ -422,13 +455,13 @@ class Desk(Reading):
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""
         told = {"sensitivity": sensitivity}
-        return told if self.charter.members else {**told, "audience": "team"}
+        return told if self.info.members else {**told, "audience": "team"}
 
     # what follows
 
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
-        waiting = self.all_numbered(self.dependents(task.number))
+        waiting = self.all_numbered(self.dependents(task))
         return [(one, waiting_less(one, one.waits - 1)) for one in waiting if not one.final and one.waits]
 
     def next_fence(self) -> int:
@@ -466,20 +499,20 @@ Decide = Callable[..., Any]
 
 def command(
     needs: str = "", *, open: bool = True, archived: bool = False
-) -> Callable[[Decide], Callable[[Overlay, Act[Any]], Any]]:
-    """A decider of a work: its rights and the work's status are checked first, then it is given the desk. What needs no
-    open work still changes nothing in one that is archived, unless it says so."""
+) -> Callable[[Decide], Callable[[Overlay, Act], Any]]:
+    """A decider of a work: rights and the work's status are checked first, then it is given the transaction. What needs
+    no open work still changes nothing in one that is archived, unless it says so."""
 
-    def wrap(decide: Decide) -> Callable[[Overlay, Act[Any]], Any]:
-        def run(overlay: Overlay, act: Act[Any]) -> Any:
-            desk = Desk(overlay, act)
-            refused = desk.refused(needs)
+    def wrap(decide: Decide) -> Callable[[Overlay, Act], Any]:
+        def run(overlay: Overlay, act: Act) -> Any:
+            tx = WorkTransaction(overlay, act)
+            refused = tx.refused(needs)
             if refused:
                 return refused
-            if open or (desk.charter.status == "archived" and not archived):
-                desk.need_open()
-            desk.need_lead()
-            return decide(desk, **act.given)
+            if open or (tx.info.status == "archived" and not archived):
+                tx.need_open()
+            tx.need_lead()
+            return decide(tx, **act.given)
 
         run.__name__, run.__doc__ = decide.__name__, decide.__doc__
         return run
