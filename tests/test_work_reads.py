@@ -135,9 +135,9 @@ def test_as_of_in_the_shell(cli: Cli) -> None:
     then = ask("task", "add", "auth", "Delete the old table", "--id", "t")["position"]
     ask("task", "add", "auth", "Drop the old table")
     ask("discover", "auth", "Nobody reads the old table")
-    assert [len(ask("radar", "t", *at)) for at in ((), ("--at", then))] == [1, 0]
-    assert [len(ask("candidates", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
-    assert [len(ask("discoveries", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
+    assert [len(ask("task", "radar", "t", *at)) for at in ((), ("--at", then))] == [1, 0]
+    assert [len(ask("work", "candidates", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
+    assert [len(ask("work", "discoveries", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
     assert ask("work", "show", "auth", "--at", then)["counts"] == {"tasks": 1, "pending": 1}
 
 

@@ -508,9 +508,7 @@ class SqliteStore(LocalStore):
             return str(damage)
         if answer == "ok":
             return None
-        return (
-            f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace book copy`"
-        )
+        return f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace book copy`"
 
     def drop_spaces(self, prefix: str) -> None:
         with self.read() as reads:
