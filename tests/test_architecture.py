@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "scan": {"errors"},
     "verbs": set(),
     "session": {"errors", "events", "access", "memory", "recall", "state"},
-    "recording": {"errors", "events", "access", "recall"},
+    "recording": {"errors", "events", "memory", "state"},
     "granting": {"events", "access", "actor", "recording", "verbs"},
     "prompts": {"errors", "events", "access", "memory", "recall", "state", "verbs", "work"},
     "runs": {"errors", "events", "access", "memory", "state", "run", "workflow"},
