@@ -19,7 +19,7 @@ from .events import (
     draft,
     draft_from,
 )
-from .recall.receipts import TRACED
+from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def record(
         schema_version=schema_version,
         **_own(session, fields),
     )
-    stored: list[Event] = session.ledger.submit("record", [event], event.size)
+    stored: list[Event] = session.write("record", [event], event.size)
     return stored[0]
 
 
@@ -77,7 +77,7 @@ def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) ->
             f"a batch of {len(drafts):,} events and {size:,} bytes is over the limit of {MAX_BATCH:,} events or "
             f"{MAX_BATCH_BYTES:,} bytes: record it in parts"
         )
-    stored: list[Event] = session.ledger.submit("record", drafts, size)
+    stored: list[Event] = session.write("record", drafts, size)
     return stored
 
 
@@ -126,7 +126,7 @@ def _holding(session: Session, digests: Iterable[str]) -> list[str]:
             positions = [int(key[1]) for key, _ in now.scan("blobs", digest)]
         holding = (next(session.ledger.events(at - 1, at), None) for at in positions)
         seen = (event for event in holding if event is not None and any(session.visible([event])))
-        source = next((event for event in seen if not event.erased and event.kind != TRACED), None)
+        source = next((event for event in seen if not event.erased and event.kind != RECEIPT), None)
         if source is None:
             raise NotFound(f"there is no blob {shown(digest)} to refer to: give its bytes, as Blob(data)")
         sources.append(source.id)
