@@ -37,7 +37,7 @@ def reads(me: Turn, id: str) -> dict[str, Callable[[], object]]:
         "salient": lambda: me.receipts.salient("harbour"),
         "receipts": lambda: [one.replay() for one in me.receipts.list()],
         "changed facts": lambda: me.receipts.changed_facts(),
-        "tasks": lambda: (work.tasks(), work.ready(), work.records("nudge""dev")),
+        "tasks": lambda: (work.tasks(), work.ready(), work.read_messages("dev", peek=True)),
         "context_for": lambda: work.context_for(work.tasks()[0]),
         "digest without a receipt": lambda: me.digest("harbour port", receipt=False),
         "prompt without a receipt": lambda: me.prompt("harbour port", work=work, receipt=False),
