@@ -15,6 +15,7 @@ from .events import (
     blobs_of,
     check_each,
     check_name,
+    check_position,
     check_seconds,
     draft,
     draft_from,
@@ -144,7 +145,7 @@ def events(
     """The events that this actor may see, in order: those after the position `after`, up to `at` (by default the
     moment of the call). In a turn, those of its run."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
-    found = session.ledger.events(_position(after), upto, *chosen)
+    found = session.ledger.events(check_position("after", after), upto, *chosen)
     return session.visible(found, None if at is None else upto)
 
 
@@ -172,7 +173,7 @@ def watch(
     the stored events after the position `after`; None: only new ones. Blocks while there is nothing new. Ends when the
     book is closed, or after `timeout` seconds without a new event."""
     chosen = _filters(session, run_id, kinds, actor)
-    reached = session.ledger.head if after is None else _position(after)
+    reached = session.ledger.head if after is None else check_position("after", after)
     news = session.follow(reached, check_seconds("timeout", timeout), chosen)
     return (visible for event in news for visible in session.visible([event]))
 
@@ -187,12 +188,6 @@ def _filters(
         named = check_each("kinds", kinds)
         kinds = frozenset(check_name("a kind", kind) for kind in named)
     return run_id, kinds, actor
-
-
-def _position(after: object) -> int:
-    if type(after) is not int or not 0 <= after < 2**63:
-        raise BadInput(f"after={shown(after)} is not a position: give a whole number from 0")
-    return after
 
 
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:

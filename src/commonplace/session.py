@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Never
 from .access.commands import Denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import BookClosed, Denied, NotEnabled
-from .events import Event
+from .events import Event, check_position
 from .memory.reading import Judge, judging
 from .memory.requests import Kept, Remember
 from .memory.viewer import Viewer
@@ -266,7 +266,8 @@ class Session:
         """Events of the whole ledger as they are committed, whether this actor may see them or not; None: only new
         ones. Ends when the book is closed, or when `timeout` seconds have brought nothing."""
         ledger = self.ledger
-        reached, quiet_since = ledger.head if after is None else after, monotonic()
+        reached = ledger.head if after is None else check_position("after", after)
+        quiet_since = monotonic()
         with suppress(BookClosed):
             while not ledger.closed:
                 left = 3600.0 if timeout is None else quiet_since + timeout - monotonic()
