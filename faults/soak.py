@@ -59,6 +59,9 @@ def soak(seconds: float, seed: int, tmp: Path) -> Result:
                     samples.append((resident(), descriptors()))
         if not book.verify().ok:
             result.problem("soak", "the chain does not verify")
+        waits_until = time.monotonic() + 30
+        while seen < result.cases and time.monotonic() < waits_until:
+            time.sleep(0.01)
         book.close()
         watcher.join()
     third = max(1, len(samples) // 3)

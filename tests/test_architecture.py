@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "scan": {"errors"},
     "verbs": set(),
     "session": {"errors", "events", "access", "memory", "recall", "state"},
-    "recording": {"errors", "events", "recall", "state"},
+    "recording": {"errors", "events", "memory", "state"},
     "granting": {"events", "access", "actor", "recording", "verbs"},
     "prompts": {"errors", "events", "access", "memory", "recall", "state", "verbs", "work"},
     "runs": {"errors", "events", "access", "memory", "state", "run", "verbs", "workflow"},

@@ -146,9 +146,11 @@ class TestBrokenOnPurpose:
     def test_forged_notices_a_sync_without_trust(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for place_of in ("commonplace.mirroring", "commonplace.trust"):
-            monkeypatch.setattr(f"{place_of}.is_trusted", lambda book, path: True)
-        assert "it was synced without trust" in found("forged", 1, tmp_path)
+        from faults.folders import SHAPES
+
+        monkeypatch.setattr("commonplace.mirroring.is_trusted", lambda book, path: True)
+        result = load()["forged"].run(1, list(SHAPES).index("base: wide dots"), tmp_path)
+        assert "it was synced without trust" in "\n".join(result.problems)
 
     def test_kills_notice_a_lost_acknowledgement(self, tmp_path: Path) -> None:
         with place("sqlite", tmp_path).open() as book:

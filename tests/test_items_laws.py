@@ -94,7 +94,7 @@ def _do(me: Actor, act: str, id: str, text: str, number: int, flag: bool) -> Any
         case "forget" | "erase":
             return me.forget(id, confirm="FORGET", erase=act == "erase")
         case _:
-            return getattr(me, act)(id)
+            return getattr(me.memory, act)(id)
 
 
 def _follow(model: Model, act: str, id: str, text: str, who: str, done: Any, flag: bool) -> None:
@@ -141,12 +141,12 @@ def test_every_read_at_every_past_moment_is_what_the_reader_may_see(
         standing = past[-1][2]
         readers: dict[str, Any] = {name: book.as_actor(name) for name in WHO} | {"owner": book}
         for name, reader in readers.items():
-            assert {item.id: item.text for item in reader.items()} == now_seen[name]
+            assert {item.id: item.text for item in reader.memory.list()} == now_seen[name]
         kept = [item for item in book.memory.list(status=None) if item.status != "forgotten"]
         shared_now = {item.id for item in kept if item.shared}
         for position, seen, _ in past:
             for name, reader in readers.items():
-                shown = {item.id: item.text for item in reader.items(at=position)}
+                shown = {item.id: item.text for item in reader.memory.list(at=position)}
                 expected = {
                     id: text
                     for id, text in seen[name].items()

@@ -27,7 +27,7 @@ def test_a_work_is_found_by_whatever_belongs_to_it(book: Book) -> None:
         assert "auth" not in str(unknown.value)
 
     async def found() -> str:
-        task = await (await book.aio.work_of("t1")).task("t1")
+        task = await book.aio.works.containing("t1").task("t1")
         return str((await task.info()).title)
 
     assert asyncio.run(found()) == "design"

@@ -115,7 +115,7 @@ class Admin:
         wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
-        erasure: Erasure = self._ledger.submit("memory.erase", request)
+        erasure: Erasure = self._session.write("memory.erase", request)
         if erasure.position is not None:
             self._session.services.outside.erased(erasure.erased)
         return erasure

@@ -20,12 +20,9 @@ from .engines.contract import TIMEOUT, Engine, PurgeReport
 from .erase import Erasure
 from .errors import (
     BadInput,
-    Busy,
     CommonplaceError,
     Conflict,
-    EngineUnavailable,
     NotFound,
-    OutcomeUnknown,
     shown,
 )
 from .events import A_DAY
@@ -137,7 +134,7 @@ def owner_session(
             in_cache=beside is None,
         ),
         PremiseWatch(ledger),
-        Showing(),
+        Showing(ledger),
         beside=beside,
         repository=repository,
         count_tokens=count_tokens,
@@ -241,18 +238,11 @@ class Book(Participant):
             return
         try:
             self.mirror.sync_own()
-            self._note_shown()
         finally:
-            self._close()
-
-    def _note_shown(self) -> None:
-        """What was shown and not noted yet: without it, a later process could take it for new evidence."""
-        if self.ledger.store.facts.read_only:
-            return
-        try:
-            self._session.services.showing.note(self.ledger)
-        except (EngineUnavailable, Busy, OutcomeUnknown) as error:
-            log.warning("what was shown last could not be noted: %s", error)
+            try:
+                self._session.services.showing.close()
+            finally:
+                self._close()
 
     def _close(self) -> None:
         self.ledger.closed = True

@@ -533,6 +533,13 @@ def check_each(field: str, values: str | Iterable[T]) -> Iterable[Any]:
     return values
 
 
+def check_position(field: str, value: object) -> int:
+    """A position of a ledger. Raises BadInput."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise BadInput(f"{field}={shown(value)} is not a position: give a whole number from 0")
+    return value
+
+
 def check_call(field: str, value: T) -> T:
     """A function, or None. Raises BadInput."""
     if value is not None and not callable(value):

@@ -289,7 +289,7 @@ class BookMirror:
 
     def _noted(self, me: Session, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            self._ledger.submit("memory.note", Note(me.actor, NOTES, "clear", seen=self._at))
+            me.write("memory.note", Note(me.actor, NOTES, "clear", seen=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
         Documents(me).write_notes(text, seen=self._at, id=edit.id)

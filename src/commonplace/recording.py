@@ -15,11 +15,12 @@ from .events import (
     blobs_of,
     check_each,
     check_name,
+    check_position,
     check_seconds,
     draft,
     draft_from,
 )
-from .recall.receipts import TRACED
+from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def record(
         schema_version=schema_version,
         **_own(session, fields),
     )
-    stored: list[Event] = session.ledger.submit("record", [event], event.size)
+    stored: list[Event] = session.write("record", [event], event.size)
     return stored[0]
 
 
@@ -77,7 +78,7 @@ def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) ->
             f"a batch of {len(drafts):,} events and {size:,} bytes is over the limit of {MAX_BATCH:,} events or "
             f"{MAX_BATCH_BYTES:,} bytes: record it in parts"
         )
-    stored: list[Event] = session.ledger.submit("record", drafts, size)
+    stored: list[Event] = session.write("record", drafts, size)
     return stored
 
 
@@ -126,7 +127,7 @@ def _holding(session: Session, digests: Iterable[str]) -> list[str]:
             positions = [int(key[1]) for key, _ in now.scan("blobs", digest)]
         holding = (next(session.ledger.events(at - 1, at), None) for at in positions)
         seen = (event for event in holding if event is not None and any(session.visible([event])))
-        source = next((event for event in seen if not event.erased and event.kind != TRACED), None)
+        source = next((event for event in seen if not event.erased and event.kind != RECEIPT), None)
         if source is None:
             raise NotFound(f"there is no blob {shown(digest)} to refer to: give its bytes, as Blob(data)")
         sources.append(source.id)
@@ -144,7 +145,7 @@ def events(
     """The events that this actor may see, in order: those after the position `after`, up to `at` (by default the
     moment of the call). In a turn, those of its run."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
-    found = session.ledger.events(_position(after), upto, *chosen)
+    found = session.ledger.events(check_position("after", after), upto, *chosen)
     return session.visible(found, None if at is None else upto)
 
 
@@ -172,7 +173,7 @@ def watch(
     the stored events after the position `after`; None: only new ones. Blocks while there is nothing new. Ends when the
     book is closed, or after `timeout` seconds without a new event."""
     chosen = _filters(session, run_id, kinds, actor)
-    reached = session.ledger.head if after is None else _position(after)
+    reached = session.ledger.head if after is None else check_position("after", after)
     news = session.follow(reached, check_seconds("timeout", timeout), chosen)
     return (visible for event in news for visible in session.visible([event]))
 
@@ -187,12 +188,6 @@ def _filters(
         named = check_each("kinds", kinds)
         kinds = frozenset(check_name("a kind", kind) for kind in named)
     return run_id, kinds, actor
-
-
-def _position(after: object) -> int:
-    if type(after) is not int or not 0 <= after < 2**63:
-        raise BadInput(f"after={shown(after)} is not a position: give a whole number from 0")
-    return after
 
 
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:

@@ -66,7 +66,7 @@ class Run:
 
     def _submit(self, command: str, request: Any) -> Any:
         self._session.acting_as(self.viewer, self.id).check_may_act(command)
-        return self._ledger.submit(command, request)
+        return self._session.write(command, request)
 
     # reading
 

@@ -80,7 +80,7 @@ def run(
         named = {} if plan is None else {"name": plan.name, "version": plan.version}
         start = Start() if plan is None else plan.start
         try:
-            session.ledger.submit("state.open", Open(id, session.actor, policy, start, values, named))
+            session.write("state.open", Open(id, session.actor, policy, start, values, named))
             if plan is not None and session.is_owner:
                 _configure_memory(session, plan)
             opened._begun()

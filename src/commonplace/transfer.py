@@ -199,8 +199,8 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
         kind, payload = event.kind, event.payload
         if ledger.registry.owner(kind) is not None:
             kind, payload = IMPORTED, {"kind": kind, "payload": payload}
-        # A trace quotes items that may have been taken back since: only its receipt shows it.
-        for digest in event.blobs if event.kind != "receipt.traced" else ():
+        # The trace of a receipt quotes items that may have been taken back since: only the receipt itself shows it.
+        for digest in event.blobs if event.kind != "receipt.written" else ():
             data = None if digest in sent else ledger.blob(digest)
             if data is not None:
                 sent.add(digest)

@@ -43,7 +43,7 @@ from .items import (
 )
 from .markdown import HEAD, block, size
 from .reading import MEMORY_MD, compared, item_at, may_read, of_memory, settings_of
-from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
+from .requests import CREATED, RECALLED, RECEIPT, UPDATED, Kept, Remember
 from .similar import FLAGGED
 from .visibility import may_read_id, may_see
 
@@ -225,9 +225,9 @@ def _echo_by_lineage(case: Case) -> str:
         event = overlay.event(parent)
         if event is None or not may_see(overlay, rights, event):
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
-        if event.kind == RECALLED or event.kind.startswith("receipt."):
+        if event.kind in (RECALLED, RECEIPT):
             listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
-            ids = event.payload.get("shown", [row[0] for row in listed])
+            ids = dict.fromkeys((*event.payload.get("shown", ()), *(row[0] for row in listed)))
             # An item that the author may not read any more must not show in the answer, not even by a right guess.
             shown = (item_at(overlay, id) for id in ids)
             items = [item for item in shown if item is not None and may_read(rights, item)]

@@ -107,7 +107,7 @@ def remember(
     content = encode_payload(checked(kind, given))[1]
     check_no_blob(content)
     run = session.run if run_id is None else check_name("run_id", run_id)
-    session.services.showing.note(session.ledger)
+    session.services.showing.note()
     with session.snapshot() as now:
         settings = settings_of(now)
         content, secrets, sensitivity = without_secrets_as_set(settings, content, sensitivity)

@@ -12,6 +12,8 @@ from .items import Held
 CREATED, UPDATED = "memory.item.created", "memory.item.updated"
 FORGOTTEN, DELETED, CONSOLIDATED = "memory.item.forgotten", "memory.item.deleted", "memory.item.consolidated"
 RECALLED, CONFIGURED = "memory.recalled", "memory.configured"
+RECEIPT = "receipt.written"
+"""What a digest or prompt leaves behind; as RECALLED, it says what was shown to its reader for the first time."""
 
 Outcome = Literal["stored", "merged", "flagged", "rejected"]
 

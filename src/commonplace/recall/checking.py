@@ -290,33 +290,57 @@ def decide_checked(overlay: Overlay, request: Record) -> None:
             )
 
 
-def fold_check(_key: Key, _before: Any, event: Event) -> Any:
-    return {"check": event.payload, "position": event.position}
+def checked_items(event: Event) -> list[Key]:
+    """The items that an event says how they were found: a check by itself, or a receipt."""
+    return [(check["item"],) for check in _checks_of(event)]
+
+
+def fold_check(key: Key, _before: Any, event: Event) -> Any:
+    check = next(check for check in _checks_of(event) if check["item"] == key[0])
+    return {"check": check, "position": event.position}
+
+
+def _checks_of(event: Event) -> list[dict[str, Any]]:
+    return [event.payload] if event.kind == CHECKED else event.payload["checks"]
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A check as it was recorded, and where."""
+    """A check, and where it was recorded."""
 
     check: Checked
     position: int
 
 
-def checked(session: Session, items: Sequence[Item], at: int | None = None) -> dict[str, Known]:
-    """What is known of these items' claims. As of now it is looked up first, and recorded if it is new."""
-    wanted = [one for one in items if claims(one)]
-    if not wanted:
-        return {}
-    known, root = recorded(session.ledger, wanted, at), session.services.repository
-    if root is None or at is not None:
+class Checks:
+    """What one answer says of files: each item is checked once. What is found anew goes into the answer's receipt, or
+    is recorded by itself."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._read = session, reading()
+        self.found: dict[str, Checked] = {}
+        """What was found that the book does not say yet, by item."""
+
+    def of(self, items: Sequence[Item], at: int | None = None) -> dict[str, Known]:
+        """What is known of these items' claims. As of now it is looked up; what is not recorded yet has position 0."""
+        wanted = [item for item in items if claims(item)]
+        known = recorded(self._session.ledger, wanted, at) if wanted else {}
+        root = self._session.services.repository
+        if root is None or at is not None:
+            return known
+        for item in wanted:
+            before = known[item.id].check if item.id in known else None
+            found = self.found.get(item.id) or check(root, item, before, self._read)
+            if found != before:
+                self.found[item.id] = found
+                known[item.id] = Known(found, 0)
         return known
-    before = {id: one.check for id, one in known.items()}
-    read = reading()
-    found = [check(root, one, before.get(one.id), read) for one in wanted]
-    changed = tuple(one for one in found if one != before.get(one.item))
-    if not changed:
-        return known
-    session.ledger.submit("recall.checked", Record(session.actor, session.run, changed))
-    return recorded(session.ledger, wanted, None)
+
+    def record(self) -> None:
+        """Record what was found, and is not recorded yet."""
+        if self.found:
+            request = Record(self._session.actor, self._session.run, tuple(self.found.values()))
+            self._session.ledger.submit("recall.checked", request)
+            self.found = {}
 
 
 def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:

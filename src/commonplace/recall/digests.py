@@ -25,7 +25,7 @@ from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
 from ..memory.reading import Judge, Settings, all_items, chosen, of_memory, settings_of
 from ..memory.requests import CREATED
-from .checking import Known, checked, recorded
+from .checking import Checks, Known, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
 from .packing import CUT, LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
@@ -73,7 +73,7 @@ class Digest(msgspec.Struct, frozen=True):
 class Wanted(msgspec.Struct, frozen=True):
     """What is asked for, as of `at` (None: now), which is the time `now_us`. `beside` is what the prompt shows already,
     `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself, of whose budget
-    the digest has the `rest`, if that is less than its own."""
+    the digest has the `rest`, if that is less than its own. Without a `receipt` nothing is left behind."""
 
     query: str
     rules: DigestRules
@@ -88,6 +88,7 @@ class Wanted(msgspec.Struct, frozen=True):
     in_prompt: bool = False
     rest: bool = False
     around: Around | None = None
+    receipt: bool = True
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -121,14 +122,15 @@ class LongTerm(NamedTuple):
 
 
 class Maker:
-    """Makes digests for one actor."""
+    """Makes a digest for one actor, or a prompt around one. What it finds of files goes into their receipt."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, checks: Checks | None = None) -> None:
         self._session, self._ledger = session, session.ledger
+        self.checks = checks or Checks(session)
 
     def make(self, wanted: Wanted, gathering: Gathering | None = None, delivered: bool = True) -> Digest:
-        """A digest with its receipt; unless it is `delivered` to anybody, nothing is written. What was gathered for
-        the same request before is not looked for again."""
+        """A digest with its receipt; one that is not `delivered` to anybody is only tried. What was gathered for the
+        same request before is not looked for again."""
         around = wanted.around
         left_out: Sequence[LeftOut] = ()
         if not wanted.rules.enabled and not wanted.ignored:
@@ -147,7 +149,7 @@ class Maker:
             before, rebased = self._before(wanted) if wanted.stable else (None, "")
             lines = self._lines(wanted, before)
         items = [one.item for one in gathered] + [one.item for one in lines if one.item is not None]
-        known = checked(self._session, items, wanted.at)
+        known = self.checks.of(items, wanted.at)
         bar = _Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
@@ -202,7 +204,7 @@ class Maker:
         lines, cut, stale = list[Candidate](), dict[str, str](), list[tuple[str, str]]()
         for start in range(0, len(hold), enough):
             some = hold[start : start + enough]
-            known_checks = checked(self._session, some, wanted.at)
+            known_checks = self.checks.of(some, wanted.at)
             for one in some:
                 if one.id in known_checks and (why := known_checks[one.id].check.stale):
                     stale.append((one.id, f"stale: {why}"))
@@ -305,12 +307,11 @@ class Maker:
         with self._session.snapshot() as now:
             id = now.get("recall.stable", self._session.actor, wanted.stable)
         event = None if id is None else self._ledger.event(id)
-        if event is None or event.erased:
+        if event is None:
             return None, ""
-        traced = self._ledger.event(event.payload.get("trace") or "")
-        if traced is None or traced.erased:
+        trace = trace_of(self._ledger, event)
+        if trace is None:
             return None, "something in it was erased"
-        trace = trace_of(self._ledger, traced)
         return (trace, "") if trace.packed().taken else (None, "")
 
     def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
@@ -332,8 +333,16 @@ class Maker:
         index: str,
         outside: list[tuple[str, int]],
     ) -> str | None:
-        included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
         around = wanted.around
+        taken = [one.id for one in packed.taken if one.text]
+        beside = [id for id, _ in wanted.beside]
+        shown = tuple(dict.fromkeys((*taken, *beside, *(() if around is None else around.shown))))
+        if not self._leaves_receipt(wanted, settings):
+            self._session.was_shown(shown)
+            if wanted.receipt:
+                self.checks.record()
+            return None
+        included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
         work, sources, omitted = (
             (None, (), ()) if around is None else (around.work, around.sources, around.omitted)
         )
@@ -358,13 +367,18 @@ class Maker:
         }
         block = () if around is None else around.whole.block
         words = [one.id for one in (*block, *trace.candidates, *trace.kept) if one.before or one.text]
-        shown = tuple(dict.fromkeys(one.id for one in packed.taken if one.text))
-        must = wanted.ignored or wanted.told or wanted.stable
-        keep = bool(must) or random() < settings.receipts  # noqa: S311  a sample, not a secret
-        named = tuple(dict.fromkeys((*words, *sources)))
-        request = Write(self._session.actor, self._session.run, payload, trace, named, shown, keep)
-        id: str | None = self._ledger.submit("recall.receipt", request) if keep or shown else None
+        named = tuple(dict.fromkeys((*words, *sources, *self.checks.found)))
+        checks = tuple(self.checks.found.values())
+        request = Write(self._session.actor, self._session.run, payload, trace, checks, named, shown)
+        id: str = self._session.write("recall.receipt", request)
         return id
+
+    @staticmethod
+    def _leaves_receipt(wanted: Wanted, settings: Settings) -> bool:
+        """Of how many digests there is a receipt, the book's settings say; but what is told for good, or gone on with,
+        is in one."""
+        must = wanted.ignored or wanted.told or wanted.stable
+        return wanted.receipt and (bool(must) or random() < settings.receipts)  # noqa: S311  a sample, not a secret
 
 
 class _Line(NamedTuple):

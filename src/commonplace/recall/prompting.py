@@ -74,6 +74,8 @@ class Building:
         self.parts: dict[str, str] = {}
         self.kept: dict[str, str] = {}
         self.sources: list[str] = []
+        self.shown: list[str] = []
+        """The ids of the items, nudges, tasks and decisions that its parts show."""
         self.omitted: list[tuple[str, str]] = []
         self.left_out: list[tuple[str, str]] = []
         self.work: Focused | None = None

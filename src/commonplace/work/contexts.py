@@ -10,8 +10,9 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
+from ..recall.checking import Checks
 from ..recall.data import as_data, as_name
-from ..recall.digesting import rely_on
+from ..recall.digesting import receipt_of
 from ..recall.packing import CUT, LEAST, Candidate, estimated
 from ..recall.searching import remembered_about
 from .claims import path_key
@@ -71,6 +72,8 @@ class Context(msgspec.Struct, frozen=True):
     as_of: int
     overlaps: tuple[Overlap, ...] = ()
     """What may make it needless."""
+    receipt_id: str | None = None
+    """The receipt of what it told its holder, if it left one."""
 
     def __str__(self) -> str:
         return self.text
@@ -88,14 +91,20 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def context_of(
-    work: Work, id: str, max_chars: int | None, max_tokens: int | None, at: At, agent: str | None = None
+    work: Work,
+    id: str,
+    max_chars: int | None,
+    max_tokens: int | None,
+    at: At,
+    agent: str | None = None,
+    receipt: bool = False,
 ) -> Context:
-    """With an agent, it is made for its eyes, and what is shown of its nudges is told by this; without, it is made for
-    whoever asks, with what it may see of those that wait for the holder."""
+    """With an agent, it is made for its eyes; without, for the caller, with what it may see of the nudges that wait for
+    the holder. With a `receipt`, what is shown of its nudges is told by this."""
     for name, most in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if most is not None and (type(most) is not int or most < 1):
             raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
-    focus = None if agent is None else WorkFocus(work, agent)
+    focus = None if agent is None else WorkFocus(work, agent, receipt)
     told = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
         task, info, position = reading.task(id), info_of(reading.lens, work.id), reading.lens.position
@@ -117,17 +126,22 @@ def context_of(
         newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     session = work._session if agent is None else work._session.speaking_for(agent)
-    memory = _remembered(session, task, info, at)
+    checks = Checks(session)
+    memory = _remembered(session, task, info, at, checks)
     lines = list(
         _lines(info, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
     )
     taken, left_out = _packed(lines, max_chars, max_tokens, work._session.services.count_tokens or estimated)
 
+    told_of = [one.about for one in taken if one.section == "Memory"]
+    receipt_id = None
     if focus is not None:
         shown_whole = [one.id for one in taken if one.section == "Nudges"]
         delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
         taken = [one for one in taken if one.section != "Nudges" or one.id in delivered]
-        rely_on(session, [one.id for one in taken if one.section == "Memory"])
+        receipt_id = receipt_of(session, told_of, checks) if receipt else None
+    if receipt_id is None:
+        session.was_shown([one.id for one in told_of])
 
     def of(section: str) -> tuple[Any, ...]:
         return tuple(one.about for one in taken if one.section == section)
@@ -143,7 +157,7 @@ def context_of(
     return Context(
         task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
         of("Artifacts"), tuple(one.id for one in taken if one.section == "Memory"), _text(taken),
-        (*left_out, *gone), position, of("May be done already"),
+        (*left_out, *gone), position, of("May be done already"), receipt_id,
     )  # fmt: skip
 
 
@@ -190,14 +204,14 @@ def _by_words(task: Task, sharing: Sharing) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(session: Session, task: Task, info: WorkInfo, at: At) -> list[Candidate]:
+def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Checks) -> list[Candidate]:
     """What memory has on the task: in the cores of the work, if it names some."""
     with session.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
             return []
     query = f"{task.title} {task.description}".strip()[:400]
     cores = list(info.cores) or None
-    return remembered_about(session, query, cores, MEMORIES, at)
+    return remembered_about(session, query, cores, MEMORIES, at, checks)
 
 
 def _lines(
@@ -239,7 +253,7 @@ def _lines(
         said = f"{as_name(artifact.path)} v{artifact.version}"
         yield Line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
     for known in memory:
-        yield Line("Memory", known.id, known.text, before=known.before, after=known.after)
+        yield Line("Memory", known.id, known.text, known, known.before, known.after)
 
 
 def _packed(

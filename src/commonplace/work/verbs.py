@@ -127,7 +127,7 @@ class Work:
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
-        return self._ledger.submit(f"work.{command}", act)
+        return self._session.write(f"work.{command}", act)
 
     def _agent(self, agent: str | None) -> str:
         """Who claims or takes something: the actor itself, or whom the owner names."""
@@ -909,11 +909,14 @@ class Claim:
         urgent, self.urgent = self.urgent, []
         return [*urgent, *self.work.read_messages(self.agent)]
 
-    def context(self, *, max_chars: int | None = 6_000, max_tokens: int | None = None) -> Context:
-        """What it needs to know, with the nudges that it is told by this."""
+    def context(
+        self, *, max_chars: int | None = 6_000, max_tokens: int | None = None, receipt: bool = True
+    ) -> Context:
+        """What it needs to know, with the nudges that it is told by this, and a receipt. With `receipt=False` nothing
+        is written: then the nudges wait on."""
         from .contexts import context_of
 
-        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent)
+        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent, receipt)
 
     def radar(self) -> list[Overlap]:
         """What may make the task needless."""
