@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commonplace import Book, Claim, CommonplaceError, Conflict, Event, Fenced, Work
-from commonplace.work.leading import Lead, Step
+from commonplace.work.leading import Lead, LeadStep
 from commonplace.work.tasks import Task
 from commonplace.work.worker import beating, over
 
@@ -278,7 +278,7 @@ def preside(say: Connection, home: Place, agent: str) -> None:
         except Conflict:
             pass  # somebody has claimed it meanwhile
 
-    def handle(lead: Lead, step: Step) -> None:
+    def handle(lead: Lead, step: LeadStep) -> None:
         if step.kind == "completed" and step.task is not None and step.task.metadata.get("follow"):
             for one in lead.add_tasks(follow_ups(step.id, step.task.metadata["follow"])):
                 give(lead, one)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Book
-from commonplace.access.audit import FIRST, Entry, first_bad
+from commonplace.access.audit import FIRST, AuditEntry, first_bad
 from commonplace.access.redact import TOKEN, Redactor
 from commonplace.access.rights import PUBLIC_KINDS, ROLES, TIERS
 from commonplace.labels import FLOWING, flow, strictness
@@ -319,7 +319,9 @@ def test_the_audit_is_a_chain_without_content(book: Book) -> None:
     assert first_bad(forged) == 3
     assert first_bad(chain[1:]) == 1
     stored = [json.loads(json.dumps(msgspec.to_builtins(entry), sort_keys=True)) for entry in chain]
-    assert first_bad(msgspec.convert(stored, list[Entry])) is None  # the order of its fields is no part of it
+    assert (
+        first_bad(msgspec.convert(stored, list[AuditEntry])) is None
+    )  # the order of its fields is no part of it
     assert "CONTENT" not in json.dumps([msgspec.to_builtins(entry) for entry in chain])
 
 

@@ -214,6 +214,16 @@ def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
     assert core == {module for module in MAY_IMPORT if "." not in module}
 
 
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        if "testing" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
 @pytest.mark.parametrize("held", [commonplace.Book, commonplace.Actor, commonplace.Turn])
 def test_what_people_hold_has_few_names(held: type) -> None:
     names = [name for name in dir(held) if not name.startswith("_")]

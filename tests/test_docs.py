@@ -21,7 +21,7 @@ from commonplace.words import tokens
 from commonplace.work.capability import EVERY
 from commonplace.work.tasks import MOVES, OnFailure
 from commonplace.workflow.load import examine
-from commonplace.workflow.model import AgentMemory
+from commonplace.workflow.model import AgentMemorySettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -242,7 +242,17 @@ def test_every_setting_is_documented() -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
     source = "\n".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
     opening = set(inspect.signature(commonplace.open).parameters) - {"url"}
-    structs = (Settings, DigestRules, Structured, Portion, Salience, Core, CoreConfig, OnFailure, AgentMemory)
+    structs = (
+        Settings,
+        DigestRules,
+        Structured,
+        Portion,
+        Salience,
+        Core,
+        CoreConfig,
+        OnFailure,
+        AgentMemorySettings,
+    )
     fields = {name for struct in structs for name in struct.__struct_fields__} - {"id"}
     variables = set(re.findall(r"COMMONPLACE_[A-Z_]+", source))
     missing = [name for name in sorted(opening | fields | variables) if not re.search(rf"\b{name}\b", page)]

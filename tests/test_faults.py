@@ -20,7 +20,7 @@ from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
 from commonplace.index import Gone
 from commonplace.memory import claims
-from commonplace.private import Access
+from commonplace.private import FileAccess
 from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
@@ -262,8 +262,8 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as careless:
-            careless.setattr("commonplace.private.Access.mode", 0o644)
-            careless.setattr("commonplace.private.Access.writers", Access(0o666))
+            careless.setattr("commonplace.private.FileAccess.mode", 0o644)
+            careless.setattr("commonplace.private.FileAccess.writers", FileAccess(0o666))
             assert "is open to others" in found("neighbours", 6, tmp_path)
         monkeypatch.setattr("commonplace.private._check", lambda *_: None)
         monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))

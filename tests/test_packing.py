@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace.memory.portions import PerKind, Portion, Portions
-from commonplace.recall.packing import Line, estimated, long_term_block, over, pack, pack_digest
+from commonplace.recall.packing import PackLine, estimated, long_term_block, over, pack, pack_digest
 
 KINDS = ["fact", "note", "procedure", "episode", "Nudges"]
 
@@ -19,10 +19,12 @@ portions = st.builds(Portion, st.one_of(st.none(), st.integers(0, 6)), limits, l
 budgets = st.builds(Portions, portions, st.builds(PerKind, portions, portions, portions, portions))
 texts = st.text("abc é\n", max_size=120)
 parts = st.tuples(st.sampled_from(KINDS), texts, texts, texts, st.sampled_from(["", "", "it is stale"]))
-lines = st.lists(parts, max_size=12).map(lambda found: [Line(f"id{n}", *one) for n, one in enumerate(found)])
+lines = st.lists(parts, max_size=12).map(
+    lambda found: [PackLine(f"id{n}", *one) for n, one in enumerate(found)]
+)
 
 
-def plain(lines: Sequence[Line]) -> str:
+def plain(lines: Sequence[PackLine]) -> str:
     return "\n".join(line.line for line in lines)
 
 
@@ -34,7 +36,7 @@ def words(text: str) -> int:
 @settings(max_examples=300, deadline=None)
 @given(lines, budgets, st.booleans(), st.booleans())
 def test_nothing_is_over_a_budget_and_nothing_is_lost(
-    given_lines: list[Line], budget: Portions, in_words: bool, digest: bool
+    given_lines: list[PackLine], budget: Portions, in_words: bool, digest: bool
 ) -> None:
     counts = words if in_words else estimated
     if digest:
@@ -61,7 +63,7 @@ def test_nothing_is_over_a_budget_and_nothing_is_lost(
 @pytest.mark.spec("4.6", "L5")
 @settings(max_examples=100, deadline=None)
 @given(lines, st.integers(0, 600))
-def test_the_long_term_block_keeps_to_its_characters(given_lines: list[Line], most: int) -> None:
+def test_the_long_term_block_keeps_to_its_characters(given_lines: list[PackLine], most: int) -> None:
     packed = long_term_block(given_lines, most)
     assert len(packed.text) <= most
     assert set(packed.ids) | dict(packed.omitted).keys() == {line.id for line in given_lines}

@@ -22,7 +22,7 @@ from hypothesis.stateful import RULE_MARKER, RuleBasedStateMachine, initialize, 
 import commonplace
 from commonplace import BadInput, BadMove, Claim, Conflict, Cycle, Denied, Fenced, NotFound
 from commonplace.work.capability import EVERY
-from commonplace.work.leading import Lead, Step
+from commonplace.work.leading import Lead, LeadStep
 from commonplace.work.records import RECORDS
 from tests.work_model import (
     AGENTS,
@@ -1211,7 +1211,7 @@ class Story(RuleBasedStateMachine):
             for refused in (lead.heartbeat, lead.next):
                 with self.refused(Fenced):
                     refused()
-            for step in (Step("ready", "ready-t0-1"), Step("nudge", "n", place=(0, 1, "n"))):
+            for step in (LeadStep("ready", "ready-t0-1"), LeadStep("nudge", "n", place=(0, 1, "n"))):
                 with self.refused(Fenced):
                     lead.handled(step)
         elif task.status in FINAL:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .ledger import At, Progress, Rebuilt, Verification
     from .mirrors import Mirrors
     from .recall.migrating import Migrated
-    from .scan import Trace
+    from .scan import FoundText
     from .session import Session
     from .transfer import Imported
 
@@ -36,7 +36,7 @@ SHORTEST = 4
 GUARDS = ("rights", "memory.settings")
 """The small views that say who may do what."""
 
-Traces = list["Trace"]
+FoundTexts = list["FoundText"]
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class Admin:
         return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
     @verb
-    def find_text(self, texts: str | Sequence[str]) -> Traces:
+    def find_text(self, texts: str | Sequence[str]) -> FoundTexts:
         """Where these texts occur in the raw files of the book, its index and its markdown; empty if they were erased
         and purged. Another process scans the files. Raises BadInput if the files are on a server's host."""
         from .scan import look_for

@@ -168,7 +168,7 @@ class Bridge:
         self._book = book
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commonplace-aio")
         self._closed = False
-        self.news = _News(book)
+        self.news = _AsyncNews(book)
 
     def wrapped(self, answer: Any) -> Any:
         """Handles of this package as handles for asyncio; anything else stays what it is."""
@@ -348,7 +348,7 @@ def _identified(
     return args, []
 
 
-class _News:
+class _AsyncNews:
     """One thread that waits for commits and tells every asyncio watcher of them."""
 
     def __init__(self, book: Book) -> None:

@@ -12,7 +12,7 @@ from .recording import event, events, redacted
 from .verbs import method, verb
 
 if TYPE_CHECKING:
-    from .access.audit import Entry
+    from .access.audit import AuditEntry
     from .actor import Actor
     from .ledger import At
     from .session import Session
@@ -82,7 +82,7 @@ class Access:
         return Actor(session.seen_by(session.actor, actor))
 
     @verb
-    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
+    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[AuditEntry]:
         """Who changed, was granted and was denied what, as far as this actor may see it: a hash chain of entries
         without secrets or content."""
         from .access.audit import entries

@@ -14,11 +14,11 @@ from .outside import warn_of_refusals
 from .verbs import verb
 
 if TYPE_CHECKING:
-    from .mirror import Difference, Report
+    from .mirror import FileDifference, Report
     from .mirroring import BookMirror
     from .session import Session
 
-    FileDifferences = list[Difference]
+    FileDifferences = list[FileDifference]
 
 log = logging.getLogger("commonplace")
 

@@ -33,7 +33,7 @@ from .state.requests import (
     Merged,
     Open,
     Reopen,
-    Step,
+    RunStep,
     Written,
 )
 from .state.sharing import sees_others
@@ -301,9 +301,9 @@ class Turn(Participant):
         """End the turn successfully, with a last write in the same commit if `output` is given."""
         self.write_with(output or {}, _step(self.own_run, self.agent, FINISHED, more))
 
-    def write_with(self, output: Mapping[str, Any], step: Step, **more: Any) -> None:
+    def write_with(self, output: Mapping[str, Any], step: RunStep, **more: Any) -> None:
         """Write an output together with what it means for its own node, in one commit."""
-        if not isinstance(step, Step):
+        if not isinstance(step, RunStep):
             raise BadInput(f"step {shown(step)} is not a Step")
         own = replace(step, run=self.own_run.id, node=self.agent, of="", by=self.own_run.viewer)
         self._change("set", output, step=own, **more)
@@ -346,9 +346,9 @@ class Turn(Participant):
             _beside(error, partial(self.fail, error))
 
 
-def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> Step:
+def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> RunStep:
     """How far a node has come, checked. Raises BadInput."""
-    step = Step(
+    step = RunStep(
         run.id, check_name("a node", node), check_text("status", status), **{**more, "by": run.viewer}
     )
     return replace(

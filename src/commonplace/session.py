@@ -18,8 +18,8 @@ from .access.commands import Denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import BookClosed, Denied, NotEnabled
 from .events import Event, check_position
-from .memory.reading import Judge, judging
-from .memory.requests import Kept, Remember
+from .memory.reading import VisibleItems, judging
+from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
 from .recall.checking import Checks
 from .state.cells import about, done_by, steps
@@ -248,7 +248,7 @@ class Session:
                 with self.snapshot(at) as then:
                     yield Viewer(((then, rights_of(then, self.actor, self.run)), (now, rights)))
 
-    def items(self, at: At = None) -> AbstractContextManager[Judge]:
+    def items(self, at: At = None) -> AbstractContextManager[VisibleItems]:
         """The items of the book as of `at`, as far as this actor may see them."""
         return judging(self.ledger, self.actor, at, self.run)
 
@@ -296,7 +296,7 @@ class Session:
         if ids and not self.is_owner and not self.refusal and not self.ledger.store.facts.read_only:
             self.services.showing.add(self.actor, self.run, ids)
 
-    def was_kept(self, kept: Kept) -> None:
+    def was_kept(self, kept: RememberResult) -> None:
         """What an item says of files and commands is checked at once, so that it is known when it changes."""
         if kept.outcome == "stored" and kept.item_id is not None and self.services.repository is not None:
             with self.items() as items:

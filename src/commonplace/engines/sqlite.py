@@ -37,7 +37,15 @@ from ..errors import (
     StorageFailed,
 )
 from ..interrupts import run_inside
-from ..private import Access, access_of, check_private, create_logs, create_private, make_folder, may_write
+from ..private import (
+    FileAccess,
+    access_of,
+    check_private,
+    create_logs,
+    create_private,
+    make_folder,
+    may_write,
+)
 from .clock import boot_clock
 from .contract import (
     Engine,
@@ -671,8 +679,8 @@ class SqliteEngine(Engine):
         if not self.path.exists():
             if not create:
                 raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
-            make_folder(self.path.parent, Access())
-            create_private(self.path, Access())
+            make_folder(self.path.parent, FileAccess())
+            create_private(self.path, FileAccess())
         elif self.path.stat().st_size:
             self._check_whose()
         else:
@@ -697,7 +705,7 @@ class SqliteEngine(Engine):
             raise EngineUnavailable(
                 f"{self.path} is empty and belongs to another user of this host: choose another path for the book"
             )
-        self.path.chmod(Access().mode)
+        self.path.chmod(FileAccess().mode)
 
     def _check_beside(self) -> None:
         """SQLite uses a log that lies there, whoever made it."""

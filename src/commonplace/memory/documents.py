@@ -13,8 +13,18 @@ from ..errors import BadInput, TooLarge, shown
 from ..events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
 from ..verbs import verb
 from . import daily, papers, upkeep
-from .daily import Entry, Log
-from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
+from .daily import Log, LogEntry
+from .papers import (
+    NOTES,
+    SECTIONS,
+    DocumentLine,
+    Note,
+    RecordGate,
+    checked_gate,
+    gates_path,
+    session_path,
+    task_path,
+)
 from .reading import settings_of
 from .upkeep import Shelve
 
@@ -24,8 +34,8 @@ if TYPE_CHECKING:
     from .viewer import Viewer
 
 Texts = list[str]
-Entries = list[Entry]
-Lines = list[Line]
+Entries = list[LogEntry]
+Lines = list[DocumentLine]
 
 
 class Documents:
@@ -127,7 +137,7 @@ class Documents:
         if blobs_of(given):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
         event = masked(checked_gate(self._session.actor, given))
-        request = Gate(self._session.actor, gates_path(task, id), event, self._session.run)
+        request = RecordGate(self._session.actor, gates_path(task, id), event, self._session.run)
         recorded: Event = self._session.submit("memory.gate", request, "gate")
         return recorded
 

@@ -19,7 +19,7 @@ from .facts import checked_fact
 from .items import SHAPES, check_tasks, checked, from_row, texts_in, value_text
 from .reading import Settings, labelled, settings_of
 from .remember import comparable, echo_among, new_item, texts_of
-from .requests import Kept, Remember
+from .requests import Remember, RememberResult
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def remember(
     run_id: str | None = None,
     session_id: str | None = None,
     id: str | None = None,
-) -> Kept:
+) -> RememberResult:
     """Keep something for later: a note, a procedure or an episode as text, or a fact as key and value.
 
     The result says what became of it: stored, merged with an item that says the same, flagged (held until somebody
@@ -112,7 +112,7 @@ def remember(
         settings = settings_of(now)
         content, secrets, sensitivity = without_secrets_as_set(settings, content, sensitivity)
         if secrets and settings.secrets == "reject":
-            return Kept(
+            return RememberResult(
                 None,
                 "rejected",
                 f"it holds a secret ({', '.join(secrets)}): keep it in a vault",
@@ -140,7 +140,7 @@ def remember(
         id=None if id is None else check_name("id", id),
         occurred_us=None if occurred_at is None else to_us("occurred_at", occurred_at),
     )
-    kept: Kept = session.submit("memory.remember", request, "remember")
+    kept: RememberResult = session.submit("memory.remember", request, "remember")
     if kept.held is not None and kept.held.comparison:
         with session.items() as judge:
             others = [judge.item(one) for one in kept.held.items]

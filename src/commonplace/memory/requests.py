@@ -42,7 +42,7 @@ class Remember(msgspec.Struct, frozen=True):
     occurred_us: int | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RememberResult(msgspec.Struct, frozen=True):
     """What became of something to remember.
 
     stored: it is a new item. merged: it was known already, and `item_id` is what it is known as. flagged: it is
@@ -130,7 +130,7 @@ class Patch(msgspec.Struct, frozen=True):
     """The same key again changes nothing: the edit was taken in before."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class MarkItems(msgspec.Struct, frozen=True):
     """Change what an item counts as: shared, verified, archived, restored."""
 
     by: str

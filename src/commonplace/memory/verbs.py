@@ -25,13 +25,13 @@ from ..events import (
 )
 from ..private import new_file
 from ..verbs import verb
-from .cores import DEEPEST, Core, SetCore, Step, core_of, no_core, walked
+from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
 from .facts import checked_fact
 from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
 from .markdown import fitting
 from .reading import Settings, chosen, of_memory, settings_of, tombstones
 from .remembering import check_no_blob, remember, shape_of, without_secrets_as_set
-from .requests import Forget, Forgotten, Kept, Mark, Patch, Resolve, Tombstone
+from .requests import Forget, Forgotten, MarkItems, Patch, RememberResult, Resolve, Tombstone
 from .tidying import tidied
 from .upkeep import Upkeep
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Items = list[Item]
 Tombstones = list[Tombstone]
 Cores = list[Core]
-Steps = list[Step]
+Steps = list[LinkStep]
 
 CONFIRMATION = "FORGET"
 
@@ -70,11 +70,11 @@ class Memory:
         self._session = session
 
     @verb
-    def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
+    def resolve(self, kept: RememberResult | str, choice: str, rationale: str = "") -> Item:
         """Settle an item that is held: for a near-duplicate or proposal "skip", "merge" (its
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
         settles. Returns the item that holds afterwards."""
-        id = kept.item_id if isinstance(kept, Kept) else kept
+        id = kept.item_id if isinstance(kept, RememberResult) else kept
         if id is None:
             raise BadInput("nothing was kept, so there is nothing to choose: the answer's reason says why")
         request = Resolve(
@@ -162,14 +162,14 @@ class Memory:
         links: tuple[tuple[str, str], ...] = (),
     ) -> Item:
         named = tuple(check_name("an item", id) for id in ids)
-        request = Mark(self._session.actor, named, act, masked(check_text("why", why)), links)
+        request = MarkItems(self._session.actor, named, act, masked(check_text("why", why)), links)
         self._session.submit("memory.mark", request, act)
         return self.get(ids[0])
 
     @verb
     def repository_fact(
         self, subject: str, fact: str, *, citations: Sequence[str], reason: str, category: str, **more: Any
-    ) -> Kept:
+    ) -> RememberResult:
         """Remember a fact about the repository: its subject, one or two sentences, where it can be seen (file:line),
         why it matters, and its category. It is never changed, only superseded by a new one."""
         subject, fact, cited = checked_fact(subject, fact, citations, reason, category)

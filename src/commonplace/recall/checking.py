@@ -23,7 +23,7 @@ from ..events import Event, canonical, check_path, draft
 from ..keys import Key
 from ..memory.items import Item
 from ..overlay import Overlay
-from .commands import Named, lacks, manifest, named_by, spoken_of
+from .commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -48,7 +48,7 @@ _QUOTED = re.compile(r"`([^`\n]{1,200})`")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(\)")
 
 
-class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that can be looked up: a file, lines or a symbol in one, or a command with what it is to make."""
 
     file: str = ""
@@ -75,12 +75,12 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def claims(item: Item) -> tuple[Claim, ...]:
+def claims(item: Item) -> tuple[FileClaim, ...]:
     """What an item says that can be looked up."""
     return tuple(dict.fromkeys((*_cited(item), *_named(item))))[:MOST_CLAIMS]
 
 
-def _cited(item: Item) -> Iterator[Claim]:
+def _cited(item: Item) -> Iterator[FileClaim]:
     for one in item.citations:
         match = _CITED.fullmatch(one.strip())
         if match and _PATH.fullmatch(match["file"]):
@@ -90,17 +90,17 @@ def _cited(item: Item) -> Iterator[Claim]:
         first = int(lines[1]) if lines else 0
         last = int(lines[2] or lines[1]) if lines else 0
         if ref.get("file"):
-            yield Claim(str(ref["file"]), str(ref.get("symbol") or "")[:200], first, last, cited=True)
+            yield FileClaim(str(ref["file"]), str(ref.get("symbol") or "")[:200], first, last, cited=True)
 
 
-def _named(item: Item) -> Iterator[Claim]:
+def _named(item: Item) -> Iterator[FileClaim]:
     said = item.text
     files = [*dict.fromkeys(map(_claim, _PATH.finditer(said)))][:MOST_CLAIMS]
     yield from files
     for match in _QUOTED.finditer(said):
         call = _CALL.fullmatch(match[1])
         if call:
-            yield from (Claim(one.file, call[1]) for one in files)
+            yield from (FileClaim(one.file, call[1]) for one in files)
         elif not _PATH.fullmatch(match[1]):
             yield from (_of_command(named, cited=True) for named in named_by(match[1]))
     yield from (
@@ -108,15 +108,15 @@ def _named(item: Item) -> Iterator[Claim]:
     )
 
 
-def _of_command(named: Named, cited: bool) -> Claim:
+def _of_command(named: NamedCommand, cited: bool) -> FileClaim:
     program, target, file, folder, if_there = named
     sure = cited and bool(target)
-    return Claim(file, command=program, target=target, folder=folder, if_there=if_there, cited=sure)
+    return FileClaim(file, command=program, target=target, folder=folder, if_there=if_there, cited=sure)
 
 
-def _claim(match: re.Match[str], cited: bool = False) -> Claim:
+def _claim(match: re.Match[str], cited: bool = False) -> FileClaim:
     first = int(match["first"] or 0)
-    return Claim(match["file"], "", first, int(match["last"] or first), cited=cited)
+    return FileClaim(match["file"], "", first, int(match["last"] or first), cited=cited)
 
 
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,7 +168,7 @@ def reading() -> Read:
     return read
 
 
-def _look(root: Path, claim: Claim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
+def _look(root: Path, claim: FileClaim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
     """What is wrong with a claim, and the hash of the lines it cites."""
     if claim.target:
         path = manifest(root, claim.command, claim.folder)
@@ -272,13 +272,13 @@ def repository_around(book: Path | None, named: str | Path | None) -> Path | Non
 # the record
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordChecks(msgspec.Struct, frozen=True):
     by: str
     run: str | None
     checks: tuple[Checked, ...]
 
 
-def decide_checked(overlay: Overlay, request: Record) -> None:
+def decide_checked(overlay: Overlay, request: RecordChecks) -> None:
     """Keep what was found, where it is not what was found before."""
     for one in request.checks:
         known = overlay.get("recall.checks", one.item)
@@ -304,7 +304,7 @@ def _checks_of(event: Event) -> list[dict[str, Any]]:
     return [event.payload] if event.kind == CHECKED else event.payload["checks"]
 
 
-class Known(msgspec.Struct, frozen=True):
+class RecordedCheck(msgspec.Struct, frozen=True):
     """A check, and where it was recorded."""
 
     check: Checked
@@ -320,7 +320,7 @@ class Checks:
         self.found: dict[str, Checked] = {}
         """What was found that the book does not say yet, by item."""
 
-    def of(self, items: Sequence[Item], at: int | None = None) -> dict[str, Known]:
+    def of(self, items: Sequence[Item], at: int | None = None) -> dict[str, RecordedCheck]:
         """What is known of these items' claims. As of now it is looked up; what is not recorded yet has position 0."""
         wanted = [item for item in items if claims(item)]
         known = recorded(self._session.ledger, wanted, at) if wanted else {}
@@ -332,19 +332,19 @@ class Checks:
             found = self.found.get(item.id) or check(root, item, before, self._read)
             if found != before:
                 self.found[item.id] = found
-                known[item.id] = Known(found, 0)
+                known[item.id] = RecordedCheck(found, 0)
         return known
 
     def record(self) -> None:
         """Record what was found, and is not recorded yet."""
         if self.found:
-            request = Record(self._session.actor, self._session.run, tuple(self.found.values()))
+            request = RecordChecks(self._session.actor, self._session.run, tuple(self.found.values()))
             self._session.ledger.submit("recall.checked", request)
             self.found = {}
 
 
-def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, RecordedCheck]:
     """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
     with ledger.snapshot(at) as lens:
         rows = {one.id: lens.get("recall.checks", one.id) for one in items}
-    return {id: msgspec.convert(row, Known) for id, row in rows.items() if row is not None}
+    return {id: msgspec.convert(row, RecordedCheck) for id, row in rows.items() if row is not None}

@@ -11,7 +11,7 @@ from ..errors import BadInput
 from ..events import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
-from .lines import Candidate
+from .lines import DigestLine
 from .observing import recalling
 from .packing import CountTokens
 from .prompting import asks_to_ignore
@@ -104,7 +104,7 @@ def maker(session: Session, checks: Checks | None = None) -> Maker:
     return Maker(session, checks)
 
 
-def receipt_of(session: Session, items: Collection[Candidate], checks: Checks) -> str | None:
+def receipt_of(session: Session, items: Collection[DigestLine], checks: Checks) -> str | None:
     """Leave a receipt of what this actor was told elsewhere than in a digest, so that it hears of it when these items
     change. Answers its id."""
     if session.is_owner or session.refusal:

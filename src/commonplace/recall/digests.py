@@ -23,14 +23,14 @@ from ..labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
-from ..memory.reading import Judge, Settings, all_items, chosen, of_memory, settings_of
+from ..memory.reading import Settings, VisibleItems, all_items, chosen, of_memory, settings_of
 from ..memory.requests import CREATED
-from .checking import Checks, Known, recorded
+from .checking import Checks, RecordedCheck, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
-from .lines import Candidate, candidate, text_of
+from .lines import DigestLine, candidate, text_of
 from .packing import LEAST, SPARE, CountTokens, Packed, estimated, pack_digest
-from .receipts import Around, Counted, Trace, Write, trace_of
+from .receipts import Around, Counted, DigestTrace, Write, trace_of
 from .search import MOST, LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LongTerm(NamedTuple):
     """What may stand in the long-term block, in its order; what may not, and why; what is cut to its share; and how
     much there is."""
 
-    candidates: Sequence[Candidate]
+    candidates: Sequence[DigestLine]
     barred: Sequence[tuple[str, str]]
     cut: Mapping[str, str]
     total: int
@@ -144,7 +144,7 @@ class Maker:
             then = now.position if wanted.at is None else wanted.at
         gathered: Sequence[Gathered] = ()
         index, nothing = "", "" if off else NOT_CONSULTED
-        before, lines, rebased = None, list[_Line](), ""
+        before, lines, rebased = None, list[_DigestLine](), ""
         if not off and not wanted.ignored:
             gathered, left_out, index, nothing = gathering or self.gather(wanted)
             before, rebased = self._before(wanted) if wanted.stable else (None, "")
@@ -202,7 +202,7 @@ class Maker:
         hidden = {id for id, _ in barred}
         hold = [one for one in ordered if one.id not in hidden]
         enough = most // LEAST + 1  # no line is shorter, so no more can be shown
-        lines, cut, stale = list[Candidate](), dict[str, str](), list[tuple[str, str]]()
+        lines, cut, stale = list[DigestLine](), dict[str, str](), list[tuple[str, str]]()
         for start in range(0, len(hold), enough):
             some = hold[start : start + enough]
             known_checks = self.checks.of(some, wanted.at)
@@ -285,7 +285,7 @@ class Maker:
         told += superseded(self._session, wanted.at, partial(look, MOST, ended=True))
         return sorted((*shown[:limit], *hidden), key=_best_first), told
 
-    def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
+    def _structured(self, judge: VisibleItems, rules: DigestRules) -> Iterator[Gathered]:
         for key in rules.structured.fact_keys:
             form = key_form(key)
             ids = [id for _, id in judge.then.scan("memory.keys", form)]
@@ -303,7 +303,7 @@ class Maker:
 
     # going on
 
-    def _before(self, wanted: Wanted) -> tuple[Trace | None, str]:
+    def _before(self, wanted: Wanted) -> tuple[DigestTrace | None, str]:
         """The trace of the last digest under the same name, or why it is not there any more."""
         with self._session.snapshot() as now:
             id = now.get("recall.stable", self._session.actor, wanted.stable)
@@ -315,12 +315,12 @@ class Maker:
             return None, "something in it was erased"
         return (trace, "") if trace.packed().taken else (None, "")
 
-    def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
+    def _lines(self, wanted: Wanted, before: DigestTrace | None) -> list[_DigestLine]:
         """The lines of the digest before, each with its item as it is now."""
         taken = () if before is None else before.packed().taken
         with self._session.items(wanted.at) as judge:
             found = [(one, judge.item(one.id)) for one in taken]
-            return [_Line(one, None if item is None else judge.shown(item)) for one, item in found]
+            return [_DigestLine(one, None if item is None else judge.shown(item)) for one, item in found]
 
     # writing
 
@@ -328,8 +328,8 @@ class Maker:
         self,
         wanted: Wanted,
         settings: Settings,
-        trace: Trace,
-        packed: Packed[Candidate],
+        trace: DigestTrace,
+        packed: Packed[DigestLine],
         then: int,
         index: str,
         outside: list[tuple[str, int]],
@@ -382,10 +382,10 @@ class Maker:
         return wanted.receipt and (bool(must) or random() < settings.receipts)  # noqa: S311  a sample, not a secret
 
 
-class _Line(NamedTuple):
+class _DigestLine(NamedTuple):
     """A line that is there already, and its item, if its reader may still see it."""
 
-    shown: Candidate
+    shown: DigestLine
     item: Item | None
 
 
@@ -395,15 +395,17 @@ class _Asked(NamedTuple):
     budgets: Portions
     count: CountTokens
     nothing: str
-    candidates: list[Candidate]
+    candidates: list[DigestLine]
     rest: bool
 
-    def packed(self, rebased: str = "") -> tuple[Trace, Packed[Candidate]]:
+    def packed(self, rebased: str = "") -> tuple[DigestTrace, Packed[DigestLine]]:
         packed = pack_digest(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
         kept = _considered(self.candidates, packed)
-        return Trace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
+        return DigestTrace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
 
-    def gone_on(self, bar: _Bar, before: Trace, lines: list[_Line]) -> tuple[Trace, Packed[Candidate]]:
+    def gone_on(
+        self, bar: _Bar, before: DigestTrace, lines: list[_DigestLine]
+    ) -> tuple[DigestTrace, Packed[DigestLine]]:
         """Keep the lines that are there, and add what is new; or begin anew, and say why."""
         rebased = next((why for why in map(bar.breaks, lines) if why), "")
         if rebased:
@@ -426,18 +428,18 @@ class _Asked(NamedTuple):
         if packed.over or missing or any(one.id in dict(packed.omitted) for one in fixes):
             return self.packed("the budget was full")
         considered = _considered(more, packed)
-        return Trace(considered, self.budgets, packed.text, self.nothing, tuple(kept), mark), packed
+        return DigestTrace(considered, self.budgets, packed.text, self.nothing, tuple(kept), mark), packed
 
 
 class _Bar:
     """What keeps an item out of a digest, however much room there is."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, known: dict[str, Known]) -> None:
+    def __init__(self, wanted: Wanted, settings: Settings, known: dict[str, RecordedCheck]) -> None:
         self._wanted, self._settings, self._known = wanted, settings, known
         self._beside = {id for id, _ in wanted.beside}
         self._said: dict[str, str] = {}
 
-    def candidate(self, one: Gathered) -> Candidate:
+    def candidate(self, one: Gathered) -> DigestLine:
         item = one.item
         barred, twin = self.why(item), ""
         if not barred:
@@ -445,12 +447,12 @@ class _Bar:
             twin = "" if twin == item.id else twin
             barred = f"it says the same as {twin}" if twin else ""
         if barred and not twin:
-            return Candidate(
+            return DigestLine(
                 item.id, item.kind, barred=barred, version=item.position, via=one.via, score=one.score
             )
         return candidate(item, one.via, one.words, one.score, one.signals, self._stale(item), barred, twin)
 
-    def breaks(self, line: _Line) -> str:
+    def breaks(self, line: _DigestLine) -> str:
         """Why a line cannot stay, so that a digest has to begin anew."""
         item = line.item
         if item is None or item.status == "forgotten":
@@ -495,7 +497,7 @@ def _is_item(who: Who) -> bool:
     return who.kind == CREATED
 
 
-def _of_hits(judge: Judge, via: str, hits: list[Hit]) -> Iterator[Gathered]:
+def _of_hits(judge: VisibleItems, via: str, hits: list[Hit]) -> Iterator[Gathered]:
     for hit in hits:
         for item in _current(judge, [hit.id]):
             words = {word for _, those, _ in hit.matched for word in those.split(" ")}
@@ -506,7 +508,7 @@ def _best_first(one: Gathered) -> tuple[float, int, str]:
     return -one.score, -one.item.recorded_us, one.item.id
 
 
-def _as_block_line(item: Item, found: Gathered | None) -> tuple[Candidate, str]:
+def _as_block_line(item: Item, found: Gathered | None) -> tuple[DigestLine, str]:
     """An item as a line of the long-term block, and why it is cut, if it is. What was found for the task shows what the
     digest would show, unless it is pinned and short enough to stand there whole."""
     text = text_of(item)
@@ -532,12 +534,12 @@ def _gave(hit: Hit) -> tuple[tuple[str, float], ...]:
     return tuple((word, weight) for word, _, weight in hit.matched) or hit.signals
 
 
-def _current(judge: Judge, ids: Sequence[str]) -> list[Item]:
+def _current(judge: VisibleItems, ids: Sequence[str]) -> list[Item]:
     found = (judge.item(id) for id in dict.fromkeys(ids))
     return [judge.shown(one) for one in found if one is not None and one.current]
 
 
-def _considered(candidates: Sequence[Candidate], packed: Packed[Candidate]) -> tuple[Candidate, ...]:
+def _considered(candidates: Sequence[DigestLine], packed: Packed[DigestLine]) -> tuple[DigestLine, ...]:
     """The candidates as a trace keeps them: of those that nobody has looked at, nothing but their ids, apart from the
     first few, which would have come next."""
     why = dict(packed.omitted)
@@ -548,7 +550,7 @@ def _considered(candidates: Sequence[Candidate], packed: Packed[Candidate]) -> t
     )
 
 
-def _correction(item: Item) -> Candidate:
+def _correction(item: Item) -> DigestLine:
     """A line that says that an earlier one no longer holds, and of what was only changed, how it is now."""
     start = f"- [correction] {as_name(item.id)} "
     if item.status == "live":
@@ -556,7 +558,7 @@ def _correction(item: Item) -> Candidate:
         return replace(now, before=f"{start}was changed: {now.before}")
     by = f" by {as_name(item.superseded_by)}" if item.superseded_by else ""
     told = f"was superseded{by}" if item.status == "superseded" else f"is {item.status} now"
-    return Candidate(item.id, item.kind, f"{start}{told}", version=item.position, via=CORRECTED)
+    return DigestLine(item.id, item.kind, f"{start}{told}", version=item.position, via=CORRECTED)
 
 
 def _shared(before: str, now: str) -> int:
@@ -566,7 +568,7 @@ def _shared(before: str, now: str) -> int:
     )
 
 
-def _why(one: Candidate) -> str:
+def _why(one: DigestLine) -> str:
     signals = ", ".join(f"{name} gave {given:.3f}" for name, given in one.signals)
     return f"{one.via}{f' ({one.score:.3f})' if one.score else ''}{f': {signals}' if signals else ''}"
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..memory.items import Item
 from ..memory.requests import CREATED
-from .checking import Checks, Known, recorded
+from .checking import Checks, RecordedCheck, recorded
 from .data import RESULT
-from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
+from .search import MOST, Answer, LeftOut, SearchResult, asked, excerpt, result, visible
 
 if TYPE_CHECKING:
     from ..index import Found, Hit, How, Index, Who
@@ -124,7 +124,7 @@ class _Holding:
                 kept.append(Holds(hit, item, stale.get(hit.id, "")))
         return kept, [LeftOut(f"{number} {what}", why) for (what, why), number in reasons.items()]
 
-    def _checks(self, items: list[Item]) -> dict[str, Known]:
+    def _checks(self, items: list[Item]) -> dict[str, RecordedCheck]:
         if self._session.services.repository is None:
             return {}
         if self._checking is not None:
@@ -142,7 +142,7 @@ class _Holding:
         return None
 
 
-def _shown(found: Holds, mode: str, explain: bool) -> Result:
+def _shown(found: Holds, mode: str, explain: bool) -> SearchResult:
     """A hit as its reader sees it: of an item only what it says, not the tags by which it is found, too."""
     hit, item, stale = found
     plain = result(hit, mode, explain)

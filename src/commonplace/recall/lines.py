@@ -7,10 +7,10 @@ from typing import Any
 from ..events import iso
 from ..memory.items import SHAPES, Item, value_text
 from .data import as_data, as_name
-from .packing import Line
+from .packing import PackLine
 
 
-class Candidate(Line, frozen=True, omit_defaults=True, kw_only=True):
+class DigestLine(PackLine, frozen=True, omit_defaults=True, kw_only=True):
     """An item that may go into a digest or into the long-term block."""
 
     version: int
@@ -32,7 +32,7 @@ def candidate(
     stale: str = "",
     barred: str = "",
     twin: str = "",
-) -> Candidate:
+) -> DigestLine:
     """An item as a line: `- [kind] id (sensitivity) header — snippet (prov=… channel=… thread=… refs=N)`."""
     start = f"- [{item.kind}] {as_name(item.id)} ({item.sensitivity}) "
     end = f" ({_provenance(item, stale)})"
@@ -43,7 +43,7 @@ def candidate(
     else:
         said = as_data(snippet)
         start += _header(item) + "— "
-    return Candidate(
+    return DigestLine(
         item.id, item.kind, start, said, end, barred, version=item.position, via=via, score=score, signals=signals,
         twin=twin,
     )  # fmt: skip

@@ -26,7 +26,7 @@ SPARE = 6
 """How many candidates a trace keeps beyond those that there was room for."""
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class PackLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line in three parts, of which the middle one may be cut."""
 
     id: str
@@ -45,7 +45,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, text=self.text[:length].rstrip() + CUT)
 
 
-L = TypeVar("L", bound=Line)
+L = TypeVar("L", bound=PackLine)
 Frame = Callable[[Sequence[L]], str]
 """How lines become a text."""
 

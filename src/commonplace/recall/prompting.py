@@ -13,7 +13,7 @@ from ..access.secrets import masked
 from ..events import Event
 from ..memory.portions import Portion
 from .data import as_name
-from .lines import Candidate
+from .lines import DigestLine
 from .packing import CountTokens, most_that_fits, over
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Building:
         self.omitted: list[tuple[str, str]] = []
         self.left_out: list[tuple[str, str]] = []
         self.work: Focused | None = None
-        self.block: Sequence[Candidate] = ()
+        self.block: Sequence[DigestLine] = ()
         self.block_chars = 0
 
     def add(self, name: str, text: str, sources: Sequence[str] = (), kept: str | None = None) -> None:

@@ -24,7 +24,7 @@ from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
 from ..overlay import Overlay
 from .checking import Checked
-from .lines import Candidate
+from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
 from .prompting import Building, Focused, prompt_text
 
@@ -37,10 +37,10 @@ class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
     from, into so many characters."""
 
     parts: dict[str, str]
-    block: tuple[Candidate, ...] = ()
+    block: tuple[DigestLine, ...] = ()
     chars: int = 0
 
-    def long_term(self, without: frozenset[str] = frozenset()) -> Packed[Candidate]:
+    def long_term(self, without: frozenset[str] = frozenset()) -> Packed[DigestLine]:
         return long_term_block([one for one in self.block if one.id not in without], self.chars)
 
     def text(self, digest: str, work: str) -> str:
@@ -72,14 +72,14 @@ def around(building: Building, has_digest: bool) -> Around:
     )  # fmt: skip
 
 
-class Trace(msgspec.Struct, frozen=True):
+class DigestTrace(msgspec.Struct, frozen=True):
     """All that went into a digest, in the order in which it was packed, and into the prompt around it."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[DigestLine, ...]
     budgets: Portions
     text: str
     nothing: str = ""
-    kept: tuple[Candidate, ...] = ()
+    kept: tuple[DigestLine, ...] = ()
     mark: str = ""
     counts: dict[str, int] = {}
     """What a counter of tokens that is not our own has answered, by the hash of each text."""
@@ -99,7 +99,7 @@ class Trace(msgspec.Struct, frozen=True):
         block = () if self.whole is None else self.whole.long_term(without).taken
         return [(one.id, one.line) for one in (*block, *self.packed(without).taken)]
 
-    def packed(self, without: frozenset[str] = frozenset()) -> Packed[Candidate]:
+    def packed(self, without: frozenset[str] = frozenset()) -> Packed[DigestLine]:
         """Pack it again, or pack it as if some items had not been there."""
         left = [
             replace(one, barred="") if one.twin in without else one
@@ -145,7 +145,7 @@ class Write(msgspec.Struct, frozen=True):
     by: str
     run: str | None
     payload: Mapping[str, Any]
-    trace: Trace
+    trace: DigestTrace
     checks: tuple[Checked, ...]
     """What was found of files, and is not recorded yet."""
     sources: tuple[str, ...]
@@ -200,7 +200,7 @@ class Receipt(msgspec.Struct, frozen=True):
     work: Focused | None = None
     """Which work a prompt told of, if it did."""
     position: int = 0
-    trace: Trace | None = None
+    trace: DigestTrace | None = None
     missing: str = ""
     """Why there is no trace, if there is none any more."""
     denied: bool = False
@@ -265,7 +265,7 @@ def read(
     return replace(receipt, trace=trace_of(ledger, event), said_of_work=said)
 
 
-def trace_of(ledger: Ledger, receipt: Event) -> Trace | None:
+def trace_of(ledger: Ledger, receipt: Event) -> DigestTrace | None:
     """The trace of a receipt, if that is still there."""
     if "trace" not in receipt.payload:
         return None
@@ -274,7 +274,7 @@ def trace_of(ledger: Ledger, receipt: Event) -> Trace | None:
         raise Corrupt(
             f"the trace of {receipt.id!r} is missing: restore the book from a backup", receipt.position
         )
-    return msgspec.convert(decode(data), Trace)
+    return msgspec.convert(decode(data), DigestTrace)
 
 
 def _erased(ledger: Ledger, id: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import TIERS
-from .lines import Candidate, candidate
+from .lines import DigestLine, candidate
 from .search import SERVES, Answer, LeftOut
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def searched(
 
 def remembered_about(
     session: Session, query: str, cores: Sequence[str] | None, most: int, at: At, checks: Checks
-) -> list[Candidate]:
+) -> list[DigestLine]:
     """What is remembered about something, as lines for a prompt; what they say of files is checked anew."""
     wanted = {
         "query": query, "mode": "hybrid", "tiers": ["long_term", "semantic"], "date_range": None,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadInput, CommonplaceError
 from ..events import iso
 from ..verbs import Verb
-from .draw import Cell, Human, cut, id_cell, lines, page, short, table, width
+from .draw import Human, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
-from .shell import Answer, Shell, plain
+from .shell import Output, Shell, plain
 
 if TYPE_CHECKING:
     from ..participant import Participant
@@ -28,7 +28,7 @@ SHOWN = 2_000
 Render = Callable[[Shell, Any], Human]
 
 
-def answer_of(shell: Shell, verb: Verb, found: Any) -> Answer:
+def answer_of(shell: Shell, verb: Verb, found: Any) -> Output:
     """The answer of a verb for scripts and for people."""
     path = ".".join(verb.path)
     if isinstance(found, Iterator):
@@ -39,7 +39,7 @@ def answer_of(shell: Shell, verb: Verb, found: Any) -> Answer:
     empty = many and not found
     human = lines(EMPTY.get(path, "none")) if empty else render(shell, found)
     code = 1 if REFUSED.get(_type(found), lambda _found: False)(found) else 0
-    return Answer(data_of(found), human, code)
+    return Output(data_of(found), human, code)
 
 
 def data_of(found: Any) -> Any:
@@ -645,4 +645,4 @@ REFUSED: dict[str, Callable[[Any], bool]] = {
 }
 """When an answer is a refusal, for scripts: exit code 1."""
 
-__all__ = ["Cell", "answer_of", "data_of", "inbox", "log_lines", "whole_id", "whole_ids"]
+__all__ = ["answer_of", "data_of", "inbox", "log_lines", "whole_id", "whole_ids"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .answers import whose
-from .draw import Cell, Human, clean, id_cell, lines, page, short, styled, table
+from .draw import Human, TableCell, clean, id_cell, lines, page, short, styled, table
 
 if TYPE_CHECKING:
     from ..work.board import Board
@@ -54,7 +54,7 @@ def _headed(heading: str, told: list[str]) -> Human:
 
 def _rows(board: Board) -> Iterator[list[object]]:
     for status, tasks in board.tasks.items():
-        label: object = Cell(status.replace("_", " "), COLOURS[status])
+        label: object = TableCell(status.replace("_", " "), COLOURS[status])
         for task in tasks:
             who = task.reviewer if status == "review" and task.reviewer else whose(task)
             waits = ", ".join(board.waits_for.get(task.id, ())) or (task.reason if status == "failed" else "")

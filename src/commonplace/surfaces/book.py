@@ -21,13 +21,13 @@ from . import health
 from .answers import adopted, data_of, imported, log_lines, whole_id
 from .draw import Human, id_cell, lines, short, table
 from .places import public
-from .shell import Answer, Shell
+from .shell import Output, Shell
 
 LAST = 50
 """How many events people see of a log when they do not say."""
 
 
-def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Answer:
+def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Output:
     """Create the book, if it is not there yet. Says where it is and what its engine promises. No other command creates
     a book, save demo and copy. `quiet` says nothing when all is well."""
     try:
@@ -40,10 +40,10 @@ def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Answe
         yield from table(health.promises(book.admin.facts))
 
     about = {"created": created, **health.standing(book, shell.url), "facts": book.admin.facts}
-    return Answer(about, () if quiet else human())
+    return Output(about, () if quiet else human())
 
 
-def status(shell: Shell) -> Answer:
+def status(shell: Shell) -> Output:
     """Show where the book stands: head, runs, last event, size."""
     about = health.standing(shell.open(), shell.url, shell.acting())
 
@@ -59,10 +59,10 @@ def status(shell: Shell) -> Answer:
             (name.replace("_", " "), "none" if value is None else value) for name, value in shown.items()
         )
 
-    return Answer(about, human())
+    return Output(about, human())
 
 
-def doctor(shell: Shell) -> Answer:
+def doctor(shell: Shell) -> Output:
     """Check the book's health, and say what its engine promises. Exit code 1 if something is wrong, each problem with
     what to do about it."""
     report = health.surroundings(shell.url)
@@ -80,10 +80,10 @@ def doctor(shell: Shell) -> Answer:
         if not problems:
             yield from lines("all is well; `commonplace book verify` checks every event", style="green")
 
-    return Answer(report, human(), code=1 if problems else 0)
+    return Output(report, human(), code=1 if problems else 0)
 
 
-def demo(shell: Shell) -> Answer:
+def demo(shell: Shell) -> Output:
     """Show a team of agents at work, in half a minute: examples/demo.py. Works on a new SQLite book: a temporary one,
     or at --book PATH. Exit code 1 if a claim does not hold."""
     import subprocess
@@ -103,7 +103,7 @@ def demo(shell: Shell) -> Answer:
                 print(told[-1], flush=True)
     report = {"ok": process.returncode == 0, "story": told}
     failed = () if report["ok"] else lines("the demo failed: see the marks above", style="red")
-    return Answer(report, failed, code=process.returncode and 1)
+    return Output(report, failed, code=process.returncode and 1)
 
 
 # events
@@ -119,7 +119,7 @@ def log(
     after: int | None = None,
     at: At = None,
     last: int | None = None,
-) -> Answer:
+) -> Output:
     """Show what happened in order, one sentence for each event. With --follow and --json, it prints one JSON document
     a line. `follow` goes on with events as they are recorded, until Ctrl-C. `last` is how many to show: 50, or all with
     --json or --after."""
@@ -152,7 +152,7 @@ def log(
         if not told:
             yield from lines("nothing happened yet: `commonplace record KIND JSON` records an event")
 
-    return Answer((event.as_dict() for event in events()), human(), lines=follow)
+    return Output((event.as_dict() for event in events()), human(), lines=follow)
 
 
 def titles(reader: Any) -> Callable[[str], str]:
@@ -170,7 +170,7 @@ def titles(reader: Any) -> Callable[[str], str]:
 # what is taken in and written out
 
 
-def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Answer:
+def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
     """Take in the events of an export, or the memory of another tool: a folder of markdown notes, a MEMORY.md,
     CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what. Of an
     export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the events
@@ -182,14 +182,14 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Answer:
         book = shell.owned(mirrored=True)
         with shell.progress("importing") as progress:
             taken = book.admin.import_(path, progress=progress)
-        return Answer(data_of(taken), imported(shell, taken))
+        return Output(data_of(taken), imported(shell, taken))
     actor = shell.acting(mirrored=not dry_run)
     with shell.progress("importing") as progress:
         found = actor.memory.import_(path, dry_run=dry_run, progress=progress)
-    return Answer(data_of(found), adopted(shell, found))
+    return Output(data_of(found), adopted(shell, found))
 
 
-def export(shell: Shell, to: str, *, at: At = None) -> Answer:
+def export(shell: Shell, to: str, *, at: At = None) -> Output:
     """Write every event, with its hash, to a JSONL file; an old one is replaced. With --as, only what that actor may
     see, without secrets, in a chain of its own."""
     if Path(to).is_dir():
@@ -198,17 +198,17 @@ def export(shell: Shell, to: str, *, at: At = None) -> Answer:
     with shell.progress("exporting") as progress:
         write = book.export if isinstance(book, Actor) else book.admin.export
         count = write(to, at=at, progress=progress)
-    return Answer({"events": count, "file": to}, lines(f"{count:,} events written to {to}"))
+    return Output({"events": count, "file": to}, lines(f"{count:,} events written to {to}"))
 
 
-def copy(shell: Shell, source: str, to: str) -> Answer:
+def copy(shell: Shell, source: str, to: str) -> Output:
     """Copy a book to another, on whatever engine. --book plays no part. Copy again to bring the copy up to date:
     erasures arrive there too. `source` is the URL of the book to copy. `to` is the URL to copy it to, which is created
     if it is not there."""
     book, target = shell.owned(url=source), shell.owned(url=to, create=True, mirrored=True)
     with shell.progress("copying") as progress:
         taken = book.admin.copy(target, progress=progress)
-    return Answer(data_of(taken), imported(shell, taken))
+    return Output(data_of(taken), imported(shell, taken))
 
 
 # what cannot be undone
@@ -216,7 +216,7 @@ def copy(shell: Shell, source: str, to: str) -> Answer:
 
 def erase(
     shell: Shell, ids: list[str], *, reason: str = "", dry_run: bool = False, yes: bool = False
-) -> Answer:
+) -> Output:
     """Erase the content of events and of what derives from them. Asks first. The hash chain still verifies; `book
     purge` clears the files. Earlier exports and backups keep it. `yes` does it without asking."""
     book = shell.owned(mirrored=not dry_run)
@@ -252,7 +252,7 @@ def erase(
         "erased": done.erased, "derived": [id for id in done.erased if id not in wanted], "already": done.already,
         "position": done.position, "gone": done.gone, "dry_run": dry_run,
     }  # fmt: skip
-    return Answer(data, human(done, "to erase" if dry_run else "erased"))
+    return Output(data, human(done, "to erase" if dry_run else "erased"))
 
 
 def forget(
@@ -266,7 +266,7 @@ def forget(
     reason: str = "",
     dry_run: bool = False,
     yes: bool = False,
-) -> Answer:
+) -> Output:
     """Forget items by id, key, tag or provenance; with --erase, their content is gone for good. Asks first, unless
     --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking."""
     actor = shell.acting(mirrored=not dry_run)
@@ -277,7 +277,7 @@ def forget(
     told = f"{len(names)} items" + (f" and {len(plan.erased)} events" if erase else "")
     act = "erase" if erase else "forget"
     if dry_run:
-        return Answer(plan, lines(f"would {act} {told}", *names, *map(short, plan.derived)))
+        return Output(plan, lines(f"would {act} {told}", *names, *map(short, plan.derived)))
     if not yes:
         ask(f"this would {act} {told}", f"{act.title()} {told}?", iter(()), "nothing was forgotten")
     done = actor.forget(**chosen, reason=reason, confirm="FORGET")
@@ -285,7 +285,7 @@ def forget(
     said = lines(
         f"{'erased' if erase else 'forgot'} {told}", *map(short, (*done.items, *done.derived)), *again
     )
-    return Answer(done, said)
+    return Output(done, said)
 
 
 def ask(what: str, question: str, shown: Human, otherwise: str) -> None:
@@ -301,7 +301,7 @@ def ask(what: str, question: str, shown: Human, otherwise: str) -> None:
 # notes and the markdown
 
 
-def check_notes(_shell: Shell, path: str = "NOTES.md") -> Answer:
+def check_notes(_shell: Shell, path: str = "NOTES.md") -> Output:
     """Check a file by the rules for notes. Exit code 1 if something does not belong there."""
     from ..memory import check_notes
 
@@ -313,10 +313,10 @@ def check_notes(_shell: Shell, path: str = "NOTES.md") -> Answer:
         "\n".join(line for line in text.splitlines() if not line.startswith(("<!-- cp", "<!-- /cp")))
     )
     said = lines(*map(str, found)) if found else lines("all of it belongs there")
-    return Answer(data_of(found), said, code=1 if found else 0)
+    return Output(data_of(found), said, code=1 if found else 0)
 
 
-def mirror_sync(shell: Shell, *, trust: bool = False) -> Answer:
+def mirror_sync(shell: Shell, *, trust: bool = False) -> Output:
     """Take in hand edits, then write what changed, and say where. Makes the files if there are none. Exit code 1 if a
     clash waits for a person, or a file had to be left alone. `trust` trusts this book and folder from now on, though
     you did not make them."""
@@ -341,7 +341,7 @@ def mirror_sync(shell: Shell, *, trust: bool = False) -> Answer:
         "clashes": [{"path": one.path, "block": one.block} for one in report.clashes],
         "refused": [{"path": path, "why": why} for path, why in report.refused],
     }
-    return Answer(data, human(), code=1 if report.clashes or report.refused else 0)
+    return Output(data, human(), code=1 if report.clashes or report.refused else 0)
 
 
 def _told(report: Any) -> Human:
@@ -356,7 +356,7 @@ def _told(report: Any) -> Human:
     yield from lines(*(f"left {path} alone: {why}" for path, why in report.refused))
 
 
-def mirror_status(shell: Shell) -> Answer:
+def mirror_status(shell: Shell) -> Output:
     """Show which files differ from the book, and how. Changes nothing."""
     found = shell.owned().mirror.folder(shell.mirror).status()
     data = [
@@ -372,10 +372,10 @@ def mirror_status(shell: Shell) -> Answer:
         if data
         else lines("every file is as the book has it")
     )
-    return Answer(data, human)
+    return Output(data, human)
 
 
-def mirror_watch(shell: Shell, *, trust: bool = False) -> Answer:
+def mirror_watch(shell: Shell, *, trust: bool = False) -> Output:
     """Keep files and book together until Ctrl-C. `trust` trusts this book and folder from now on, though you did not
     make them."""
     made, stop = shell.owned().mirror.folder(shell.mirror, trust=trust), threading.Event()
@@ -388,4 +388,4 @@ def mirror_watch(shell: Shell, *, trust: bool = False) -> Answer:
         made.watch(stop, on_report)
     except KeyboardInterrupt:
         stop.set()
-    return Answer({"stopped": True}, lines("stopped"))
+    return Output({"stopped": True}, lines("stopped"))

@@ -78,29 +78,29 @@ def page(text: str) -> Human:
     return map(harmless, text.splitlines())
 
 
-class Cell(str):
+class TableCell(str):
     """A cell of a table in a style; one that is `whole` is not broken."""
 
     style: str
     whole: bool
 
-    def __new__(cls, text: object, style: str = "", *, whole: bool = False) -> Cell:
+    def __new__(cls, text: object, style: str = "", *, whole: bool = False) -> TableCell:
         made = super().__new__(cls, clean(str(text)))
         made.style, made.whole = style, whole
         return made
 
 
-def id_cell(id: object) -> Cell:
-    return Cell(short(id), whole=True)
+def id_cell(id: object) -> TableCell:
+    return TableCell(short(id), whole=True)
 
 
 def table(rows: Iterable[Iterable[object]], *headings: str) -> Human:
     """Rows under headings, or without headings as names and values. Nothing is cut: what is too wide wraps, and an id
     stays in one piece as long as the terminal has room for it."""
-    body = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
-    head = [[Cell(heading, "bold", whole=True) for heading in headings]] if headings else []
+    body = [[cell if isinstance(cell, TableCell) else TableCell(cell) for cell in row] for row in rows]
+    head = [[TableCell(heading, "bold", whole=True) for heading in headings]] if headings else []
     if not headings:
-        body = [[Cell(row[0], "bold", whole=True), *row[1:]] for row in body]
+        body = [[TableCell(row[0], "bold", whole=True), *row[1:]] for row in body]
     every = head + body
     if not every:
         return
@@ -116,7 +116,7 @@ def table(rows: Iterable[Iterable[object]], *headings: str) -> Human:
             yield line.rstrip()
 
 
-def _sizes(rows: list[list[Cell]], room: int) -> list[int]:
+def _sizes(rows: list[list[TableCell]], room: int) -> list[int]:
     """How wide each column is: as its widest cell, or less where the whole does not fit; columns that may wrap give
     way first, the widest of them before the others."""
     count = max(map(len, rows))

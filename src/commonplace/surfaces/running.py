@@ -13,14 +13,14 @@ from ..errors import BadInput, NotFound
 from ..ledger import At
 from .answers import bisected, data_of, value_text, whole_id
 from .draw import Human, clean, lines, page, short, table
-from .shell import Answer, Shell, plain
+from .shell import Output, Shell, plain
 
 if TYPE_CHECKING:
     from ..book import Book
     from ..workflow.runner import News, Tell
 
 
-def validate(_shell: Shell, workflow: str) -> Answer:
+def validate(_shell: Shell, workflow: str) -> Output:
     """List everything that is wrong with a workflow's files, and what to write instead. Exit code 1 if there are
     errors; warnings alone are no refusal. A file without its agents' folders is checked by itself, and a warning says
     that agents were not looked at."""
@@ -36,7 +36,7 @@ def validate(_shell: Shell, workflow: str) -> Answer:
         yield from lines(f"{errors} errors, {warnings} warnings" if problems else "all is well", style="bold")
 
     data = {"ok": not errors, "errors": errors, "warnings": warnings, "problems": plain(problems)}
-    return Answer(data, human(), code=1 if errors else 0)
+    return Output(data, human(), code=1 if errors else 0)
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
     resume: bool = False,
     run_id: str | None = None,
     initial: dict[str, Any] | None = None,
-) -> Answer:
+) -> Output:
     """Run a workflow to its end, with its progress shown live. Agents run as their files say (runtime.callable or
     runtime.command). What has finished is never run again, so a run that was killed or has failed can be gone on with.
     `resume` goes on with this workflow's last run that did not complete. `run_id` is an id for the run; one that is
@@ -66,7 +66,7 @@ def run(
             f"{outcome.status} in {outcome.seconds:.1f} s: commonplace runs state {short(outcome.run_id)}"
         )
 
-    return Answer(plain(outcome), human())
+    return Output(plain(outcome), human())
 
 
 def _last_open(book: Book, workflow: str) -> str:
@@ -117,7 +117,7 @@ def _live(shell: Shell, nodes: list[str]) -> Iterator[Tell | None]:
         yield tell
 
 
-def state(shell: Shell, run_id: str, *, at: At = None) -> Answer:
+def state(shell: Shell, run_id: str, *, at: At = None) -> Output:
     """Show a run's state, now or as it was. With --as, what that agent may see of it. Secret fields are shown as
     [REDACTED]."""
     me = shell.acting()
@@ -132,7 +132,7 @@ def state(shell: Shell, run_id: str, *, at: At = None) -> Answer:
         )
         yield from lines(f"as of position {found.as_of}", style="dim")
 
-    return Answer({"run_id": id, "as_of": found.as_of, "state": shown}, human())
+    return Output({"run_id": id, "as_of": found.as_of, "state": shown}, human())
 
 
 def _fields(entry: Any) -> list[tuple[str, Any]]:
@@ -142,21 +142,21 @@ def _fields(entry: Any) -> list[tuple[str, Any]]:
 # receipts
 
 
-def replay(shell: Shell, id: str) -> Answer:
+def replay(shell: Shell, id: str) -> Output:
     """Print the text of a digest or prompt again, byte for byte, packed from its trace."""
     me = shell.acting()
     found = me.receipts.get(whole_id(me, "event", id))
     text = found.replay()
-    return Answer({"id": found.id, "text": text, "hash": found.hash}, page(text))
+    return Output({"id": found.id, "text": text, "hash": found.hash}, page(text))
 
 
 def bisect(
     shell: Shell, run_id: str, *, without: str | None = None, looking_for: str | None = None
-) -> Answer:
+) -> Output:
     """What a run's digests would have been without one memory, or without each of them. `looking_for` is a text: only
     what it depended on in a digest is told."""
     me = shell.acting()
     matters = None if looking_for is None else lambda text: looking_for in text
     left = None if without is None else whole_id(me, "item", without)
     found = me.receipts.bisect(whole_id(me, "run", run_id), left, matters)
-    return Answer(data_of(found), bisected(shell, found, without is not None))
+    return Output(data_of(found), bisected(shell, found, without is not None))

@@ -35,7 +35,7 @@ from .wording import in_shell_words
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Output:
     """What a command found out. `data` is the JSON document (an iterator: an array, written as it comes; with
     `lines`, one document a line). `human` is what people read, drawn only when it is asked for."""
 
@@ -109,7 +109,7 @@ class Shell:
             raise Denied(f"only the book's owner may do this, not {self.actor!r}: leave --as out")
         return self.open(**how)
 
-    def run(self, function: Callable[..., Answer], given: dict[str, Any]) -> int:
+    def run(self, function: Callable[..., Output], given: dict[str, Any]) -> int:
         """Run a command to its end, and answer the exit code."""
         code = 0
         with _warnings_to(self):
@@ -135,7 +135,7 @@ class Shell:
             print(dump({"warnings": self.warnings}), file=sys.stderr)
         return code
 
-    def _print(self, answer: Answer) -> None:
+    def _print(self, answer: Output) -> None:
         if not self.json:
             for line in answer.human:
                 print(line, flush=answer.lines)

@@ -29,7 +29,7 @@ from .answers import answer_of, data_of, decision_lines, log_lines, one_task, re
 from .board import shown as board_lines
 from .book import titles
 from .draw import Human, id_cell, lines, page, short, table
-from .shell import Answer, Shell, plain
+from .shell import Output, Shell, plain
 
 if TYPE_CHECKING:
     from ..verbs import Verb
@@ -54,7 +54,7 @@ def task_of(shell: Shell, task: str) -> tuple[Work, str]:
     return me.works.containing(id), id
 
 
-def call(shell: Shell, verb: Verb, typed: dict[str, Any]) -> Answer:
+def call(shell: Shell, verb: Verb, typed: dict[str, Any]) -> Output:
     """Call a verb of a work, of something in it, or of a claim: what it is called on comes first."""
     kind, first = verb.path[0].partition("/")[0], verb.parameters[0].name
     holder: Any
@@ -74,7 +74,7 @@ def call(shell: Shell, verb: Verb, typed: dict[str, Any]) -> Answer:
         typed[name] = whole[0] if isinstance(value, str) else whole
     answer = verb.function(holder, **typed)
     if answer is None:
-        return Answer({"id": typed.get(first), "ok": True}, lines("done"))
+        return Output({"id": typed.get(first), "ok": True}, lines("done"))
     return answer_of(shell, verb, answer)
 
 
@@ -100,7 +100,7 @@ def new(
     max_agents: int | None = None,
     auto_archive: float | None = None,
     id: str | None = None,
-) -> Answer:
+) -> Output:
     """Begin a work. `pattern` is an entry of a core whose tasks it begins with. `members` are those who may know of it;
     nobody is named: everybody. `on_failure` is what happens when a task fails: retry, reassign, escalate, skip or
     abort, or JSON with policy, retries, backoff and then. `max_tasks` is how many tasks it may have. `max_agents` is
@@ -114,8 +114,8 @@ def new(
     return _work(begun.info())
 
 
-def _work(info: Any) -> Answer:
-    return Answer(data_of(info), lines(f"{short(info.id)} is {info.status}: {info.name}"))
+def _work(info: Any) -> Output:
+    return Output(data_of(info), lines(f"{short(info.id)} is {info.status}: {info.name}"))
 
 
 def change(
@@ -127,7 +127,7 @@ def change(
     on_failure: object = None,
     max_tasks: int | None = None,
     max_agents: int | None = None,
-) -> Answer:
+) -> Output:
     """Change the goal, the constraints, the limits of a work, or what happens to tasks that fail. `on_failure` is
     retry, reassign, escalate, skip or abort, or JSON. `max_tasks` is how many tasks it may have. `max_agents` is how
     many agents may take part."""
@@ -140,7 +140,7 @@ def change(
     return _work(opened.manage.change(**fields))
 
 
-def show(shell: Shell, work: str, *, follow: bool = False, limit: int = 12, at: At = None) -> Answer:
+def show(shell: Shell, work: str, *, follow: bool = False, limit: int = 12, at: At = None) -> Output:
     """Show a work as a board: how far it is, who does what, what waits for people, what was decided. With --follow the
     board is kept up to date on a terminal; elsewhere it is followed by a line for each event, with --json by one JSON
     document a line. `follow` goes on with what happens in it, until Ctrl-C."""
@@ -151,7 +151,7 @@ def show(shell: Shell, work: str, *, follow: bool = False, limit: int = 12, at: 
     opened = work_of(shell, work)
     first = opened.board(limit=limit, at=at)
     if not follow:
-        return Answer(data_of(first), board_lines(first))
+        return Output(data_of(first), board_lines(first))
 
     def events() -> Iterator[Event]:
         return shell.open().access.redacted(opened.watch(first.as_of))
@@ -167,7 +167,7 @@ def show(shell: Shell, work: str, *, follow: bool = False, limit: int = 12, at: 
             yield from board_lines(first)
             yield from log_lines(events(), titles(shell.acting()))
 
-    return Answer(data(), human(), lines=True)
+    return Output(data(), human(), lines=True)
 
 
 def _live(work: Work, limit: int) -> None:
@@ -183,7 +183,7 @@ def _live(work: Work, limit: int) -> None:
 
 def archive(
     shell: Shell, work_id: str | None = None, *, older_than: timedelta | None = None, dry_run: bool = False
-) -> Answer:
+) -> Output:
     """Put a work away that is finished; without one, those that have been finished for long enough."""
     if work_id is not None:
         if dry_run or older_than is not None:
@@ -192,12 +192,12 @@ def archive(
     found = shell.acting().works.archive_finished(older_than=older_than, dry_run=dry_run)
     data = {"archived": [{"id": id, "why": why} for id, why in found], "dry_run": dry_run}
     rows = ([id_cell(id), why] for id, why in found)
-    return Answer(
+    return Output(
         data, table(rows, "work", "why") if found else lines("no work has been finished for long enough")
     )
 
 
-def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> Answer:
+def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> Output:
     """Erase the content of a work that is put away: what stays is how many tasks there were and how they ended. `yes`
     does it without asking."""
     from .book import ask
@@ -207,25 +207,25 @@ def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> 
         ask("this erases a work for good", "Erase this work for good?", iter(()), "nothing was erased")
     with shell.progress("erasing") as progress:
         count = opened.manage.discard(confirm="DISCARD", reason=reason, progress=progress)
-    return Answer({"work": opened.id, "erased": count}, lines(f"{count:,} events erased"))
+    return Output({"work": opened.id, "erased": count}, lines(f"{count:,} events erased"))
 
 
-def export(shell: Shell, work: str, to: str, *, at: At = None) -> Answer:
+def export(shell: Shell, work: str, to: str, *, at: At = None) -> Output:
     """Write a work as one JSON document, as far as who acts may see it."""
     opened = work_of(shell, work)
     count = opened.manage.export(to, at=at)
-    return Answer({"work": opened.id, "tasks": count, "file": to}, lines(f"{count:,} tasks written to {to}"))
+    return Output({"work": opened.id, "tasks": count, "file": to}, lines(f"{count:,} tasks written to {to}"))
 
 
-def graph(shell: Shell, work: str, *, format: Literal["mermaid", "dot"] = "mermaid", at: At = None) -> Answer:
+def graph(shell: Shell, work: str, *, format: Literal["mermaid", "dot"] = "mermaid", at: At = None) -> Output:
     """Draw the tasks and what they wait for, as text. `format` is mermaid, or dot for Graphviz."""
     if format not in ("mermaid", "dot"):
         raise click.BadParameter("--format is mermaid or dot")
     drawn = work_of(shell, work).graph(format, at=at)
-    return Answer({"format": format, "graph": drawn}, page(drawn))
+    return Output({"format": format, "graph": drawn}, page(drawn))
 
 
-def branch(shell: Shell, work: str, question: str, *, options: list[str]) -> Answer:
+def branch(shell: Shell, work: str, question: str, *, options: list[str]) -> Output:
     """Make alternatives of pending tasks, of which one is to be chosen. `options` are alternatives with their tasks,
     which wait until it is chosen: NAME=TASK,TASK"""
     found = {}
@@ -235,10 +235,10 @@ def branch(shell: Shell, work: str, question: str, *, options: list[str]) -> Ans
             raise click.BadParameter(f"{option!r} is no alternative: write NAME=TASK,TASK")
         found[name] = tasks.split(",")
     made = work_of(shell, work).branch(question, found)
-    return Answer(data_of(made), lines(f"{short(made.id)}: {made.question}"))
+    return Output(data_of(made), lines(f"{short(made.id)}: {made.question}"))
 
 
-def content(shell: Shell, id: str, path: str | None = None) -> Answer:
+def content(shell: Shell, id: str, path: str | None = None) -> Output:
     """Show or write the content of something that was made, if it is stored. `path` is the file to write; without it,
     text is shown."""
     work, whole = task_of(shell, id)
@@ -249,14 +249,14 @@ def content(shell: Shell, id: str, path: str | None = None) -> Answer:
                 out.write(data)
         except OSError as error:
             raise BadInput(f"{path} cannot be written ({error.strerror}): name another file") from error
-        return Answer(
+        return Output(
             {"id": whole, "size": len(data), "file": path}, lines(f"{len(data):,} bytes written to {path}")
         )
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise BadInput(f"{id!r} is not text: name a FILE to write its {len(data):,} bytes to") from None
-    return Answer({"id": whole, "size": len(data), "text": text}, page(text))
+    return Output({"id": whole, "size": len(data), "text": text}, page(text))
 
 
 def _candidate(shell: Shell, candidate: str, work: str | None) -> tuple[Work, str]:
@@ -269,7 +269,7 @@ def _candidate(shell: Shell, candidate: str, work: str | None) -> tuple[Work, st
 
 def promote(
     shell: Shell, candidate: str, *, core: str | None = None, shared: bool = False, work: str | None = None
-) -> Answer:
+) -> Output:
     """Put something that was learned from a work into a core, for good. `candidate` is its id, as `work candidates` and
     `inbox` show it. `core` is the core to put it into: the suggested one, if not said. `shared` puts it, out of a work
     with members, also into a core that others read. `work` is the work it comes from; a pattern's has to be named."""
@@ -277,15 +277,15 @@ def promote(
     opened, id = _candidate(shell, candidate, work)
     kept = opened.promote(id, core=core, shared=shared)
     told = lines(f"{kept.outcome} {short(kept.item_id or '')} {kept.reason}".rstrip())
-    return Answer(data_of(kept), told, code=1 if kept.outcome == "rejected" else 0)
+    return Output(data_of(kept), told, code=1 if kept.outcome == "rejected" else 0)
 
 
-def reject(shell: Shell, candidate: str, *, reason: str = "", work: str | None = None) -> Answer:
+def reject(shell: Shell, candidate: str, *, reason: str = "", work: str | None = None) -> Output:
     """Put something aside that could be learned from a work. `candidate` is its id, as `work candidates` and `inbox`
     show it. `work` is the work it comes from; a pattern's has to be named."""
     opened, id = _candidate(shell, candidate, work)
     opened.reject(id, reason=reason)
-    return Answer({"id": id, "verdict": "rejected"}, lines(f"{short(id)} was rejected"))
+    return Output({"id": id, "verdict": "rejected"}, lines(f"{short(id)} was rejected"))
 
 
 def lead(
@@ -296,7 +296,7 @@ def lead(
     lease: float | None = None,
     handled: list[str] | None = None,
     resign: bool = False,
-) -> Answer:
+) -> Output:
     """Take the lead of a work, or keep it, and hear what to deal with next. Name the step with --handled when that was
     done: until then it comes again, also to who leads next. `handled` are steps that were dealt with. `resign` lets
     somebody else lead."""
@@ -317,7 +317,7 @@ def lead(
             yield from lines(f"{step.kind}: {text} (step {step.id})")
 
     told = {"work": opened.id, "agent": led.agent, "fence": led.fence, "resigned": resign}
-    return Answer({**told, "step": plain(step)}, human())
+    return Output({**told, "step": plain(step)}, human())
 
 
 def do(
@@ -330,7 +330,7 @@ def do(
     until: str = "done",
     wait: bool = False,
     most: int | None = None,
-) -> Answer:
+) -> Output:
     """Do the tasks of a work one after the other with a command, as an agent. Ctrl-C or SIGTERM gives the task back.
     The command reads what there is to know about the task on stdin, and finds its id, its work and its token in
     COMMONPLACE_TASK, COMMONPLACE_WORK and COMMONPLACE_TOKEN. What it writes to stdout is the summary. If its exit code
@@ -366,7 +366,7 @@ def do(
         )
     told = f"{who} completed {worked.completed:,}, failed at {worked.failed:,}, and lost {worked.lost:,}"
     left = f"left undone, because they have failed or wait for what has: {worked.left:,}"
-    return Answer(data_of(worked), lines(told, *([left] if worked.left else [])), 1 if worked.failed else 0)
+    return Output(data_of(worked), lines(told, *([left] if worked.left else [])), 1 if worked.failed else 0)
 
 
 @contextmanager
@@ -389,12 +389,12 @@ def _ended_by_sigterm() -> Iterator[None]:
 # what was recorded about a work
 
 
-def _recorded(kind: str, about: str) -> Callable[..., Answer]:
-    def records_of(shell: Shell, work: str, *, task: str | None = None, at: At = None) -> Answer:
+def _recorded(kind: str, about: str) -> Callable[..., Output]:
+    def records_of(shell: Shell, work: str, *, task: str | None = None, at: At = None) -> Output:
         about_task = None if task is None else whole_id(shell.acting(), "task", task)
         found = work_of(shell, work).records(kind, task=about_task, at=at)
         human = decision_lines if kind == "decision" else records
-        return Answer(data_of(found), human(shell, found) if found else lines(f"none yet: {NEXT[kind]}"))
+        return Output(data_of(found), human(shell, found) if found else lines(f"none yet: {NEXT[kind]}"))
 
     records_of.__doc__ = about
     return records_of
@@ -427,7 +427,7 @@ def tasks(
     ready: bool = False,
     blocked: bool = False,
     at: At = None,
-) -> Answer:
+) -> Output:
     """List the tasks of a work. `ready` shows only those that can be claimed, the next one first. `blocked` shows only
     those that wait for something."""
     if (status is not None) + ready + blocked > 1:
@@ -437,14 +437,14 @@ def tasks(
     return _tasks(shell, found)
 
 
-def _tasks(shell: Shell, found: list[Any]) -> Answer:
+def _tasks(shell: Shell, found: list[Any]) -> Output:
     empty = "there are no such tasks: `commonplace task add WORK TITLE` adds one"
-    return Answer(data_of(found), tasks_table(shell, found) if found else lines(empty))
+    return Output(data_of(found), tasks_table(shell, found) if found else lines(empty))
 
 
 def claim(
     shell: Shell, work: str, *, agent: str | None = None, task: str | None = None, lease: float | None = None
-) -> Answer:
+) -> Output:
     """Take the best task that an agent can do now: it is its own for a while, and longer with `task heartbeat`. Answers
     the task and a token for whatever the agent does next, and says what may make the task needless. If there is nothing
     to do now, task and token are null. `task` is this one, and no other."""
@@ -452,7 +452,7 @@ def claim(
     wanted = None if task is None else whole_id(shell.acting(), "task", task)
     held = opened.claim(agent, task=wanted, **given(lease=lease))
     if held is None:
-        return Answer({"task": None, "token": None, "agent": agent, "radar": []}, lines("nothing to do now"))
+        return Output({"task": None, "token": None, "agent": agent, "radar": []}, lines("nothing to do now"))
     overlaps = held.radar()
 
     def human() -> Human:
@@ -461,7 +461,7 @@ def claim(
             *(f"maybe needless: {one.text} ({one.kind} {short(one.id)}, {one.status})" for one in overlaps)
         )
 
-    return Answer({**_held(held), "radar": data_of(overlaps)}, human())
+    return Output({**_held(held), "radar": data_of(overlaps)}, human())
 
 
 def _held(claim: Claim) -> dict[str, Any]:
@@ -470,16 +470,16 @@ def _held(claim: Claim) -> dict[str, Any]:
 
 def claim_many(
     shell: Shell, work: str, count: int, *, agent: str | None = None, lease: float | None = None
-) -> Answer:
+) -> Output:
     """Take the best tasks that an agent can do now, up to so many at once. Answers each with the token for whatever the
     agent does next with it, or an empty list if there is nothing to do. `count` is how many at most."""
     claims = work_of(shell, work).claim_many(count, agent, **given(lease=lease))
     rows = ([id_cell(one.task.id), one.token, one.task.title] for one in claims)
     human = table(rows, "task", "token", "title") if claims else lines("nothing to do now")
-    return Answer([_held(one) for one in claims], human)
+    return Output([_held(one) for one in claims], human)
 
 
-def complete_many(shell: Shell, work: str, claims: list[str], *, summary: str = "") -> Answer:
+def complete_many(shell: Shell, work: str, claims: list[str], *, summary: str = "") -> Output:
     """Say that tasks that were claimed by one agent are done, all or none. `claims` are what was claimed, each with its
     token: TASK=TOKEN. `summary` is what came of all of them."""
     held, opened = [], work_of(shell, work)
@@ -493,18 +493,18 @@ def complete_many(shell: Shell, work: str, claims: list[str], *, summary: str = 
     return _tasks(shell, opened.complete_many(held, summary))
 
 
-def heartbeat(shell: Shell, task: str, token: int, *, lease: float | None = None) -> Answer:
+def heartbeat(shell: Shell, task: str, token: int, *, lease: float | None = None) -> Output:
     """Say that the holder of a task is still there, and hear what is to be told at once. `token` is what the claim of
     the task has answered."""
     work, id = task_of(shell, task)
     urgent = work._with_token(id, token).heartbeat(lease)
     said = [f"[{one.priority}] {one.text} ({one.by})" for one in urgent] or ["still held"]
-    return Answer({"task": id, "token": token, "nudges": data_of(urgent)}, lines(*said))
+    return Output({"task": id, "token": token, "nudges": data_of(urgent)}, lines(*said))
 
 
 def block(
     shell: Shell, task: str, *, reason: str = "", token: int | None = None, on: list[str] | None = None
-) -> Answer:
+) -> Output:
     """Say that a task cannot go on. Its holder, if it has one, loses it. `token` is given by who holds it. `on` are
     tasks that it waits for, if its holder says so."""
     if on and token is None:
@@ -515,4 +515,4 @@ def block(
         if token is None
         else work._with_token(id, token).block(reason, on=on or ())
     )
-    return Answer(data_of(found), one_task(shell, found))
+    return Output(data_of(found), one_task(shell, found))

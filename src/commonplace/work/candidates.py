@@ -18,7 +18,7 @@ from .tasks import Task, checked_text
 
 if TYPE_CHECKING:
     from ..ledger import At
-    from ..memory.requests import Kept
+    from ..memory.requests import RememberResult
     from .verbs import Work
 
 OFTEN = 3
@@ -101,7 +101,9 @@ def _candidate(work: Work, given: str | Candidate) -> Candidate:
     raise NotFound(f"there is no candidate {id!r} in this work: work.candidates() lists them")
 
 
-def promote(work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None) -> Kept:
+def promote(
+    work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None
+) -> RememberResult:
     """Put it into the core as an entry, derived from what it comes from, and say so. Out of a work with members
     it goes to where others read it only if somebody says so."""
     one = _candidate(work, candidate)

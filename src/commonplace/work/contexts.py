@@ -13,8 +13,8 @@ from ..errors import BadInput, shown
 from ..recall.checking import Checks
 from ..recall.data import as_data, as_name
 from ..recall.digesting import receipt_of
-from ..recall.lines import Candidate
-from ..recall.packing import Line, estimated, pack, whole
+from ..recall.lines import DigestLine
+from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.searching import remembered_about
 from .claims import path_key
 from .people import may_see_nudge, waiting
@@ -80,7 +80,7 @@ class Context(msgspec.Struct, frozen=True):
         return self.text
 
 
-class ContextLine(Line, frozen=True):
+class ContextLine(PackLine, frozen=True):
     """A line of a context, whose kind is its section, and what it is about."""
 
     about: Any = None
@@ -202,7 +202,7 @@ def _by_words(task: Task, sharing: Sharing) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Checks) -> list[Candidate]:
+def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Checks) -> list[DigestLine]:
     """What memory has on the task: in the cores of the work, if it names some."""
     with session.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
@@ -221,7 +221,7 @@ def _lines(
     decisions: list[Decision],
     discoveries: list[Discovery],
     artifacts: list[Artifact],
-    memory: list[Candidate],
+    memory: list[DigestLine],
 ) -> Iterator[ContextLine]:
     """Everything as lines, what matters most first."""
     yield _line("Goal", info.id, as_data(info.goal or info.name))

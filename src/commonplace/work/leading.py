@@ -32,7 +32,7 @@ log = logging.getLogger("commonplace")
 NAMES: tuple[str, ...] = ("nudge", "completed", "failed", "escalation")
 
 
-class Step(msgspec.Struct, frozen=True):
+class LeadStep(msgspec.Struct, frozen=True):
     """Something for whoever leads: what it is, the task or the words that it is about, and an id that stays the same
     if the next one has to deal with it again."""
 
@@ -78,7 +78,7 @@ class Lead:
         """Let somebody else lead at once."""
         self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, 0, self.fence)
 
-    def next(self) -> Step | None:
+    def next(self) -> LeadStep | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
         again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones.
         Raises Fenced if somebody else has taken the lead."""
@@ -98,31 +98,31 @@ class Lead:
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
-    def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> Step | None:
+    def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> LeadStep | None:
         """The first of these tasks that was not offered yet as it is now."""
         for task in tasks:
             id = f"{kind}-{task.id}-{task.position}"
             if id not in self._offered:
                 self._offered.add(id)
-                return Step(kind, id, task)
+                return LeadStep(kind, id, task)
         return None
 
-    def _step(self, reading: Reading, place: tuple[int, int, str]) -> Step | None:
+    def _step(self, reading: Reading, place: tuple[int, int, str]) -> LeadStep | None:
         order, _, id = place
         if order in (1, 2):
             event = self.work._ledger.event(id)
             task = None if event is None else reading.find(event.payload.get("task_id", ""))
-            return None if task is None else Step(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
+            return None if task is None else LeadStep(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
         row = reading.lens.get("work.records", self.work.id, id)
         if row is None or not row["said"]:
             return None
         if order == 0:
             told = nudge_for(reading, self.work._actor, {**row, "id": id})
-            return Step("nudge", id, nudge=told, place=place)
+            return LeadStep("nudge", id, nudge=told, place=place)
         task = reading.find(row["task"]) if row.get("task") else None
         if row.get("status") != "open":
             return None
-        return Step("escalation", id, task, escalation=record_of(Escalation, id, row), place=place)
+        return LeadStep("escalation", id, task, escalation=record_of(Escalation, id, row), place=place)
 
     @staticmethod
     def _stuck(reading: Reading) -> list[Task]:
@@ -130,7 +130,7 @@ class Lead:
         blocked = [one for one in reading.listed("blocked") if one.reason]
         return [*blocked, *reading.listed("failed")]
 
-    def handled(self, step: Step) -> None:
+    def handled(self, step: LeadStep) -> None:
         """Say that a step was dealt with: nobody after this one has to. Raises Fenced if somebody else has taken the
         lead."""
         if step.place is None:  # whether a task is still ready or stuck says the task itself
@@ -142,7 +142,7 @@ class Lead:
         self.work._do("handled", self.agent if self.work._actor == OWNER else None, step=place)
 
     @contextmanager
-    def step(self) -> Iterator[Step | None]:
+    def step(self) -> Iterator[LeadStep | None]:
         """The next step; it counts as handled when the block ends without an exception."""
         found = self.next()
         yield found
@@ -174,7 +174,7 @@ class Lead:
 def orchestrate(
     work: Work,
     agent: str,
-    handler: Callable[[Lead, Step], Any],
+    handler: Callable[[Lead, LeadStep], Any],
     *,
     lease: float = 30.0,
     until: str = "done",
@@ -209,7 +209,7 @@ def _finished(work: Work) -> bool:
     return over(work) and not (waiting and work.info().open)
 
 
-def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:
+def _led(lead: Lead, handler: Callable[[Lead, LeadStep], Any], until: str, stopped: threading.Event) -> int:
     from .worker import beating, over
 
     done = 0

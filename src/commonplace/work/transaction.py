@@ -48,7 +48,7 @@ READY_FOR_MANY = tuple(f"ready:{role_lane(role)}" for role in (None, *ROLES))
 """The lists of the tasks that can be claimed now and that no one agent was given."""
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How large a work may grow."""
 
     max_tasks: int = 1_000_000
@@ -69,7 +69,7 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     members: tuple[str, ...] = ()
     """Who may know of it; nobody is named: everybody."""
     status: WorkStatus = "active"
-    limits: Limits = Limits()
+    limits: WorkLimits = WorkLimits()
     on_failure: OnFailure = OnFailure()
     settings: dict[str, Any] = {}
     reason: str = ""
@@ -99,11 +99,11 @@ ALSO = {
 }
 
 
-def checked_limits(given: Mapping[str, int]) -> Limits:
+def checked_limits(given: Mapping[str, int]) -> WorkLimits:
     if not isinstance(given, Mapping):
         raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
     try:
-        limits = msgspec.convert(dict(given), Limits)
+        limits = msgspec.convert(dict(given), WorkLimits)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"

@@ -60,8 +60,8 @@ from .tasks import (
     ARTIFACT_TYPES,
     STATUSES,
     OnFailure,
-    Result,
     Task,
+    TaskResult,
     checked_flag,
     checked_policy,
     checked_text,
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from .board import Board
     from .candidates import Candidate
     from .contexts import Context
-    from .leading import Lead, Step
+    from .leading import Lead, LeadStep
     from .radar import Overlap
     from .worker import Handler, Worked
 
@@ -356,7 +356,7 @@ class Work:
         done: list[Task] = self._do(
             "complete_many", agents.pop() if self._actor == OWNER else None,
             claims=tuple((one.task.number, one.token) for one in claims),
-            result=Result(checked_text("summary", summary)),
+            result=TaskResult(checked_text("summary", summary)),
         )  # fmt: skip
         for one, task in zip(claims, done, strict=True):
             one.task, one._done = task, True
@@ -671,7 +671,7 @@ class Work:
     def orchestrate(
         self,
         agent: str,
-        handler: Callable[[Lead, Step], Any],
+        handler: Callable[[Lead, LeadStep], Any],
         *,
         stop: threading.Event | None = None,
         **how: Any,
@@ -874,7 +874,7 @@ class Claim:
         each = listed("artifacts", artifacts)
         known = [one.id for one in each if isinstance(one, Artifact)]
         made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
-        result = Result(
+        result = TaskResult(
             checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(known),
         )  # fmt: skip

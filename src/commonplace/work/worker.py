@@ -384,7 +384,7 @@ def finish(claim: Claim, answer: Any, more: bool = False, event: str | None = No
     return None
 
 
-class Held(Protocol):
+class Leased(Protocol):
     """What is somebody's own for as long as it is heard of: a claim, or the lead of a work."""
 
     agent: str
@@ -399,7 +399,7 @@ class Beats:
 
     def __init__(self, agent: str, lease: float) -> None:
         self._every = lease / 3
-        self._held: Held | None = None
+        self._held: Leased | None = None
         self._since = 0.0
         self._mutex = threading.Lock()
         self._ended = threading.Event()
@@ -414,14 +414,14 @@ class Beats:
         self._thread.join()
 
     @contextmanager
-    def of(self, held: Held) -> Iterator[None]:
+    def of(self, held: Leased) -> Iterator[None]:
         self.begin(held)
         try:
             yield
         finally:
             self.end()
 
-    def begin(self, held: Held) -> None:
+    def begin(self, held: Leased) -> None:
         with self._mutex:
             self._held, self._since = held, monotonic()
 
@@ -442,7 +442,7 @@ class Beats:
                 else:
                     self._heartbeat(self._held)
 
-    def _heartbeat(self, held: Held) -> None:
+    def _heartbeat(self, held: Leased) -> None:
         try:
             urgent = held.heartbeat()
             if isinstance(held, Claim):
@@ -456,7 +456,7 @@ class Beats:
 
 
 @contextmanager
-def beating(held: Held) -> Iterator[None]:
+def beating(held: Leased) -> Iterator[None]:
     """Heartbeats for one thing, until the block ends."""
     with Beats(held.agent, held.lease) as beats, beats.of(held):
         yield
