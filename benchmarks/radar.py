@@ -20,7 +20,7 @@ from commonplace import Work
 PAIRS = Path(__file__).parent / "labelled" / "radar.txt"
 LATER = PAIRS.with_name("radar_later.txt")
 OTHER_WORDS = PAIRS.with_name("radar_other_words.txt")
-"""Pairs that were written without a look at the rules."""
+"""Pairs that no rule was fitted to."""
 FIT, HELD_OUT = "fit", "held out"
 
 
