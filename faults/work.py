@@ -272,7 +272,7 @@ def preside(say: Connection, home: Place, agent: str) -> None:
 
     def give(lead: Lead, task: Task) -> None:
         try:
-            lead.assign(task, DEVELOPERS[task.number % len(DEVELOPERS)])
+            lead.task(task).assign(DEVELOPERS[task.number % len(DEVELOPERS)])
         except Fenced:
             raise
         except Conflict:

@@ -187,7 +187,7 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("commonplace.work.transaction.may_see_record", lambda rights, row, decided: True)
-        assert "work discoveries" in found("worlds", 1, tmp_path)
+        assert "work discovery" in found("worlds", 1, tmp_path)
 
     def test_revocations_notice_what_is_still_shown(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -185,8 +185,9 @@ WATCHER = """
     with commonplace.open(sys.argv[1]) as book:
         ada = book.as_actor("ada")
         made = ada.digest("db.port", rules={"structured": {"fact_keys": ["db.port"]}})
+        head = book.head
         print("ready", made.item_ids[0], flush=True)
-        for event in ada.watch(book.head, kinds=["premise.changed"], timeout=30):
+        for event in ada.watch(head, kinds=["premise.changed"], timeout=30):
             print(event.payload["why"], event.payload["line"], event.payload["item"], event.payload["text"], flush=True)
             break
 """

@@ -25,7 +25,8 @@ from .recall.data import as_data
 from .recall.digesting import check_stable, made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
 from .recall.lately import salient, window
-from .recall.packing import SPARE, CountTokens, all_of, estimated, long_term_block
+from .recall.lines import all_of
+from .recall.packing import SPARE, CountTokens, estimated, long_term_block
 from .recall.premises import changed_facts
 from .recall.prompting import (
     NUDGES,

@@ -11,8 +11,9 @@ from ..errors import BadInput
 from ..events import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
+from .lines import Candidate
 from .observing import recalling
-from .packing import Candidate, CountTokens
+from .packing import CountTokens
 from .prompting import asks_to_ignore
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from ..memory.requests import CREATED
 from .checking import Checks, Known, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
-from .packing import CUT, LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
+from .lines import Candidate, candidate, text_of
+from .packing import LEAST, SPARE, CountTokens, Packed, estimated, pack_digest
 from .receipts import Around, Counted, Trace, Write, trace_of
 from .search import MOST, LeftOut, excerpt, visible
 
@@ -328,7 +329,7 @@ class Maker:
         wanted: Wanted,
         settings: Settings,
         trace: Trace,
-        packed: Packed,
+        packed: Packed[Candidate],
         then: int,
         index: str,
         outside: list[tuple[str, int]],
@@ -397,12 +398,12 @@ class _Asked(NamedTuple):
     candidates: list[Candidate]
     rest: bool
 
-    def packed(self, rebased: str = "") -> tuple[Trace, Packed]:
-        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
+    def packed(self, rebased: str = "") -> tuple[Trace, Packed[Candidate]]:
+        packed = pack_digest(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
         kept = _considered(self.candidates, packed)
         return Trace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
 
-    def gone_on(self, bar: _Bar, before: Trace, lines: list[_Line]) -> tuple[Trace, Packed]:
+    def gone_on(self, bar: _Bar, before: Trace, lines: list[_Line]) -> tuple[Trace, Packed[Candidate]]:
         """Keep the lines that are there, and add what is new; or begin anew, and say why."""
         rebased = next((why for why in map(bar.breaks, lines) if why), "")
         if rebased:
@@ -418,10 +419,10 @@ class _Asked(NamedTuple):
         there = versions | {one.id: one.version for one in fixes}
         more = [*fixes, *(one for one in self.candidates if there.get(one.id) != one.version)]
         mark = before.mark or mark_of([one.line for one in kept])
-        packed = pack(
+        packed = pack_digest(
             more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark, rest=self.rest
         )
-        missing = {*pack(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
+        missing = {*pack_digest(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
         if packed.over or missing or any(one.id in dict(packed.omitted) for one in fixes):
             return self.packed("the budget was full")
         considered = _considered(more, packed)
@@ -444,7 +445,9 @@ class _Bar:
             twin = "" if twin == item.id else twin
             barred = f"it says the same as {twin}" if twin else ""
         if barred and not twin:
-            return Candidate(item.id, item.kind, item.position, one.via, score=one.score, barred=barred)
+            return Candidate(
+                item.id, item.kind, barred=barred, version=item.position, via=one.via, score=one.score
+            )
         return candidate(item, one.via, one.words, one.score, one.signals, self._stale(item), barred, twin)
 
     def breaks(self, line: _Line) -> str:
@@ -515,7 +518,7 @@ def _as_block_line(item: Item, found: Gathered | None) -> tuple[Candidate, str]:
     if len(line.text) <= BLOCK_SHARE:
         return line, ""
     why = f"cut to {BLOCK_SHARE} of {len(line.text)} characters: one item has no more in the block"
-    return replace(line, text=line.text[: BLOCK_SHARE - 1].rstrip() + CUT), why
+    return line.cut_to(BLOCK_SHARE - 1), why
 
 
 def _part(item: Item, words: Collection[str] = ()) -> str:
@@ -534,7 +537,7 @@ def _current(judge: Judge, ids: Sequence[str]) -> list[Item]:
     return [judge.shown(one) for one in found if one is not None and one.current]
 
 
-def _considered(candidates: Sequence[Candidate], packed: Packed) -> tuple[Candidate, ...]:
+def _considered(candidates: Sequence[Candidate], packed: Packed[Candidate]) -> tuple[Candidate, ...]:
     """The candidates as a trace keeps them: of those that nobody has looked at, nothing but their ids, apart from the
     first few, which would have come next."""
     why = dict(packed.omitted)
@@ -553,7 +556,7 @@ def _correction(item: Item) -> Candidate:
         return replace(now, before=f"{start}was changed: {now.before}")
     by = f" by {as_name(item.superseded_by)}" if item.superseded_by else ""
     told = f"was superseded{by}" if item.status == "superseded" else f"is {item.status} now"
-    return Candidate(item.id, item.kind, item.position, CORRECTED, before=f"{start}{told}")
+    return Candidate(item.id, item.kind, f"{start}{told}", version=item.position, via=CORRECTED)
 
 
 def _shared(before: str, now: str) -> int:

@@ -13,7 +13,8 @@ from ..access.secrets import masked
 from ..events import Event
 from ..memory.portions import Portion
 from .data import as_name
-from .packing import Candidate, CountTokens
+from .lines import Candidate
+from .packing import CountTokens, most_that_fits, over
 
 if TYPE_CHECKING:
     from ..ledger import At
@@ -124,38 +125,28 @@ class Room:
     """One budget for all parts of a prompt."""
 
     def __init__(self, max_chars: int | None, max_tokens: int | None, count: CountTokens) -> None:
-        self._chars, self._tokens, self._count = max_chars, max_tokens, count
+        self._budget, self._count = Portion(None, max_chars, max_tokens), count
 
     def over(self, made: Mapping[str, str]) -> str:
         """Which budget the parts exceed, if they do."""
-        text = prompt_text(made)
-        if self._chars is not None and len(text) > self._chars:
-            return f"it has {len(text):,} characters, and the budget is {self._chars:,}"
-        if self._tokens is not None and self._count(text) > self._tokens:
-            return f"it has {self._count(text):,} tokens, and the budget is {self._tokens:,}"
-        return ""
+        return over(self._budget, prompt_text(made), self._count)
 
     def fitted(self, made: Mapping[str, str], name: str, build: Callable[[int], str], most: int) -> int:
         """The most that a part may be built with, up to `most`, so that everything fits; 0 if nothing does."""
-        if not self.over({**made, name: build(most)}):
-            return most
-        least = 0
-        while least < most:
-            middle = (least + most + 1) // 2
-            if self.over({**made, name: build(middle)}):
-                most = middle - 1
-            else:
-                least = middle
-        return least
+
+        def fits(size: int) -> bool:
+            return not self.over({**made, name: build(size)})
+
+        return most if fits(most) else most_that_fits(fits, 1, most - 1) or 0
 
     def left(self, made: Mapping[str, str], total: Portion, less: int = 0) -> Portion:
         """What is left for the last part, within what that may have anyway, and less so many tokens."""
         used = prompt_text({**made, "digest": "x"})
         chars, tokens = total.max_chars, total.max_tokens
-        if self._chars is not None:
-            chars = _least(chars, self._chars - len(used) + 1)
-        if self._tokens is not None:
-            tokens = _least(tokens, self._tokens - self._count(used) - less)
+        if self._budget.max_chars is not None:
+            chars = _least(chars, self._budget.max_chars - len(used) + 1)
+        if self._budget.max_tokens is not None:
+            tokens = _least(tokens, self._budget.max_tokens - self._count(used) - less)
         return replace(total, max_chars=chars, max_tokens=tokens)
 
 

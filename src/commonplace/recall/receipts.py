@@ -24,7 +24,8 @@ from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
 from ..overlay import Overlay
 from .checking import Checked
-from .packing import Candidate, CountTokens, Packed, estimated, long_term_block, pack
+from .lines import Candidate
+from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
 from .prompting import Building, Focused, prompt_text
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
     block: tuple[Candidate, ...] = ()
     chars: int = 0
 
-    def long_term(self, without: frozenset[str] = frozenset()) -> Packed:
+    def long_term(self, without: frozenset[str] = frozenset()) -> Packed[Candidate]:
         return long_term_block([one for one in self.block if one.id not in without], self.chars)
 
     def text(self, digest: str, work: str) -> str:
@@ -98,7 +99,7 @@ class Trace(msgspec.Struct, frozen=True):
         block = () if self.whole is None else self.whole.long_term(without).taken
         return [(one.id, one.line) for one in (*block, *self.packed(without).taken)]
 
-    def packed(self, without: frozenset[str] = frozenset()) -> Packed:
+    def packed(self, without: frozenset[str] = frozenset()) -> Packed[Candidate]:
         """Pack it again, or pack it as if some items had not been there."""
         left = [
             replace(one, barred="") if one.twin in without else one
@@ -107,7 +108,7 @@ class Trace(msgspec.Struct, frozen=True):
         ]
         stay = [one for one in self.kept if one.id not in without]
         count = self._count if self.counts else estimated
-        return pack(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
+        return pack_digest(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
 
     def _count(self, text: str) -> int:
         """What the counter has answered; for what it was never asked, in proportion to that."""

@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import TIERS
-from .packing import Candidate, candidate
+from .lines import Candidate, candidate
 from .search import SERVES, Answer, LeftOut
 
 if TYPE_CHECKING:
