@@ -13,6 +13,7 @@ import pytest
 
 import commonplace
 from commonplace import errors
+from commonplace.surfaces.answers import REFUSED, RENDER
 from commonplace.surfaces.health import EXTRAS
 from commonplace.version import DISTRIBUTION, install_hint
 
@@ -222,6 +223,14 @@ def test_a_class_name_means_one_thing() -> None:
                 if isinstance(node, ast.ClassDef):
                     homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_the_shell_renders_answers_that_there_are() -> None:
+    """Renderers go by the names of classes, so that showing an answer loads nothing."""
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    named = {name.strip("[]") for name in (*RENDER, *REFUSED) if name.strip("[]")[0].isupper()}
+    stray = {name for name in named if f"class {name}(" not in source and f"class {name}:" not in source}
+    assert stray <= {"NoneType"}
 
 
 @pytest.mark.parametrize("held", [commonplace.Book, commonplace.Actor, commonplace.Turn])

@@ -188,6 +188,8 @@ COMMON = {
     "answer": "what to answer",
     "work_id": "the id of the work",
     "peek": "only look: nothing counts as told",
+    "receipt": "leave a receipt that tells how it came about",
+    "format": "mermaid, or dot for Graphviz",
     "judged": "those, too, that were judged",
     "option": "the name of the alternative",
     "summary": "what came of it",

@@ -9,7 +9,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, CommonplaceError
@@ -35,7 +34,7 @@ def answer_of(shell: Shell, verb: Verb, found: Any) -> Output:
         found = list(found)
     many = isinstance(found, list | tuple)
     name = path if path in RENDER else f"[{_type(found[0])}]" if many and found else _type(found)
-    render = RENDER.get(name, _fields if hasattr(found, "__struct_fields__") else _plainly)
+    render = RENDER.get(name, fields if hasattr(found, "__struct_fields__") else _plainly)
     empty = many and not found
     human = lines(EMPTY.get(path, "none")) if empty else render(shell, found)
     code = 1 if REFUSED.get(_type(found), lambda _found: False)(found) else 0
@@ -53,7 +52,7 @@ def data_of(found: Any) -> Any:
             return [data_of(each) if hasattr(each, "__struct_fields__") else plain(each) for each in found]
         case "Item":
             return {**plain(found), "text": found.text}
-        case "Step":
+        case "LinkStep":
             return {**plain(found), "item": data_of(found.item)}
         case "Run":
             return {"run_id": found.id}
@@ -70,7 +69,7 @@ def data_of(found: Any) -> Any:
                 {"path": file.path, "outcome": file.outcome, "why": file.remains} for file in found.files
             ]
             return {**plain(found), "purged": found.purged, "files": files}
-        case "Recent":
+        case "Recollection":
             return {**plain(found), "events": [event.id for event in found.events]}
     return plain(found)
 
@@ -85,10 +84,6 @@ MADE = 36
 """The length of an id that the book has made."""
 
 
-def _events(me: Participant) -> Iterable[str]:
-    return (event.id for event in me.events())
-
-
 def _in_works(me: Participant) -> Iterator[str]:
     """The ids of tasks, and of what was recorded about works: these are the ids of their events."""
     for event in me.events():
@@ -100,9 +95,9 @@ def _in_works(me: Participant) -> Iterator[str]:
 
 IDS: dict[str, Callable[[Any], Iterable[str]]] = {
     "item": lambda me: (item.id for item in me.memory.list(status=None)),
-    "receipt": lambda me: (event.id for event in me.events(kinds=("digest.written", "memory.digested"))),
+    "receipt": lambda me: (event.id for event in me.events(kinds=("receipt.written",))),
     "run": lambda me: (run.id for run in me.runs.list()),
-    "event": _events,
+    "event": lambda me: (event.id for event in me.events()),
     "work": lambda me: (work.id for work in me.works.list()),
     "task": _in_works,
 }
@@ -111,7 +106,7 @@ IDS: dict[str, Callable[[Any], Iterable[str]]] = {
 OF = {
     "memory": {"id": "item", "kept": "item", "to": "item", "start": "item", "supersedes": "item"},
     "remember": {"supersedes": "item", "run_id": "run"},
-    "receipts": {"id": "event", "run_id": "run", "without": "item"},
+    "receipts": {"id": "receipt", "run_id": "run", "without": "item"},
     "runs": {"run_id": "run", "fork": "run"},
     "access": {"id": "event", "run_id": "run"},
     "admin": {"ids": "event"},
@@ -583,16 +578,12 @@ def fields(_shell: Shell, found: Any) -> Human:
     return table(rows)
 
 
-_fields = fields
-
-
 def _plainly(_shell: Shell, found: Any) -> Human:
     if isinstance(found, Mapping):
         return fields(_shell, found)
     many = found if isinstance(found, list | tuple) else [found]
     if many and hasattr(many[0], "__struct_fields__"):
-        names = islice(many[0].__struct_fields__, 6)
-        chosen = list(names)
+        chosen = many[0].__struct_fields__[:6]
         return table(([value_text(plain(getattr(one, name))) for name in chosen] for one in many), *chosen)
     return lines(*(short(one) if isinstance(one, str) else value_text(plain(one)) for one in many))
 
@@ -600,13 +591,13 @@ def _plainly(_shell: Shell, found: Any) -> Human:
 RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
 
 RENDER: dict[str, Render] = {
-    "[Item]": _items, "Item": _item, "memory.get": fields, "memory.disputes": _compared, "Kept": _kept,
-    "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[Step]": _steps,
-    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "[Entry]": _entries,
+    "[Item]": _items, "Item": _item, "memory.get": fields, "memory.disputes": _compared, "RememberResult": _kept,
+    "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[LinkStep]": _steps,
+    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "[LogEntry]": _entries,
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
-    "Recent": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
+    "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
-    "PurgeReport": _purged, "[Trace]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
+    "PurgeReport": _purged, "[FoundText]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task/info": fields, "Context": _context, "[Overlap]": _overlaps,
     "[Contribution]": _contributions,
@@ -639,10 +630,8 @@ EMPTY = {
 """What is said where there is nothing, and what to do next."""
 
 REFUSED: dict[str, Callable[[Any], bool]] = {
-    "Kept": lambda kept: kept.outcome == "rejected",
+    "RememberResult": lambda kept: kept.outcome == "rejected",
     "Verification": lambda found: not found.ok,
-    "list": lambda found: bool(found) and _type(found[0]) == "Trace",
+    "list": lambda found: bool(found) and _type(found[0]) == "FoundText",
 }
 """When an answer is a refusal, for scripts: exit code 1."""
-
-__all__ = ["answer_of", "data_of", "inbox", "log_lines", "whole_id", "whole_ids"]

@@ -145,7 +145,7 @@ def _fields(entry: Any) -> list[tuple[str, Any]]:
 def replay(shell: Shell, id: str) -> Output:
     """Print the text of a digest or prompt again, byte for byte, packed from its trace."""
     me = shell.acting()
-    found = me.receipts.get(whole_id(me, "event", id))
+    found = me.receipts.get(whole_id(me, "receipt", id))
     text = found.replay()
     return Output({"id": found.id, "text": text, "hash": found.hash}, page(text))
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -208,21 +208,6 @@ def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> 
     with shell.progress("erasing") as progress:
         count = opened.manage.discard(confirm="DISCARD", reason=reason, progress=progress)
     return Output({"work": opened.id, "erased": count}, lines(f"{count:,} events erased"))
-
-
-def export(shell: Shell, work: str, to: str, *, at: At = None) -> Output:
-    """Write a work as one JSON document, as far as who acts may see it."""
-    opened = work_of(shell, work)
-    count = opened.manage.export(to, at=at)
-    return Output({"work": opened.id, "tasks": count, "file": to}, lines(f"{count:,} tasks written to {to}"))
-
-
-def graph(shell: Shell, work: str, *, format: Literal["mermaid", "dot"] = "mermaid", at: At = None) -> Output:
-    """Draw the tasks and what they wait for, as text. `format` is mermaid, or dot for Graphviz."""
-    if format not in ("mermaid", "dot"):
-        raise click.BadParameter("--format is mermaid or dot")
-    drawn = work_of(shell, work).graph(format, at=at)
-    return Output({"format": format, "graph": drawn}, page(drawn))
 
 
 def branch(shell: Shell, work: str, question: str, *, options: list[str]) -> Output:
