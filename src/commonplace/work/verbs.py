@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from hashlib import file_digest, sha256
 from itertools import islice
 from pathlib import Path
@@ -152,12 +153,12 @@ class Work:
             assert found is not None
             return found
 
-    @property
+    @cached_property
     def manage(self) -> WorkManagement:
         """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
         return WorkManagement(self)
 
-    @property
+    @cached_property
     def approvals(self) -> Approvals:
         """Ask people to allow something, and answer: request, grant, refuse."""
         return Approvals(self)
