@@ -358,7 +358,9 @@ def test_progress_is_told_on_the_loop(book: Book) -> None:
     async def story() -> None:
         work, threads = await book.aio.work(name="auth"), set()
         await work.manage.abandon("nobody wants it")
-        await work.manage.discard(confirm="DISCARD", progress=lambda *_: threads.add(threading.current_thread()))
+        await work.manage.discard(
+            confirm="DISCARD", progress=lambda *_: threads.add(threading.current_thread())
+        )
         assert threads == {threading.current_thread()}
 
     played(story())

@@ -104,8 +104,8 @@ def test_a_child_process_does_not_keep_what_its_parent_has_locked(tmp_path: Path
     forks = """
 import os, sys, signal, time
 from pathlib import Path
-from commonplace.engines.gate import Gate
-gate = Gate(Path(sys.argv[1]))
+from commonplace.engines.gate import FileLock
+gate = FileLock(Path(sys.argv[1]))
 gate.enter("the parent", 5)
 ready, told = os.pipe()
 if os.fork() == 0:

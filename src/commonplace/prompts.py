@@ -79,7 +79,8 @@ def prompt(
     has changed since it was told. With a `work` (or its id), also how that stands and what this actor has to do in
     it, and the nudges that wait for it, which are told by this. `parts` chooses among them; what is given goes into
     one budget. As of `at`, it says what could have been known then, and tells nothing for good. Its receipt gives
-    all of it again; with `receipt=False` nothing is written, so that it cannot be stable and tells nothing for good."""
+    all of it again. `receipt` is whether a receipt is written; without one nothing is written, so that it cannot be
+    stable and tells nothing for good."""
     wanted_parts = _parts_of(parts)
     for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if one is not None:

@@ -43,7 +43,8 @@ def digest(
     `rules` are fields of `memory.v1` that hold for this call. Digests that are asked for under the same `stable`
     name go on with each other: what was there stays byte for byte, and what is new is added. `ignore_memory`, or
     words such as "ignore memory" in the query, leave memory out. `count_tokens` counts the tokens of a text; one
-    for every four characters, unless somebody says so. With `receipt=False` nothing is written: then it cannot be
+    for every four characters, unless somebody says so. `receipt` is whether a receipt is
+    written; without one nothing is written, and it cannot be
     stable, and nobody hears later that something in it has changed.
     """
     wanted = wanted_digest(

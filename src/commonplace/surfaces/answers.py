@@ -263,7 +263,7 @@ SIGNALS = {
 
 def in_words(why: str) -> str:
     """Why something was found, with signals by their names."""
-    return re.sub(r"(\w+) gave", lambda match: f"{SIGNALS.get(match[1], match[1])} gave", why)
+    return re.sub(r"\b(\w{1,40}) gave\b", lambda match: f"{SIGNALS.get(match[1], match[1])} gave", why)
 
 
 def _found(_shell: Shell, found: Any) -> Human:

@@ -13,7 +13,7 @@ COMMANDS = {
 }  # fmt: skip
 """The command for each call that messages name."""
 
-CALL = re.compile(r"book\.([a-z_.]+)(\([^()]*\))")
+CALL = re.compile(r"\bbook\.([a-z_.]{1,60})(\([^()]{0,200}\))")
 
 
 def in_shell_words(message: str) -> str:
