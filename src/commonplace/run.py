@@ -304,7 +304,7 @@ class Turn(Participant):
     def write_with(self, output: Mapping[str, Any], step: RunStep, **more: Any) -> None:
         """Write an output together with what it means for its own node, in one commit."""
         if not isinstance(step, RunStep):
-            raise BadInput(f"step {shown(step)} is not a Step")
+            raise BadInput(f"step {shown(step)} is not a RunStep")
         own = replace(step, run=self.own_run.id, node=self.agent, of="", by=self.own_run.viewer)
         self._change("set", output, step=own, **more)
         self.own_run._ended()

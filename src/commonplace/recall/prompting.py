@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,7 +17,6 @@ from .lines import DigestLine
 from .packing import CountTokens, most_that_fits, over
 
 if TYPE_CHECKING:
-    from ..ledger import At
     from .digests import Digest
 
 PARTS = ("task", "inputs", "work", "nudges", "long_term", "digest", "recent", "changed")
@@ -99,26 +98,6 @@ class Building:
     @property
     def over(self) -> str:
         return self.room.over(self.parts)
-
-
-class Focus(Protocol):
-    """What a work has for a prompt: how things stand, and words that wait for whoever is prompted. Lines are data."""
-
-    @property
-    def id(self) -> str: ...
-
-    def lines(self, at: At = None) -> tuple[Sequence[tuple[str, str]], int]:
-        """What matters most first: the id of what a line is about, and the line. And as of which position."""
-        ...
-
-    def waiting(self, changes: bool, at: At = None) -> Sequence[tuple[str, str]]:
-        """The nudges that wait, or waited then, the most urgent first; with `changes`, also of what was told and has
-        changed since."""
-        ...
-
-    def deliver(self, ids: Sequence[str]) -> Sequence[str]:
-        """Tell these: answers those that nobody was quicker to tell."""
-        ...
 
 
 class Room:

@@ -157,7 +157,6 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.gated": lambda event: f"came to a gate in {event['path']}",
     "memory.shelved": lambda event: f"{'brought back' if event.payload.get('back') else 'put aside'} {event['what']}",
     "receipt.written": lambda event: f"was given a digest of {len(event.payload.get('included') or ())} items",
-    "receipt.traced": lambda _event: "left the trace of a digest",
     "premise.changed": lambda _event: "is to be told that something changed that it relied on",
     "access.granted": _granted,
     "access.denied": lambda event: f"denied {event['actor']} to {event['act']} {event['what']}",
