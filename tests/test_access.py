@@ -18,6 +18,7 @@ from commonplace import Book
 from commonplace.access.audit import FIRST, AuditEntry, first_bad
 from commonplace.access.redact import TOKEN, Redactor
 from commonplace.access.rights import PUBLIC_KINDS, ROLES, TIERS
+from commonplace.events import draft
 from commonplace.labels import FLOWING, flow, strictness
 
 
@@ -112,6 +113,15 @@ def test_reading_as_of_then_needs_the_right_then_and_now(book: Book) -> None:
     assert kinds(ada.events(at=granted)) == []  # now she may not
     assert ada.access.rights(at=granted).sees == ("clue.*",)
     assert ada.access.rights().sees == ()
+
+
+@pytest.mark.spec("L7")
+def test_an_actor_forges_nothing_with_a_draft(book: Book) -> None:
+    ben = book.as_actor("ben")
+    for forged in (draft("agent.spoke", actor="owner"), draft("agent.spoke", actor="ben")):
+        with pytest.raises(commonplace.BadInput, match="mapping of fields"):
+            ben.record_all([forged])  # type: ignore[list-item, unused-ignore]
+    assert book.record_all([draft("agent.spoke", actor="ada")])[0].actor == "ada"
 
 
 @pytest.mark.spec("L7")

@@ -733,15 +733,29 @@ def test_an_id_is_short_and_any_unique_end_of_one_is_accepted(cli: Cli) -> None:
     assert first not in shown
     assert cli("memory", "show", first[-8:], "--json").json["id"] == first
     assert first[-8:] in cli("search", "tea").out
+    alike = [f"0000000{number}-0000-7000-8000-0000a11a11ae" for number in (1, 2)]
     with commonplace.open(".commonplace/book.db") as book:
-        for id in ("one-alike", "two-alike"):
+        for id in (*alike, "production"):
             book.remember(f"Something about {id} and its colour", id=id)
-    refused = cli("memory", "show", "alike")
-    assert (refused.code, "one-alike, two-alike" in refused.err) == (1, True)
-    assert cli("memory", "show", "two-alike", "--json").json["id"] == "two-alike"
-    assert cli("memory", "show", "nothing", "--json").error["code"] == "not_found"
+    refused = cli("memory", "show", "a11a11ae")
+    assert (refused.code, ", ".join(alike) in refused.err) == (1, True)
+    assert cli("memory", "show", alike[1], "--json").json["id"] == alike[1]
+    assert cli("memory", "show", "production", "--json").json["id"] == "production"
+    for too_little in ("oduction", first[-5:], first[-1:]):  # the end of a chosen id, and too short an end
+        assert cli("memory", "show", too_little, "--json").error["code"] == "not_found"
+        assert cli("forget", too_little, "--yes", "--json").code == 1
     assert cli("forget", second[-8:], "--yes", "--json").json["items"] == [second]
     assert cli("book", "erase", first[-8:], "--yes", "--json").json["erased"] == [first]
+
+
+@pytest.mark.spec("7.2", "L7")
+def test_an_empty_option_is_not_taken_for_the_owner_or_for_this_folder(cli: Cli) -> None:
+    cli("init")
+    for option in ("--as", "--book"):
+        refused = cli("memory", "list", option, "")
+        assert (refused.code, "it is empty" in refused.err) == (2, True)
+    for hours in ("nan", "9" * 30):
+        assert cli("work", "archive", "--older-than", hours).code == 2
 
 
 @pytest.mark.spec("7.2")

@@ -70,7 +70,9 @@ def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) ->
     session.check_may_act("record_all")
     batch = list(check_each("events", events))
     ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
-    own = [fields if isinstance(fields, Draft) else _own(session, fields, ids) for fields in batch]
+    # A draft names its actor itself, so it is for the owner alone: for others `_own` refuses what is no mapping.
+    drafted = Draft if session.is_owner else ()
+    own = [fields if isinstance(fields, drafted) else _own(session, fields, ids) for fields in batch]
     drafts = [draft_from(fields, actor=session.actor) for fields in own]
     size = sum(event.size for event in drafts)
     if len(drafts) > MAX_BATCH or size > MAX_BATCH_BYTES:

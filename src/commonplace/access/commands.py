@@ -156,7 +156,10 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
         rights = rights_of(overlay, actor, run)
         if rights.emits(kind):
             continue
-        allowed, mend = rights.may_emit, f"The owner can change that with book.access.grant({actor!r}, may_emit=[…])"
+        allowed, mend = (
+            rights.may_emit,
+            f"The owner can change that with book.access.grant({actor!r}, may_emit=[…])",
+        )
         if msgspec.structs.replace(rights, run_may_emit=None).emits(kind):
             allowed, mend = rights.run_may_emit, "In this run the may_emit of its agent file says so"
         told = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"

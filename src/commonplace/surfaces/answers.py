@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadInput, CommonplaceError
 from ..events import iso
 from ..verbs import Verb
-from .draw import Human, cut, id_cell, lines, page, short, table, width
+from .draw import MADE_ID, Human, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
 from .shell import Output, Shell, plain
 
@@ -82,6 +82,8 @@ def _type(found: Any) -> str:
 
 MADE = 36
 """The length of an id that the book has made."""
+SHORTEST_END = 6
+"""How many characters of such an id must be typed at least."""
 
 
 def _in_works(me: Participant) -> Iterator[str]:
@@ -127,15 +129,20 @@ def whole_ids(me: Any, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_id(me: Any, kind: str, typed: str) -> str:
-    """The id that ends as was typed. One that nothing ends with stays as it is: the verb says what is missing."""
-    if len(typed) >= MADE or not typed:
+    """The id that ends as was typed, of those that the book has made: an id that somebody chose is typed whole, so that
+    no command reaches another thing than the one that was meant. What no id ends with stays as it is, and the verb says
+    what is missing."""
+    if not SHORTEST_END <= len(typed) < MADE:
         return typed
     if kind == "task":
         with suppress(CommonplaceError):  # one that somebody chose: no need to look at all of them
             me.works.containing(typed)
             return typed
     matching = list(dict.fromkeys(id for id in IDS[kind](me) if id.endswith(typed)))
-    if typed in matching or not matching:
+    if typed in matching:
+        return typed
+    matching = [id for id in matching if MADE_ID.fullmatch(id)]
+    if not matching:
         return typed
     if len(matching) > 1:
         raise BadInput(

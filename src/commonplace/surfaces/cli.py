@@ -233,12 +233,20 @@ COMMON = (
 )
 
 
+def _not_empty(_ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+    """An unset variable of a script must not mean the owner, or the book of this folder."""
+    if value == "":
+        raise click.BadParameter("it is empty: name one, or leave the option out", param=option)
+    return value
+
+
 def common() -> list[click.Parameter]:
     """The options that stand before the command or after it."""
     return [
         click.Option(
             [f"common_{name}", flag],
             help=help,
+            callback=_not_empty,
             **({"is_flag": True} if metavar is None else {"metavar": metavar}),
         )
         for name, flag, metavar, help in COMMON

@@ -94,7 +94,10 @@ class Typed(click.ParamType[Any]):
         if "datetime" in kinds:
             return moment(text)
         if "timedelta" in kinds:
-            return timedelta(hours=number(text, float))
+            try:
+                return timedelta(hours=number(text, float))
+            except (ValueError, OverflowError):
+                raise click.BadParameter(f"{text!r} is not a number of hours") from None
         if is_list(self.parameter):
             return _one_of_many(self.parameter, text)
         if "str" in kinds or "Path" in kinds:
