@@ -271,12 +271,15 @@ class _CallBack:
         answer = asyncio.wrap_future(done)
         try:
             return await asyncio.shield(answer)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             self._cancelled = True
             self._stop.set()
             for task in filter(None, self._under_way):
                 task.cancel()
             await asyncio.wait([answer])
+            error = None if answer.cancelled() else answer.exception()
+            if isinstance(error, Exception) and not isinstance(error, CancelledError):
+                cancelled.add_note(f"and the call ended with {error!r}")
             raise
         finally:
             if heard is not None:
