@@ -18,7 +18,7 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
-from commonplace.index import Gone
+from commonplace.index import RemovedDoc
 from commonplace.memory import claims
 from commonplace.private import FileAccess
 from commonplace.recall import packing
@@ -477,7 +477,7 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
         assert "finds it in" in found("forgetting", 6, tmp_path)
     with monkeypatch.context() as broken:
         broken.setattr(Indexing, "purge", lambda _self: [])
-        broken.setattr("commonplace.recall.feed.Erase", lambda _ids: Gone("nothing"))
+        broken.setattr("commonplace.recall.feed.Erase", lambda _ids: RemovedDoc("nothing"))
         assert "holds it" in found("forgetting", 6, tmp_path)
     monkeypatch.setattr("faults.memory.SERVED", ("sqlite",))
     monkeypatch.setattr("faults.memory.PROCESSES", 1)
