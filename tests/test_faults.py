@@ -422,7 +422,7 @@ class TestBrokenOnPurpose:
 
     def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packing._Pile, "full", lambda *_: "")
-        monkeypatch.setattr(packing._Pile, "over_all", lambda *_: "")
+        monkeypatch.setattr(packing._Pile, "_over_all", lambda *_: "")
         assert "are allowed" in found("digests", 20, tmp_path)
 
 

@@ -108,7 +108,11 @@ def _own(session: Session, fields: Mapping[str, Any], batch: Collection[object] 
     for parent in parents if isinstance(parents, list | tuple) else ():
         if isinstance(parent, str) and parent not in batch and not _sees(session, parent):
             raise NotFound(f"there is no event {shown(parent)} to derive from: leave it out of parents")
-    sources = _holding(session, blobs_of(payload)) if isinstance(payload, dict) else []
+    try:
+        digests = blobs_of(payload) if isinstance(payload, dict) else ()
+    except RecursionError:  # it is nested too deeply, and `draft` says so
+        digests = ()
+    sources = _holding(session, digests)
     if sources and (parents is None or isinstance(parents, list | tuple)):
         own["parents"] = list(dict.fromkeys((*(parents or ()), *sources)))
     return own
