@@ -18,6 +18,7 @@ from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "import": start.importing,
+    "commands": start.commands,
     "append": appends.single,
     "threads": appends.threads,
     "batch": appends.batches,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import commonplace
-from commonplace.engines.gate import Gate
+from commonplace.engines.gate import FileLock
 from commonplace.engines.sqlite import SqliteTx
 
 from .measure import PAYLOAD, Figure, bare_fsync, folder, median
@@ -44,10 +44,10 @@ def stamped(stamps: Stamps, owner: Any, method: str, before: str, after: str) ->
 
 def write(path: Path, count: int, pipe: Connection, barrier: Any) -> None:
     stamps: Stamps = {}
-    stamped(stamps, Gate, "enter", "", "got")
+    stamped(stamps, FileLock, "enter", "", "got")
     stamped(stamps, SqliteTx, "__enter__", "", "begun")
     stamped(stamps, SqliteTx, "apply", "decided", "applied")
-    stamped(stamps, Gate, "leave", "let go", "")
+    stamped(stamps, FileLock, "leave", "let go", "")
     found = []
     with commonplace.open(path) as book:
         run = f"run-{multiprocessing.current_process().pid}"

@@ -20,8 +20,9 @@ with commonplace.open(sys.argv[1]) as book:
     ada = book.as_actor("ada")
     for n in range(int(sys.argv[2])):
         ada.digest("", rules={"structured": {"fact_keys": [f"told.{n}"]}})
+    head = book.head
     print("ready", flush=True)
-    for _ in ada.watch(book.head, kinds=["premise.changed"], timeout=30):
+    for _ in ada.watch(head, kinds=["premise.changed"], timeout=30):
         print(time.time(), flush=True)
 """
 

@@ -19,6 +19,8 @@ from commonplace import Work
 
 PAIRS = Path(__file__).parent / "labelled" / "radar.txt"
 LATER = PAIRS.with_name("radar_later.txt")
+OTHER_WORDS = PAIRS.with_name("radar_other_words.txt")
+"""Pairs that no rule was fitted to."""
 FIT, HELD_OUT = "fit", "held out"
 
 
@@ -78,11 +80,11 @@ def noticed(work: Work, file: Path = PAIRS) -> list[Noticed]:
     for pair in every:
         partners.setdefault(pair.task, set()).add(pair.other)
         partners.setdefault(pair.other, set()).add(pair.task)
-    work.radar(ids[every[0].task])  # the vectors are loaded
+    work.task(ids[every[0].task]).radar()  # the vectors are loaded
     told = []
     for pair in every:
         began = time.perf_counter()
-        overlaps = [of[one.id] for one in work.radar(ids[pair.task])]
+        overlaps = [of[one.id] for one in work.task(ids[pair.task]).radar()]
         took = time.perf_counter() - began
         others = tuple(one.words for one in overlaps if one not in partners[pair.task])
         told.append(Noticed(pair, pair.other in overlaps, others, took))
@@ -101,7 +103,11 @@ def share(told: list[Noticed], same: bool, half: str = "", category: str = "") -
 
 def main() -> int:
     with commonplace.open("memory:") as book:
-        told, later = noticed(book.work(name="radar")), noticed(book.work(name="later"), LATER)
+        told = noticed(book.work(name="radar"))
+        unseen = {
+            name: noticed(book.work(name=name), file)
+            for name, file in (("written later", LATER), ("other words", OTHER_WORDS))
+        }
     for category in dict.fromkeys(one.pair.category for one in told):
         cells = []
         for half in (FIT, HELD_OUT):
@@ -114,8 +120,9 @@ def main() -> int:
             f"{half}: {found} of {same} found ({100 * found / same:.1f} %), "
             f"{alarms} of {other} false alarms ({100 * alarms / other:.1f} %)"
         )
-    (found, same), (alarms, other) = share(later, True), share(later, False)
-    print(f"written later: {found} of {same} found, {alarms} of {other} false alarms")
+    for name, these in unseen.items():
+        (found, same), (alarms, other) = share(these, True), share(these, False)
+        print(f"{name}: {found} of {same} found, {alarms} of {other} false alarms")
     tasks = {one.pair.task: one.elsewhere for one in told}
     print(f"{sum(map(len, tasks.values()))} alarms about texts of other pairs, for {len(tasks)} tasks")
     print(f"{1_000 * median(one.took for one in told):.1f} ms a task (median)")

@@ -21,7 +21,7 @@ from pathlib import Path
 import commonplace
 from commonplace import Book
 
-CUSTOMER = "Kim Novak"
+CUSTOMER = "customer K-1187"
 LEASE = 2.0
 failed: list[str] = []
 

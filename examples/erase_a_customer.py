@@ -11,7 +11,7 @@ from pathlib import Path
 
 import commonplace
 
-NAME = "Kim Novak"
+NAME = "customer K-1187"
 path = Path(sys.argv[1] if sys.argv[1:] else "team.db")
 
 

@@ -15,6 +15,8 @@ from commonplace import Actor, CommonplaceError
 from commonplace.access.rights import OWNER
 from commonplace.participant import Participant
 from commonplace.tools import Tools
+from commonplace.work.records import RECORDS
+from commonplace.work.tasks import STATUSES
 
 Read = Callable[[], Any]
 QUERIES = ("which port is open", "zq*", "port open since friday")
@@ -59,9 +61,7 @@ def reads(me: Actor, at: Any, scratch: Path, ids: list[str]) -> Iterator[tuple[s
 
 
 WORK_READS = (
-    "about", "board", "tasks", "ready", "blocked", "in_progress", "needs_review", "failed", "critical_path", "graph",
-    "branches", "decisions", "discoveries", "artifacts", "contributions", "nudges", "approvals", "escalations", "inbox",
-    "status", "counts", "candidates",
+    "info", "board", "tasks", "ready", "critical_path", "graph", "contributions", "inbox", "counts", "candidates",
 )  # fmt: skip
 
 
@@ -72,9 +72,13 @@ def _of_work(me: Actor, name: str, at: Any) -> Any:
 def work_reads(me: Actor, at: Any) -> Iterator[tuple[str, Read]]:
     for name in WORK_READS:
         yield f"work {name}", partial(_of_work, me, name, at)
+    for status in (*STATUSES, "waiting"):
+        yield f"work tasks {status}", lambda status=status: me.work("w1").tasks(status, at=at)  # type: ignore[misc]
+    for kind in RECORDS:
+        yield f"work {kind}", lambda kind=kind: me.work("w1").records(kind, at=at)  # type: ignore[misc]
     yield "work context", lambda: me.work("w1").context_for("t1", at=at)
-    yield "work radar", lambda: me.work("w1").radar("t1", at=at)
-    yield "work task", lambda: me.work("w1").task("t1", at)
+    yield "work radar", lambda: me.work("w1").task("t1").radar(at=at)
+    yield "work task", lambda: me.work("w1").task("t1").info(at)
 
 
 def reads_now(me: Actor, scratch: Path) -> Iterator[tuple[str, Read]]:
@@ -89,7 +93,7 @@ def reads_now(me: Actor, scratch: Path) -> Iterator[tuple[str, Read]]:
     yield "prompt", lambda: told(me.prompt("find out which port is open", work=known_work(me)))
     yield "state", lambda: me.run(run_id="r1", create=False).state()
     yield "diff", lambda: me.runs.diff("r1", "r2")
-    yield "work export", lambda: exported(lambda to: me.work("w1").export(to), scratch)
+    yield "work export", lambda: exported(lambda to: me.work("w1").manage.export(to), scratch)
     yield "work of t1", lambda: me.works.containing("t1").id
     yield "work watch", lambda: list(me.work("w1").watch(after=0, timeout=0))
     tools = Tools(Participant(me._session.acting_as(OWNER)))

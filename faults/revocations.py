@@ -144,7 +144,7 @@ def decision(scene: Scene) -> None:
 
 def task(scene: Scene) -> None:
     """A word in a task's title, and in the goal of its work."""
-    scene.ada.work("w1").change(goal=f"open the port {scene.word}")
+    scene.ada.work("w1").manage.change(goal=f"open the port {scene.word}")
     added = scene.ada.work("w1").add_task(f"Close the port {scene.word}", id="t2", depends_on=["t1"])
     scene.ada.work("w1").nudge(f"look at port {scene.word}", target="all")
     scene.ids.append(added.id)

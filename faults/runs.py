@@ -15,7 +15,7 @@ from commonplace import Book, Conflict
 from commonplace.engines.contract import Tx, WriteSet
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
 from commonplace.testing.transactions import each_transaction
-from commonplace.workflow.agents import AgentFailed, Task
+from commonplace.workflow.agents import AgentFailed, AgentTask
 from commonplace.workflow.model import Agent, Dependency, Execution, FanOut, Loop, Node, Retry, Workflow
 from commonplace.workflow.runner import Outcome, Runner
 
@@ -73,7 +73,7 @@ def fault_11(count: int, _seed: int, tmp: Path) -> Result:
 # a runner that is killed
 
 
-def _agent(task: Task) -> dict[str, Any]:
+def _agent(task: AgentTask) -> dict[str, Any]:
     """Every agent of the long workflow. It leaves word of each call in a file, to be counted afterwards."""
     called = f"{task.agent}[{task.inputs['index']}]" if task.inputs else task.agent
     with Path(os.environ["COMMONPLACE_FAULT_CALLS"]).open("a") as calls:

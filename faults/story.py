@@ -16,7 +16,7 @@ from typing import Any
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
 from commonplace.memory.requests import Patch, Shown
 from commonplace.memory.upkeep import Shelve
-from commonplace.recall.checking import Checked, Record
+from commonplace.recall.checking import Checked, RecordChecks
 from commonplace.state.policy import AgentPolicy, Policy
 from commonplace.state.requests import Open
 
@@ -156,7 +156,7 @@ def recall_everything(book: Book) -> None:
     """Touch every view of recall."""
     ben = book.as_actor("ben")
     kept = book.remember("The lift is painted green, on all floors.", shared=True)
-    book.ledger.submit("recall.checked", Record("owner", None, (Checked(str(kept.item_id), "abc"),)))
+    book.ledger.submit("recall.checked", RecordChecks("owner", None, (Checked(str(kept.item_id), "abc"),)))
     ben.digest("the green lift", stable="a task")
     book.forget(str(kept.item_id), confirm="FORGET")
     ben.prompt("go on")
@@ -189,7 +189,7 @@ def work_everything(book: Book) -> None:
     work.nudge("again", target="ada")
     late.nudges()
     work.acknowledge(nudge, "ada")
-    work.request_approval("order it", risk="it costs a lot")
+    work.approvals.request("order it", risk="it costs a lot")
     work.reject(work.candidates()[0], reason="not worth it")
 
 

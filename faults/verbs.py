@@ -90,7 +90,8 @@ def handles(book: Book) -> dict[str, Any]:
     for id in ("t", "t2", "t3"):
         work.add_task("do it", id=id)
     turn, claim = run.agent("ada"), work.claim("ada")
-    return {"book": book, "actor": actor, "run": run, "turn": turn, "work": work, "claim": claim}
+    of_work = {"task": work.task("t2"), "manage": work.manage, "approvals": work.approvals}
+    return {"book": book, "actor": actor, "run": run, "turn": turn, "work": work, **of_work, "claim": claim}
 
 
 def calls(book: Book) -> Iterator[Call]:

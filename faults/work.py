@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commonplace import Book, Claim, CommonplaceError, Conflict, Event, Fenced, Work
-from commonplace.work.leading import Lead, Step
+from commonplace.work.leading import Lead, LeadStep
 from commonplace.work.tasks import Task
 from commonplace.work.worker import beating, over
 
@@ -272,13 +272,13 @@ def preside(say: Connection, home: Place, agent: str) -> None:
 
     def give(lead: Lead, task: Task) -> None:
         try:
-            lead.assign(task, DEVELOPERS[task.number % len(DEVELOPERS)])
+            lead.task(task).assign(DEVELOPERS[task.number % len(DEVELOPERS)])
         except Fenced:
             raise
         except Conflict:
             pass  # somebody has claimed it meanwhile
 
-    def handle(lead: Lead, step: Step) -> None:
+    def handle(lead: Lead, step: LeadStep) -> None:
         if step.kind == "completed" and step.task is not None and step.task.metadata.get("follow"):
             for one in lead.add_tasks(follow_ups(step.id, step.task.metadata["follow"])):
                 give(lead, one)
@@ -369,7 +369,7 @@ def fault_12_workers(count: int, seed: int, tmp: Path) -> Result:
                         if workers < kills:
                             workers += crew.kill(victim)
                         if chiefs * 10 < workers:
-                            leader = work.about().leader
+                            leader = work.info().leader
                             there = (leader,) if leader in CHIEFS else CHIEFS
                             chiefs += crew.kill(crew.at_work(there, rng))
                     killed = time.monotonic() - begin
@@ -483,7 +483,7 @@ ENDS: dict[str, Callable[[Work, Claim], object]] = {
     "has failed at it": lambda _work, claim: claim.fail("broke"),
     "has released it": lambda _work, claim: claim.release(),
     "has blocked it": lambda _work, claim: claim.block("stuck"),
-    "has cancelled it": lambda work, claim: work.cancel(claim.task, reason="not needed"),
+    "has cancelled it": lambda work, claim: work.task(claim.task).cancel(reason="not needed"),
 }
 """What the next holder has done when the first one comes back."""
 
@@ -505,7 +505,7 @@ def fault_12_holders(count: int, seed: int, tmp: Path) -> Result:
                 result.cases += many
                 for one in work.tasks():
                     if not one.final and one.status != "in_progress":
-                        work.cancel(one, reason="the next ones")
+                        work.task(one).cancel(reason="the next ones")
             if not book.verify().ok:
                 result.problem(kind, "the chain does not hold")
         home.drop()

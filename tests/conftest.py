@@ -17,6 +17,7 @@ import pytest
 import commonplace
 from commonplace import Book
 from commonplace.engines.memory import MemoryEngine
+from commonplace.memory import showing
 from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
 from commonplace.work.verbs import Work
@@ -39,6 +40,9 @@ os.environ["COMMONPLACE_EMBEDDER"] = "static"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in the background so, and every program that a test starts would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+showing.IDLE = 600
+"""A slow test must not find an event that was noted meanwhile; the test of that waits less."""
 
 ENGINES = ["memory", "files", "sqlite", "postgres", "redis"]
 

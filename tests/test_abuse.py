@@ -14,8 +14,8 @@ import pytest
 
 import commonplace
 from commonplace import Blob, Book
-from commonplace.state.policy import AgentPolicy, Limits, Persistence, Policy
-from commonplace.workflow.agents import AgentFailed, Task
+from commonplace.state.policy import AgentPolicy, Persistence, Policy, StateLimits
+from commonplace.workflow.agents import AgentFailed, AgentTask
 from commonplace.workflow.model import (
     Agent,
     Degradation,
@@ -120,7 +120,7 @@ def test_nobody_sets_the_rules_of_anothers_run_by_being_there_first(book: Book, 
 def test_an_agent_in_a_workflow_acts_only_as_itself(book: Book, tmp_path: Path) -> None:
     tried: list[str] = []
 
-    def sly(task: Task) -> dict[str, Any]:
+    def sly(task: AgentTask) -> dict[str, Any]:
         tried.append(json.dumps(task.own_run.state()))
         for act in (
             lambda: task.own_run.agent("a"),
@@ -303,7 +303,7 @@ def test_erasing_what_later_writes_were_built_on_never_fails(book: Book) -> None
 
 @pytest.mark.spec("2.5", "L10")
 def test_an_erasure_leaves_the_limits_in_force(book: Book) -> None:
-    run = open_run(book, limits=Limits(max_state_size_mb=0.01))
+    run = open_run(book, limits=StateLimits(max_state_size_mb=0.01))
     me = run.agent("ada")
     big = me.write({"x": "y" * 9_000})
     me.write({"x": "small"})
@@ -390,7 +390,7 @@ def test_whatever_an_agent_puts_out_is_its_own_failure(
 
 
 def test_an_exception_that_is_no_text_is_recorded(book: Book, tmp_path: Path) -> None:
-    def agent(_task: Task) -> None:
+    def agent(_task: AgentTask) -> None:
         raise ValueError("broken \ud800")
 
     assert "broken" in quick(book, flow(tmp_path, node("a")), {"a": agent}).errors[0]["message"]
@@ -415,7 +415,7 @@ def test_what_a_listener_or_a_person_raises_is_not_lost(book: Book, tmp_path: Pa
 def test_a_failure_that_stops_is_tried_again_by_whoever_goes_on(book: Book, tmp_path: Path) -> None:
     broken = [True]
 
-    def agent(_task: Task) -> dict[str, Any]:
+    def agent(_task: AgentTask) -> dict[str, Any]:
         if broken[0]:
             raise RuntimeError("no")
         return {"n": 1}
@@ -440,7 +440,7 @@ def test_a_failure_that_stops_is_tried_again_by_whoever_goes_on(book: Book, tmp_
 def test_a_loop_goes_on_where_it_failed(book: Book, tmp_path: Path) -> None:
     turns: list[int] = []
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         turns.append(task.iteration)
         if task.iteration == 3 and turns.count(3) == 1:
             raise RuntimeError("once")
@@ -456,7 +456,7 @@ def test_a_loop_goes_on_where_it_failed(book: Book, tmp_path: Path) -> None:
 def test_a_cqrs_run_begins_with_its_start_values(book: Book, tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         seen.append(task.state.get("go"))
         raise AgentFailed("both are told")
 
@@ -472,7 +472,7 @@ def test_a_cqrs_run_begins_with_its_start_values(book: Book, tmp_path: Path) -> 
 def test_cached_results_grow_old_and_nothing_stands_in_for_a_stand_in(
     book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bad(_task: Task) -> None:
+    def bad(_task: AgentTask) -> None:
         raise RuntimeError("no")
 
     cached = flow(tmp_path, node("a"), degradation=(Degradation("a", "cached_results", max_staleness=60),))
@@ -493,7 +493,7 @@ def test_cached_results_grow_old_and_nothing_stands_in_for_a_stand_in(
 def test_retry_on_failure_means_any_failure(book: Book, tmp_path: Path) -> None:
     tries: list[int] = []
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         tries.append(task.attempt)
         if len(tries) < 3:
             raise RuntimeError("plain")
@@ -514,7 +514,7 @@ def test_a_secret_of_the_environment_never_enters_the_ledger(
 
 
 def test_an_agent_cannot_answer_for_a_person(book: Book, tmp_path: Path) -> None:
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         told = {"text": "yes, do it", "node": "a", "iteration": task.iteration}
         book.as_actor("a").record("user.injected", run_id=task.own_run.id, payload=told)
         return {"q": "may I?", "heard": task.answer or ""}
@@ -527,7 +527,7 @@ def test_an_agent_cannot_answer_for_a_person(book: Book, tmp_path: Path) -> None
 def test_ctrl_c_waits_for_nobody_and_leaves_the_run_open(book: Book, tmp_path: Path) -> None:
     inside = threading.Event()
 
-    def slow(_task: Task) -> None:
+    def slow(_task: AgentTask) -> None:
         inside.set()
         threading.Event().wait(60)
 
@@ -559,7 +559,7 @@ def test_ctrl_c_waits_for_nobody_and_leaves_the_run_open(book: Book, tmp_path: P
 def test_an_adaptive_run_narrows_and_starts_nothing_beyond_its_width(book: Book, tmp_path: Path) -> None:
     inside, most, lock = [0], [0], threading.Lock()
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         with lock:
             inside[0] += 1
             most[0] = max(most[0], inside[0])
@@ -579,7 +579,7 @@ def test_an_adaptive_run_narrows_and_starts_nothing_beyond_its_width(book: Book,
 
 
 def test_an_interrupted_runner_does_not_wait_for_its_backoff(book: Book, tmp_path: Path) -> None:
-    def agent(_task: Task) -> None:
+    def agent(_task: AgentTask) -> None:
         raise AgentFailed("busy", "rate_limit")
 
     slow = Retry(max_attempts=3, backoff="linear", base=60)
@@ -608,7 +608,7 @@ def test_a_runner_that_lost_its_lease_stops(book: Book, tmp_path: Path) -> None:
     run = book.run(workflow, "r")
     runner: list[Runner] = []
 
-    def agent(_task: Task) -> dict[str, Any]:
+    def agent(_task: AgentTask) -> dict[str, Any]:
         runner[0].lead.lost = True
         return {}
 
@@ -757,7 +757,7 @@ def test_erasing_one_of_many_that_built_a_field_reaches_every_copy(book: Book, t
 
 @pytest.mark.spec("L10")
 def test_erasing_an_error_reaches_the_marks_that_repeat_it(book: Book, tmp_path: Path) -> None:
-    def agent(_task: Task) -> None:
+    def agent(_task: AgentTask) -> None:
         raise RuntimeError("PERSONAL-DATA")
 
     quick(book, flow(tmp_path, node("a")), {"a": agent}, run_id="r")
@@ -813,7 +813,7 @@ def test_secrets_stay_known_in_forks_of_children_and_in_what_is_merged(book: Boo
 
 @pytest.mark.spec("2.5", "L10")
 def test_erasing_what_made_a_field_small_does_not_open_the_limits(book: Book) -> None:
-    me = open_run(book, limits=Limits(max_state_size_mb=0.01)).agent("ada")
+    me = open_run(book, limits=StateLimits(max_state_size_mb=0.01)).agent("ada")
     for n in range(2):
         if n:
             with pytest.raises(commonplace.TooLarge):
@@ -825,7 +825,7 @@ def test_erasing_what_made_a_field_small_does_not_open_the_limits(book: Book) ->
 
 
 def test_an_error_is_short_and_says_who_and_when(book: Book) -> None:
-    run = open_run(book, limits=Limits(max_state_size_mb=0.01))
+    run = open_run(book, limits=StateLimits(max_state_size_mb=0.01))
     run.step(
         "a", "failed", error={"agent": "bob", "at": "1999", "data": ["x" * 50_000], "message": "m" * 9_000}
     )
@@ -843,9 +843,9 @@ def test_the_opener_of_a_fork_cannot_end_anothers_turn_to_look_into_it(book: Boo
     fork = book.as_actor("ada").run(run_id="r").fork()
     with pytest.raises(commonplace.Denied, match="marks its own turns"):
         fork.step("bob", "finished")
-    from commonplace.state.requests import Step
+    from commonplace.state.requests import RunStep
 
-    forged = Step("r", "bob", "finished")
+    forged = RunStep("r", "bob", "finished")
     book.as_actor("ada").run(run_id="r").agent("ada").write_with({"x": 1}, forged)
     assert "bob" not in known(book.as_actor("ada").run(run_id="r").state())
     assert set(run.steps()) == {"ada"}
@@ -903,7 +903,7 @@ def test_two_workflows_may_have_modules_of_the_same_name(book: Book, tmp_path: P
 
 @pytest.mark.spec("7.6")
 def test_nobody_elses_run_is_taken_for_a_cache(book: Book, tmp_path: Path) -> None:
-    def bad(_task: Task) -> None:
+    def bad(_task: AgentTask) -> None:
         raise RuntimeError("no")
 
     workflow = flow(tmp_path, node("a"), degradation=(Degradation("a", "cached_results"),))

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Book
-from commonplace.access.audit import FIRST, Entry, first_bad
+from commonplace.access.audit import FIRST, AuditEntry, first_bad
 from commonplace.access.redact import TOKEN, Redactor
 from commonplace.access.rights import PUBLIC_KINDS, ROLES, TIERS
+from commonplace.events import draft
 from commonplace.labels import FLOWING, flow, strictness
 
 
@@ -112,6 +113,15 @@ def test_reading_as_of_then_needs_the_right_then_and_now(book: Book) -> None:
     assert kinds(ada.events(at=granted)) == []  # now she may not
     assert ada.access.rights(at=granted).sees == ("clue.*",)
     assert ada.access.rights().sees == ()
+
+
+@pytest.mark.spec("L7")
+def test_an_actor_forges_nothing_with_a_draft(book: Book) -> None:
+    ben = book.as_actor("ben")
+    for forged in (draft("agent.spoke", actor="owner"), draft("agent.spoke", actor="ben")):
+        with pytest.raises(commonplace.BadInput, match="mapping of fields"):
+            ben.record_all([forged])  # type: ignore[list-item, unused-ignore]
+    assert book.record_all([draft("agent.spoke", actor="ada")])[0].actor == "ada"
 
 
 @pytest.mark.spec("L7")
@@ -319,7 +329,9 @@ def test_the_audit_is_a_chain_without_content(book: Book) -> None:
     assert first_bad(forged) == 3
     assert first_bad(chain[1:]) == 1
     stored = [json.loads(json.dumps(msgspec.to_builtins(entry), sort_keys=True)) for entry in chain]
-    assert first_bad(msgspec.convert(stored, list[Entry])) is None  # the order of its fields is no part of it
+    assert (
+        first_bad(msgspec.convert(stored, list[AuditEntry])) is None
+    )  # the order of its fields is no part of it
     assert "CONTENT" not in json.dumps([msgspec.to_builtins(entry) for entry in chain])
 
 

@@ -301,10 +301,10 @@ def test_who_leads_awaits_its_handler_and_assigns_under_its_fence(book: Book) ->
             steps.append(step.kind)
             if step.kind != "ready":
                 return
-            await lead.assign(step.task, "dev-1")
+            await lead.task(step.task).assign("dev-1")
             claim = await work.claim("dev-1")
             assert claim.work.id == lead.work.id == work.id
-            assert (await claim.work.task("t1")).assigned_to == "dev-1"
+            assert (await claim.work.task("t1").info()).assigned_to == "dev-1"
             await claim.complete("done")
 
         assert await work.orchestrate("chief", handler) == 2
@@ -357,8 +357,10 @@ def test_a_worker_is_stopped_by_an_event_and_its_handler_knows_its_context(book:
 def test_progress_is_told_on_the_loop(book: Book) -> None:
     async def story() -> None:
         work, threads = await book.aio.work(name="auth"), set()
-        await work.abandon("nobody wants it")
-        await work.discard(confirm="DISCARD", progress=lambda *_: threads.add(threading.current_thread()))
+        await work.manage.abandon("nobody wants it")
+        await work.manage.discard(
+            confirm="DISCARD", progress=lambda *_: threads.add(threading.current_thread())
+        )
         assert threads == {threading.current_thread()}
 
     played(story())

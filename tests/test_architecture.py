@@ -13,6 +13,7 @@ import pytest
 
 import commonplace
 from commonplace import errors
+from commonplace.surfaces.answers import REFUSED, RENDER
 from commonplace.surfaces.health import EXTRAS
 from commonplace.version import DISTRIBUTION, install_hint
 
@@ -57,12 +58,14 @@ MAY_IMPORT = {
     "scan": {"errors"},
     "verbs": set(),
     "session": {"errors", "events", "access", "memory", "recall", "state"},
-    "recording": {"errors", "events", "recall", "state"},
+    "recording": {"errors", "events", "memory", "state"},
     "granting": {"events", "access", "actor", "recording", "verbs"},
     "prompts": {"errors", "events", "access", "memory", "recall", "state", "verbs", "work"},
-    "runs": {"errors", "events", "access", "memory", "state", "run", "workflow"},
+    "runs": {"errors", "events", "access", "memory", "state", "run", "verbs", "workflow"},
+    "inbox": {"memory", "work"},
     "participant": {
         "granting",
+        "inbox",
         "memory",
         "prompts",
         "recall",
@@ -76,10 +79,11 @@ MAY_IMPORT = {
     "run": {"errors", "events", "folders", "access", "participant", "state"},
     "mirroring": {"errors", "folders", "private", "access", "granting", "memory", "mirror", "trust"},
     "outside": {"errors", "folders", "engines.contract", "mirror", "mirroring", "state", "trust"},
-    "mirrors": {"errors", "events", "mirror", "outside"},
+    "mirrors": {"errors", "events", "mirror", "outside", "verbs"},
     "tools": {"errors", "events", "access", "actor", "memory", "recall", "state"},
 }
 CORE = {
+    "verbs",
     "words",
     "paging",
     "errors",
@@ -185,7 +189,6 @@ def test_surfaces_only_translate() -> None:
         "embedders",
         "engines",
         "engines.contract",
-        "erase",
         "errors",
         "events",
         "private",
@@ -193,10 +196,11 @@ def test_surfaces_only_translate() -> None:
         "memory",
         "memory.items",
         "recall.migrating",
-        "recall.prompting",
-        "state.cells",
         "transfer",
+        "verbs",
         "version",
+        "work.handles",
+        "work.verbs",
         "workflow.load",
     }
     for path in (SOURCE / "surfaces").glob("*.py"):
@@ -209,6 +213,24 @@ def test_every_module_of_the_core_has_its_place_in_the_order() -> None:
     above = {"__init__", "__main__", "admin", "book", "aio"}
     core = {path.stem for path in SOURCE.glob("*.py")} - above
     assert core == {module for module in MAY_IMPORT if "." not in module}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        if "testing" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_the_shell_renders_answers_that_there_are() -> None:
+    """Renderers go by the names of classes, so that showing an answer loads nothing."""
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    named = {name.strip("[]") for name in (*RENDER, *REFUSED) if name.strip("[]")[0].isupper()}
+    stray = {name for name in named if f"class {name}(" not in source and f"class {name}:" not in source}
+    assert stray <= {"NoneType"}
 
 
 @pytest.mark.parametrize("held", [commonplace.Book, commonplace.Actor, commonplace.Turn])
@@ -258,7 +280,7 @@ def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
     for heavy in (
         "apsw",
         "numpy",
-        "typer",
+        "click",
         "rich",
         "pydantic",
         "psycopg",

@@ -39,63 +39,81 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     )
     assert (note["outcome"], note["redacted"]) == ("stored", [])
     fact = ask("remember", "--key", "db.port", "--value", "5433", "--confidence", "0.9")
-    assert ask("items", fact["item_id"])["value"] == 5433
-    assert [one["text"] for one in ask("items")] == ["db port: Postgres listens on 5433", "db.port: 5433"]
+    assert ask("memory", "show", fact["item_id"])["value"] == 5433
+    assert [one["text"] for one in ask("memory", "list")] == [
+        "db port: Postgres listens on 5433",
+        "db.port: 5433",
+    ]
     other = ask("remember", "--key", "db.port", "--value", "6000")
-    assert [one["id"] for one in ask("disputes")] == [other["item_id"]]
-    assert ask("resolve", other["item_id"], "new", "--rationale", "it moved")["value"] == 6000
+    assert [one["id"] for one in ask("memory", "disputes")] == [other["item_id"]]
+    assert ask("memory", "resolve", other["item_id"], "new", "--rationale", "it moved")["value"] == 6000
     assert (
-        ask("revise", note["item_id"], "Postgres listens on 6000", "--why", "it moved")["title"] == "db port"
+        ask("memory", "revise", note["item_id"], "text=Postgres listens on 6000", "--why", "it moved")[
+            "title"
+        ]
+        == "db port"
     )
     found = ask("search", "postgres listens", "--mode", "keyword", "--explain")
     assert [one["id"] for one in found["results"]] == [note["item_id"]]
     assert found["results"][0]["why"]
-    assert ask("unshare", note["item_id"])["shared"] is False
-    assert ask("share", note["item_id"])["shared"] is True
-    assert ask("confirm", note["item_id"])["verified_by"] == "owner"
-    assert ask("archive", note["item_id"])["status"] == "archived"
-    assert ask("restore", note["item_id"])["status"] == "live"
-    ask("core", "set", "tools", '{"name": "Tools"}')
-    assert [one["id"] for one in ask("core", "list")] == ["tools"]
-    proposal = ask("core", "propose", "tools", "Call the linter once.", "--as", "ada")
-    assert [one["id"] for one in ask("core", "proposals")] == [proposal["item_id"]]
-    assert ask("core", "suggest", "tools") == []
-    ask("resolve", proposal["item_id"], "create")
-    assert len(ask("core", "show", "tools")["entries"]) == 1
-    ask("core", "link", proposal["item_id"], "related", note["item_id"])
-    assert ask("core", "traverse", proposal["item_id"])[0]["item"]["id"] == note["item_id"]
-    ask("notes", "write", "# Now\n- Ship it\n- Blockers: none")
-    assert ask("notes", "show")["text"] == "# Now\n- Ship it\n- Blockers: none\n"
+    assert ask("memory", "unshare", note["item_id"])["shared"] is False
+    assert ask("memory", "share", note["item_id"])["shared"] is True
+    assert ask("memory", "verify", note["item_id"])["verified_by"] == "owner"
+    assert ask("memory", "archive", note["item_id"])["status"] == "archived"
+    assert ask("memory", "restore", note["item_id"])["status"] == "live"
+    ask("memory", "set-core", "tools", "name=Tools")
+    assert [one["id"] for one in ask("memory", "cores")] == ["tools"]
+    proposal = ask("remember", "Call the linter once.", "--core", "tools", "--as", "ada")
+    assert [one["id"] for one in ask("memory", "held", "--why", "proposal")] == [proposal["item_id"]]
+    assert ask("memory", "suggestions", "tools") == []
+    ask("memory", "resolve", proposal["item_id"], "create")
+    assert ask("memory", "core", "tools")["name"] == "Tools"
+    assert len(ask("memory", "list", "--core", "tools")) == 1
+    ask("memory", "link", proposal["item_id"], "related", note["item_id"])
+    assert ask("memory", "traverse", proposal["item_id"])[0]["item"]["id"] == note["item_id"]
+    ask("documents", "write-notes", "# Now\n- Ship it\n- Blockers: none")
+    assert ask("documents", "notes")["text"] == "# Now\n- Ship it\n- Blockers: none\n"
     (tmp_path / "NOTES.md").write_text("verdict: fine\n")
-    assert ask("notes", "check", tmp_path / "NOTES.md", code=1)[0]["rule"] == "journal"
-    more = ("--cite", "Makefile:3", "--reason", "every change is tested", "--category", "reference")
-    told = ask("fact", "test command", "Run make test.", *more)
+    assert ask("documents", "check-notes", tmp_path / "NOTES.md", code=1)[0]["rule"] == "journal"
+    more = ("--citation", "Makefile:3", "--reason", "every change is tested", "--category", "reference")
+    told = ask("memory", "fact", "test command", "Run make test.", *more)
     assert told["outcome"] == "stored"
-    assert ask("unarchive", "--day", "2020-01-01") == {"days": ["2020-01-01"], "tasks": []}
-    ask("session", "note", "Login", "it works", "--section", "Key Results")
-    assert "- it works" in ask("session", "show", "Login")["text"]
-    ask("session", "clear", "Login")
-    ask("folder", "note", "Login", "decisions", "We use HS256.")
-    said = ("--phase", "1", "--iteration-index", "0", "--field", "mood=calm")
-    gate = ask("folder", "gate", "Login", "PLAN", "GO", *said)
+    assert ask("documents", "restore", "--day", "2020-01-01") == {"ok": True}
+    ask("documents", "add-to-session", "Login", "it works", "--section", "Key Results")
+    assert "- it works" in ask("documents", "session", "Login")["text"]
+    ask("documents", "clear-session", "Login")
+    ask("documents", "add-to-task", "Login", "decisions", "We use HS256.")
+    said = ("phase=1", "iteration_index=0", "mood=calm")
+    gate = ask("documents", "record-gate", "Login", "PLAN", "GO", *said)
     assert gate["payload"]["event"]["payload"] == {"decision": "GO", "iteration_index": 0, "mood": "calm"}
-    assert sorted(ask("folder", "show", "Login")) == ["decisions.md", "observability/login.ndjson"]
-    ask("daily", "log", "The cache must be warmed before the release.")
-    (day,) = ask("daily", "days")
-    assert ask("daily", "show", day)[0]["text"] == "The cache must be warmed before the release."
-    assert ask("curate", "--dry-run")["found"] == []
-    assert ask("gc", "--dry-run")["chores"] == []
-    assert ask("settings", '{"retention_days": 7}')["retention_days"] == 7
+    assert sorted(ask("documents", "task", "Login")) == ["decisions.md", "observability/login.ndjson"]
+    ask("documents", "log", "The cache must be warmed before the release.")
+    (day,) = ask("documents", "days")
+    assert ask("documents", "daily", day)[0]["text"] == "The cache must be warmed before the release."
+    assert "NOTES.md" in ask("documents", "list")
+    assert "Ship it" in ask("documents", "get", "NOTES.md")[0]["text"]
+    assert "PLAN" in ask("documents", "gates", "Login")["text"]
+    assert len(ask("memory", "long-term")) == 2
+    assert ask("memory", "export", tmp_path / "items.jsonl") == 5
+    assert ask("memory", "curate", "--dry-run")["found"] == []
+    assert ask("memory", "tidy", "--dry-run")["chores"] == []
+    assert ask("memory", "configure", "retention_days=7")["retention_days"] == 7
+    assert ask("memory", "settings")["retention_days"] == 7
     assert ask("forget", note["item_id"], "--dry-run")["items"] == [note["item_id"]]
     gone = ask("forget", note["item_id"], "--yes", "--erase", "--reason", "asked")
     assert note["item_id"] in gone["erased"]
-    assert [(one["id"], one["erased"]) for one in ask("tombstones")] == [(note["item_id"], True)]
+    assert [(one["id"], one["erased"]) for one in ask("memory", "tombstones")] == [(note["item_id"], True)]
     where = ("--mirror", tmp_path / "mirror")
     assert "MEMORY.md" in ask("mirror", "sync", *where)["written"]
     assert ask("mirror", "status", *where) == []
     (tmp_path / "AGENTS.md").write_text("# Rules\n\n- Always run the tests before a release.\n")
     assert ask("import", tmp_path / "AGENTS.md")["counts"] == {"stored": 1}
-    assert ask("verify")["ok"] is True
+    ask("access", "grant", "ben", "--role", "qa", "--tier", "long_term=read", "--may-emit", "agent.*")
+    assert ask("access", "rights", "ben")["role"] == "qa"
+    assert ask("access", "relabel", fact["item_id"], "--sensitivity", "public", "--reason", "agreed")["id"]
+    assert ask("access", "audit")[-1]
+    assert ask("book", "find-text", "a text that nobody wrote") == []
+    assert ask("book", "verify")["ok"] is True
 
 
 @pytest.mark.spec("7.2", "L10")
@@ -105,15 +123,15 @@ def test_what_was_erased_is_looked_for_in_the_raw_files(cli: Cli, tmp_path: Path
     kept = cli("remember", "The vault is behind the second painting", "--json", *book).json
     cli("search", "vault", *book)
     cli("mirror", "sync", *book)
-    asked = ("verify", "--erased", "behind the second painting", *book)
+    asked = ("book", "find-text", "behind the second painting", *book)
     held = cli(*asked, "--json")
     assert held.code == 1
-    assert {Path(one["path"]).name for one in held.json["found"]} >= {"team.db.index", "MEMORY.md"}
+    assert {Path(one["path"]).name for one in held.json} >= {"team.db.index", "MEMORY.md"}
     assert cli("forget", kept["item_id"], "--erase", "--yes", *book).code == 0
-    assert cli("purge", *book).code == 0
+    assert cli("book", "purge", *book).code == 0
     clean = cli(*asked)
-    assert (clean.code, clean.out) == (0, "none of 1 texts is anywhere in the raw files\n")
-    assert cli("verify", "--erased", "x", *book).code == 1
+    assert (clean.code, clean.out) == (0, "none of the texts is anywhere in the raw files\n")
+    assert cli("book", "find-text", "x", *book).code == 1
 
 
 @pytest.mark.spec("7.2")
@@ -130,22 +148,26 @@ def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
     )
     refused = cli("remember", "x", "--kind", "rumour", *book)
     assert (refused.code, "fact, note, procedure, episode" in refused.err) == (1, True)
-    assert "Tea is served at four." in cli("items", *book).out
-    assert SECRET not in cli("items", "--status", "all", *book).out
+    assert "Tea is served at four." in cli("memory", "list", *book).out
+    assert SECRET not in cli("memory", "list", "--status", "all", *book).out
     assert "Tea is served" in cli("search", "tea", *book).out
     told = cli("search", "tea", "--mode", "keyword", "--tier", "episodic", *book).out
     assert "left out: episodic" in told
     asks = cli("forget", "--key", "nothing", *book)
     assert (asks.code, "--yes" in asks.err) == (1, True)
-    assert cli("core", "show", "none", *book).code == 1
-    assert "no section" in cli("session", "note", "x", "y", "--section", "z", *book).err
+    assert cli("memory", "core", "none", *book).code == 1
+    assert "no section" in cli("documents", "add-to-session", "x", "y", "--section", "z", *book).err
     assert "wrote MEMORY.md" in cli("mirror", "sync", *book).out
     text = (tmp_path / "MEMORY.md").read_text()
     (tmp_path / "MEMORY.md").write_text(text.replace("at four", "at five"))
-    assert "Tea is served at four." in cli("items", *book).out  # a command that reads leaves the files alone
-    assert cli("daily", "log", "Tea was late.", *book).code == 0  # one that writes takes hand edits in first
-    assert "Tea is served at five." in cli("items", *book).out
-    assert json.loads(cli("items", "--json", *book).out)[0]["text"] == "Tea is served at five."
+    assert (
+        "Tea is served at four." in cli("memory", "list", *book).out
+    )  # a command that reads leaves the files alone
+    assert (
+        cli("documents", "log", "Tea was late.", *book).code == 0
+    )  # one that writes takes hand edits in first
+    assert "Tea is served at five." in cli("memory", "list", *book).out
+    assert json.loads(cli("memory", "list", "--json", *book).out)[0]["text"] == "Tea is served at five."
 
 
 @pytest.mark.spec("3.5", "7.2")
@@ -169,7 +191,9 @@ def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path
     cli("remember", "--key", "tea.time", "--value", "4", *book)
     for asked, choices, choice in ((near, "skip, merge, create", "skip"), (dispute, "new, old, both", "new")):
         told = cli(*asked, *book).out.splitlines()[0]
-        command = re.search(r"with commonplace (resolve \S+ CHOICE --rationale WHY --book \S+), where", told)
+        command = re.search(
+            r"with commonplace (memory resolve \S+ CHOICE --rationale WHY --book \S+), where", told
+        )
         assert command, told
         assert f"CHOICE is one of {choices}" in told
         words = shlex.split(command[1].replace("CHOICE", choice).replace("WHY", "agreed"))
@@ -178,7 +202,7 @@ def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path
         assert bool(again) == (asked is near)
         if again:
             assert " in place of " in cli(*asked, *again[1].split(), *book).out
-    assert cli("items", "--status", "held", "--json", *book).json == []
+    assert cli("memory", "list", "--status", "held", "--json", *book).json == []
 
 
 @pytest.mark.spec("7.2")
@@ -215,7 +239,7 @@ def test_an_error_that_comes_as_the_book_closes_is_told_like_any_other(
     assert ran.code == 1
     assert "stored" in ran.out
     assert (ran.error["message"] if form else ran.err.strip()).endswith("the disk is full: free space")
-    ran = cli("items", "no-such-item", "--book", "team.db", *form)
+    ran = cli("memory", "show", "no-such-item", "--book", "team.db", *form)
     assert ran.code == 1
     assert "no-such-item" in (ran.error["message"] if form else ran.err)
     assert "the disk is full" in ran.err

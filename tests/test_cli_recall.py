@@ -20,14 +20,16 @@ def test_every_command_of_recall_answers_in_json(cli: Cli, book_url: str) -> Non
     ask("init")
     note = ask("remember", "Postgres listens on 5433", "--title", "db port", "--shared", "--as", "ada")
     other = ask("remember", "Postgres is backed up at night", "--shared")
-    made = ask("digest", "where does postgres listen", "--max-items", 1, "--as", "ben", "--explain")
+    made = ask("digest", "where does postgres listen", "--max-items", 1, "--as", "ben")
     assert made["item_ids"] == [note["item_id"]]
     assert made["text"].startswith("Memory digest:\n<memory ")
     assert made["omitted"] == [[other["item_id"], "over the budget of 1 items"]]
-    assert ask("receipt", made["receipt_id"], "--replay", "--as", "ben")["text"] == made["text"]
-    shown = ask("receipt", made["receipt_id"])
+    assert ask("receipts", "replay", made["receipt_id"], "--as", "ben")["text"] == made["text"]
+    shown = ask("receipts", "show", made["receipt_id"])
+    assert [one["id"] for one in ask("receipts", "list")] == [made["receipt_id"]]
+    assert ask("receipts", "changed-facts") == []
     assert (shown["by"], shown["included"][0][0]) == ("ben", note["item_id"])
-    denied = cli("receipt", made["receipt_id"], "--as", "eve", "--json", "--book", book_url)
+    denied = cli("receipts", "show", made["receipt_id"], "--as", "eve", "--json", "--book", book_url)
     assert denied.code == 1
     assert "not_found" in denied.err
     assert ask("digest", "postgres", "--ignore-memory")["item_ids"] == []
@@ -38,26 +40,24 @@ def test_every_command_of_recall_answers_in_json(cli: Cli, book_url: str) -> Non
     assert len(prompt["text"]) <= 600
     assert "Long-term" not in ask("prompt", "set up postgres", "--part", "digest")["text"]
     ask("record", "agent.spoke", '{"text": "hello"}', "--run", "r1", "--as", "ada")
-    assert ask("recent", "r1")["text"] == "[turn 000][agent.spoke] hello"
-    assert "[sal=" in ask("recent", "r1", "--query", "hello", "--semantic")["text"]
-    assert ask("bisect", "r1")["receipts"] == 0
+    assert ask("receipts", "window", "--run", "r1")["text"] == "[turn 000][agent.spoke] hello"
+    assert "[sal=" in ask("receipts", "salient", "hello", "--run", "r1", "--semantic")["text"]
+    assert ask("receipts", "bisect", "r1")["receipts"] == 0
 
 
 @pytest.mark.spec("7.2", "4.5", "4.7")
 def test_the_same_for_people(cli: Cli) -> None:
     cli("init")
     id = cli("remember", "Postgres listens on 5433", "--json").json["item_id"]
-    digest = cli("digest", "postgres", "--explain", "--stable", "t")
+    digest = cli("digest", "postgres", "--stable", "t")
     assert f"- [note] {id} (private) — Postgres listens on 5433 (prov=owner)" in digest.out
-    assert f"{id}: hybrid" in digest.out
-    assert "0 characters are as they were" in digest.out
     receipt = digest.out.partition("receipt ")[2].partition(",")[0]
-    assert "asked: postgres" in cli("receipt", receipt).out
-    assert cli("receipt", receipt, "--replay").out.rstrip("\n") in digest.out
+    assert "asked: postgres" in cli("receipts", "show", receipt).out
+    assert cli("receipts", "replay", receipt).out.rstrip("\n") in digest.out
     assert cli("digest", "\x1b[31mpostgres", "--as", "ada").code == 0
     cli("record", "agent.spoke", '{"text": "a\\u001b[31mb"}', "--run", "r1")
-    assert "\x1b" not in cli("recent", "r1").out
-    assert "0 digests looked at" in cli("bisect", "r1", "--without", id).out
+    assert "\x1b" not in cli("receipts", "window", "--run", "r1").out
+    assert "0 digests looked at" in cli("receipts", "bisect", "r1", "--without", id).out
     assert "## Task\nset up" in cli("prompt", "set up").out
 
 
@@ -70,9 +70,10 @@ def test_the_shell_migrates_an_index(cli: Cli) -> None:
 
     ask("init")
     ask("remember", "Cats like to sleep on warm keyboards")
-    told = ask("migrate", "index", "static", "--query", "kittens")
+    told = ask("book", "migrate-index", "static", "--query", "kittens")
     assert isinstance(told, dict)
     assert told["alike"] == 1.0
-    assert "nothing was changed" in cli("migrate", "index", "static").out
-    assert "no embedder" in cli("migrate", "index", "magic").err
-    assert cli("migrate", "index", "static", "--as", "ada").code == 1
+    assert ask("book", "reindex") == 1
+    assert "nothing was changed" in cli("book", "migrate-index", "static").out
+    assert "no embedder" in cli("book", "migrate-index", "magic").err
+    assert cli("book", "migrate-index", "static", "--as", "ada").code == 1

@@ -91,7 +91,7 @@ def test_a_workflow_from_validation_to_merge(cli: Cli, book_url: str, folder: Pa
     assert ask("validate", folder) == {"ok": True, "errors": 0, "warnings": 0, "problems": []}
     done = ask("run", folder, "--run", "r1", "--initial", '{"topic": "green"}')
     assert (done["status"], done["steps"]) == ("completed", {"researcher": "finished", "writer": "finished"})
-    found = ask("state", "r1")
+    found = ask("runs", "state", "r1")
     assert found["state"]["researcher"] == {
         "api_key": "[REDACTED]",
         "confidence": 0.9,
@@ -99,26 +99,26 @@ def test_a_workflow_from_validation_to_merge(cli: Cli, book_url: str, folder: Pa
         "raw": "[REDACTED]",
     }
     assert found["state"]["writer"]["draft"] == "on ['findings']"  # what it was shown, no more
-    assert "researcher" not in ask("state", "r1", "--at", 1)["state"]
-    seen = ask("state", "r1", "--as", "writer")["state"]
+    assert "researcher" not in ask("runs", "state", "r1", "--at", 1)["state"]
+    seen = ask("runs", "state", "r1", "--as", "writer")["state"]
     assert set(seen["researcher"]) == {"findings"}
-    fork = ask("fork", "r1", "--at", found["as_of"], "--new", "r2")
-    assert fork == {"run_id": "r2", "forked_from": "r1"}
+    fork = ask("runs", "fork", "r1", "--at", found["as_of"], "--new", "r2")
+    assert fork == {"run_id": "r2"}
     with commonplace.open(book_url) as book:
         book.run(run_id="r2").agent("writer").write({"draft": "SECRET-KEY-1 is the key", "confidence": 1})
-    (changed, _) = ask("diff", "r1", "r2")[::-1]
+    (changed, _) = ask("runs", "diff", "r1", "r2")[::-1]
     assert (changed["path"], changed["after"]) == ("writer.draft", "[REDACTED] is the key")
-    assert [(run["id"], run["status"], run["forked_from"]) for run in ask("runs")] == [
+    assert [(run["id"], run["status"], run["forked_from"]) for run in ask("runs", "list")] == [
         ("r1", "completed", None),
         ("r2", "running", "r1"),
     ]
-    refused = cli("merge", "r2", "--json", "--book", book_url)
+    refused = cli("runs", "merge", "r2", "--json", "--book", book_url)
     assert (refused.code, refused.error["code"]) == (1, "conflict")  # r1 has completed
-    ask("fork", "r2", "--new", "r3")
+    ask("runs", "fork", "r2", "--new", "r3")
     with commonplace.open(book_url) as book:
         book.run(run_id="r2").agent("writer").write({"draft": "mine", "confidence": 1})
         book.run(run_id="r3").agent("writer").write({"draft": "theirs SECRET-RAW-2", "confidence": 1})
-    clash = cli("merge", "r3", "--json", "--book", book_url)
+    clash = cli("runs", "merge", "r3", "--json", "--book", book_url)
     assert clash.error["details"] == [
         {
             "field": "writer.draft",
@@ -127,10 +127,10 @@ def test_a_workflow_from_validation_to_merge(cli: Cli, book_url: str, folder: Pa
             "target": "mine",
         }
     ]
-    told = cli("merge", "r3", "--book", book_url).err
+    told = cli("runs", "merge", "r3", "--book", book_url).err
     assert "writer.draft" in told
     assert "mine" in told
-    assert ask("merge", "r3", "--prefer", "fork")["fields"] == ["writer.draft"]
+    assert ask("runs", "merge", "r3", "--prefer", "fork")["fields"] == ["writer.draft"]
 
 
 @pytest.mark.spec("7.2", "7.6")
@@ -141,12 +141,12 @@ def test_the_same_for_people(cli: Cli, folder: Path) -> None:
     assert "researcher: finished" in ran.err
     for args, told in {
         ("validate", folder): "all is well",
-        ("state", "r1"): "tea is hot",
-        ("state", "r1", "--as", "writer"): "writer.draft",
-        ("fork", "r1", "--new", "r2"): "r2 begins as r1 was",
-        ("diff", "r1", "r2"): "no difference",
-        ("diff", "r1@1", "r1"): "+",
-        ("runs",): "tea-report",
+        ("runs", "state", "r1"): "tea is hot",
+        ("runs", "state", "r1", "--as", "writer"): "writer.draft",
+        ("runs", "fork", "r1", "--new", "r2"): "r2 begins as it was",
+        ("runs", "diff", "r1", "r2"): "no difference",
+        ("runs", "diff", "r1@1", "r1"): "+",
+        ("runs", "list"): "tea-report",
     }.items():
         shown = cli(*args)
         assert (shown.code, told in shown.out) == (0, True), (args, shown)
@@ -205,15 +205,15 @@ def test_a_failed_or_killed_run_is_resumed_and_what_had_finished_is_not_run_agai
 def test_bad_calls_say_what_to_do(cli: Cli, folder: Path) -> None:
     cli("init")
     for args, code, told in (
-        (("state", "nobody"), 1, "`commonplace runs` lists the runs"),
-        (("diff", "a", "b"), 1, "there is no run"),
-        (("merge", "nobody"), 1, "there is no run"),
-        (("fork", "nobody"), 1, "there is no run"),
+        (("runs", "state", "nobody"), 1, "`commonplace runs list` lists the runs"),
+        (("runs", "diff", "a", "b"), 1, "there is no run"),
+        (("runs", "merge", "nobody"), 1, "there is no run"),
+        (("runs", "fork", "nobody"), 1, "there is no run"),
         (("run", folder, "--initial", "[1]"), 2, "not an object"),
         (("run", folder, "--initial", "{"), 2, "not JSON"),
         (("run", folder, "--as", "ada"), 1, "only the book's owner"),
-        (("backup", "x.db", "--as", "ada"), 1, "only the book's owner"),
-        (("purge", "--as", "ada"), 1, "only the book's owner"),
+        (("book", "backup", "x.db", "--as", "ada"), 1, "only the book's owner"),
+        (("book", "purge", "--as", "ada"), 1, "only the book's owner"),
         (("record", "access.granted", "{}", "--as", "ada"), 1, "belongs to"),
     ):
         ran = cli(*args)
@@ -227,9 +227,9 @@ def test_acting_as_somebody_shows_what_they_may_see(cli: Cli) -> None:
     cli("record", "agent.spoke", '{"text": "hello"}', "--as", "ada")
     assert [event["kind"] for event in cli("log", "--json", "--as", "ben").json] == ["agent.spoke"]
     assert len(cli("log", "--json", "--as", "ada").json) == len(cli("log", "--json").json) == 2
-    cli("export", "ben.jsonl", "--as", "ben")
+    cli("book", "export", "ben.jsonl", "--as", "ben")
     assert "PRIVATE" not in Path("ben.jsonl").read_text()
-    cli("export", "all.jsonl")
+    cli("book", "export", "all.jsonl")
     assert "PRIVATE" in Path("all.jsonl").read_text()
 
 
@@ -261,7 +261,7 @@ def test_a_person_answers_an_interactive_loop_on_the_terminal(cli: Cli, folder: 
     cli("init")
     code, shown = on_a_terminal("run", str(folder), "--run", "r1", typed="shorter\n\n")
     assert (code, "draft 1" in shown) == (0, True), shown
-    assert cli("state", "r1", "--json").json["state"]["writer"] == {
+    assert cli("runs", "state", "r1", "--json").json["state"]["writer"] == {
         "confidence": 1,
         "draft": "draft 2",
         "heard": "shorter",
@@ -304,10 +304,12 @@ def test_a_planted_secret_is_in_no_output_of_any_command(
         run.fork(run_id="f").agent("ada").write({"text": f"again {secret}"})
     shown = ""
     for args in (
-        ("log",), ("log", "--json"), ("log", "--as", "ada", "--json"), ("state", "r"), ("state", "r", "--json"),
-        ("state", "f", "--json"), ("state", "r", "--as", "ben", "--json"), ("diff", "r", "f"),
-        ("diff", "r", "f", "--json"), ("diff", "r@1", "r", "--json"), ("merge", "f"), ("merge", "f", "--json"),
-        ("runs", "--json"), ("status", "--json"), ("doctor", "--json"), ("verify", "--json"),
+        ("log",), ("log", "--json"), ("log", "--as", "ada", "--json"), ("runs", "state", "r"),
+        ("runs", "state", "r", "--json"), ("runs", "state", "f", "--json"),
+        ("runs", "state", "r", "--as", "ben", "--json"), ("runs", "diff", "r", "f"),
+        ("runs", "diff", "r", "f", "--json"), ("runs", "diff", "r@1", "r", "--json"), ("runs", "merge", "f"),
+        ("runs", "merge", "f", "--json"), ("runs", "list", "--json"), ("status", "--json"), ("doctor", "--json"),
+        ("book", "verify", "--json"),
     ):  # fmt: skip
         ran = cli(*args, "--book", url)
         shown += ran.out + ran.err
@@ -342,6 +344,8 @@ def test_a_stranger_learns_nothing_from_status_runs_or_what_is_missing(cli: Cli,
     shown = cli("status", "--json", "--as", "stranger").json
     assert (shown["hash"], "PRIVATE" in json.dumps(shown)) == (None, False)
     assert "PRIVATE" in json.dumps(cli("status", "--json").json)
-    told = [cli("state", name, "--as", "stranger").err.replace(name, "RUN") for name in ("r1", "nope")]
+    told = [
+        cli("runs", "state", name, "--as", "stranger").err.replace(name, "RUN") for name in ("r1", "nope")
+    ]
     assert told[0] == told[1]
     assert [event["kind"] for event in cli("log", "--json").json][-2:] == ["access.denied"] * 2

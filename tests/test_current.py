@@ -103,7 +103,7 @@ def test_the_command_line_prints_the_mark(cli: Cli, tmp_path: Path) -> None:
     with commonplace.open(path) as book:
         disputed(book)
     assert "[disputed]" in cli("search", "api.limit", "--book", path).out
-    assert "live, disputed" in " ".join(cli("items", "--book", path).out.split())
+    assert "live, disputed" in " ".join(cli("memory", "list", "--book", path).out.split())
 
 
 @pytest.mark.spec("4.1", "4.5")

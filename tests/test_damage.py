@@ -47,7 +47,7 @@ def test_a_rule_whose_bytes_have_changed_is_corrupt_and_a_rebuild_mends_it(guard
     change_row(guarded, "rights", key_of("actor:ada"), b"\0\0\0\0" + b'{"ceiling":"sensitive","sees":["*"]}')
     for read in (ada.access.rights, lambda: list(ada.events()), lambda: ada.remember("tea is at four")):
         with pytest.raises(
-            Corrupt, match=r"'actor:ada' of the view 'rights' is damaged: run `commonplace rebuild`"
+            Corrupt, match=r"'actor:ada' of the view 'rights' is damaged: run `commonplace book rebuild`"
         ):
             read()
     verified = guarded.verify()
@@ -113,9 +113,9 @@ def test_a_flipped_key_does_not_make_a_rule_unfindable(tmp_path: Path, cli: Cli)
         with pytest.raises(Corrupt, match="does not match its checksum"):
             book.as_actor("ada").access.rights()
         assert "damaged" in str(book.verify().problem)
-    assert "commonplace copy" in cli("verify", "--book", path).out.replace("\n", " ")
+    assert "commonplace book copy" in cli("book", "verify", "--book", path).out.replace("\n", " ")
     assert cli("doctor", "--book", path).code == 1
-    cli("copy", path, tmp_path / "copy.db")
+    cli("book", "copy", path, tmp_path / "copy.db")
     with commonplace.open(tmp_path / "copy.db") as book:
         assert book.as_actor("ada").access.rights().ceiling == "public"
         assert book.verify().ok

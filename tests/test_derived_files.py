@@ -531,9 +531,9 @@ def test_the_command_shows_each_file(cli: Cli, tmp_path: Path) -> None:
         talk(book)
         answers(book)
     Path(tmp_path / "book.db.index.bak").write_text("a copy")
-    ran = cli("purge", "--book", tmp_path / "book.db")
+    ran = cli("book", "purge", "--book", tmp_path / "book.db")
     assert "book.db.index.bak" in ran.out.replace("\n", "")
     assert "remains" in ran.out
-    ran = cli("purge", "--json", "--book", tmp_path / "book.db")
+    ran = cli("book", "purge", "--json", "--book", tmp_path / "book.db")
     assert '"outcome": "purged"' in ran.out
     assert '"purged": false' in ran.out

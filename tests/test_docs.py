@@ -2,62 +2,85 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
+import commonplace
+from commonplace.memory.cores import Core, CoreConfig
+from commonplace.memory.portions import DigestRules, Portion, Salience, Structured
+from commonplace.memory.reading import Settings
 from commonplace.words import tokens
 from commonplace.work.capability import EVERY
-from commonplace.work.tasks import MOVES
+from commonplace.work.tasks import MOVES, OnFailure
 from commonplace.workflow.load import examine
+from commonplace.workflow.model import AgentMemorySettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-RUN = (
-    "README.md",
-    "docs/guide.md",
-    "docs/memory.md",
-    "docs/recall.md",
-    "docs/runs.md",
-    "docs/access.md",
-    "docs/work.md",
-)
+def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
+    """The code blocks of a page in order: language and content."""
+    pattern = rf"^```({'|'.join(languages)})\n(.*?)^```"
+    return re.findall(pattern, page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [ROOT / page for page in RUN], ids=lambda page: page.name)
+WITH_EXAMPLES = [page for page in ROOT.glob("docs/*.md") if blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert examples
     names: dict[str, object] = {"__name__": "example"}
-    for example in examples:
+    for _, example in blocks(page, "python"):
         exec(compile(example, str(page), "exec"), names)
 
 
+def test_every_namespace_has_a_page_with_examples() -> None:
+    pages = {page.stem for page in WITH_EXAMPLES}
+    assert pages >= {"memory", "documents", "recall", "runs", "work", "access", "admin", "mirror", "tutorial"}
+
+
 @pytest.mark.spec("7.1")
-def test_the_readme_runs_again_on_the_same_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each program by itself, as somebody would try one, and all of them a second time."""
-    monkeypatch.chdir(tmp_path)
-    programs = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+def test_the_readme_runs_as_printed_and_again(tmp_path: Path) -> None:
+    """Every program and every command, in order, each as a process of its own in one folder that is empty at first;
+    then all of them a second time. What would install something is only checked."""
+    environment = {**os.environ, "PYTHON": sys.executable}
+    shell = 'commonplace() { "$PYTHON" -m commonplace "$@"; }; '
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for _ in range(2):
-        for program in programs:
-            exec(compile(program, "README.md", "exec"), {"__name__": "example"})
+        for language, content in blocks(ROOT / "README.md", "python", "console"):
+            for step in (
+                [content] if language == "python" else re.findall(r"^\$ (.*)$", content, re.MULTILINE)
+            ):
+                command, folder = ["bash", "-c", shell + step], tmp_path
+                if language == "python":
+                    command = [sys.executable, "-c", step]
+                elif step.startswith("make "):
+                    command, folder = ["make", "--dry-run", step.split()[1]], ROOT
+                elif step.startswith("pip install -e"):
+                    named = re.search(r"\[(.*)\]", step)
+                    assert set(named[1].split(",") if named else ()) <= set(extras)
+                    continue
+                ran = subprocess.run(
+                    command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+                )
+                assert ran.returncode == 0, f"{step}\n{ran.stdout}\n{ran.stderr}"
+                assert language == "console" or ran.stderr == ""
 
 
 @pytest.mark.spec("7.1", "4.2")
 def test_the_first_program_is_about_memory_and_runs_twice(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
-    first = re.search(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    assert first is not None
-    program = first[1]
+    program = blocks(ROOT / "README.md", "python")[0][1]
     assert len(program.splitlines()) <= 20
     assert all(verb in program for verb in (".remember(", ".search(", ".prompt("))
     assert "An actor's memory is its own unless it is `shared=True`" in readme
@@ -78,17 +101,14 @@ def test_the_first_program_is_about_memory_and_runs_twice(tmp_path: Path) -> Non
 
 
 def test_the_larger_workflow_in_the_guide_is_a_valid_one(tmp_path: Path) -> None:
-    shown = re.search(
-        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "runs.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert shown is not None
+    ((_, shown),) = blocks(ROOT / "docs" / "runs.md", "yaml")
     head = {"awp": "1.0.0", "workflow": {"name": "larger", "version": "1.0.0", "description": "Shown."}}
     inner = {"graph": [{"id": "pusher", "agent": "pusher", "share_output": ["url"]}]}
     confidence = {"type": "number", "minimum": 0, "maximum": 1}
     for folder, document, agents in (
         (
             tmp_path,
-            yaml.safe_load(shown[1]),
+            yaml.safe_load(shown),
             {"planner": "questions", "searcher": "answers", "writer": "draft"},
         ),
         (tmp_path / "publish", {"orchestration": inner}, {"pusher": "url"}),
@@ -116,9 +136,24 @@ def test_the_larger_workflow_in_the_guide_is_a_valid_one(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+    for target, place in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            other = page.parent / target if target else page
+            assert other.exists(), f"{page.name} links to {target}"
+            assert not place or place in anchors(other), f"{page.name} links to {target}#{place}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The places of a page that can be linked to: its headings, as they are written in an address."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *ROOT.glob("docs/*.md")], ids=lambda page: page.name)
+def test_pages_are_in_plain_words(page: Path) -> None:
+    """Generated pages say what docstrings say; the benchmarks are a record of what was done."""
+    riddles = re.findall(r"\b(?:whoever|whomever|be it)\b", page.read_text(), re.IGNORECASE)
+    assert riddles == [] or page.name in ("cli.md", "reference.md", "benchmarks.md")
 
 
 def test_the_glossary_names_what_the_code_is_made_of() -> None:
@@ -147,6 +182,14 @@ def test_the_glossary_names_what_the_code_is_made_of() -> None:
         "Candidate",
     ):
         assert f"**{word}**" in glossary
+    every = re.findall(r"\*\*(.+?)\*\*", glossary)
+    assert sorted(set(every)) == sorted(every)  # each is explained once
+
+
+def test_the_architecture_names_modules_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    modules = set(re.findall(r"[\w/]*\w\.py\b", page)) - {"tests/test_architecture.py"}
+    assert {name for name in modules if not (ROOT / "src" / "commonplace" / name).exists()} == set()
 
 
 def work_page() -> str:
@@ -193,3 +236,24 @@ def test_make_help_names_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in ("help", "setup", "demo", "serve", "test", "lint", "bench", "faults", "soak"):
         assert re.search(rf"^{target}:.*## ", makefile, re.MULTILINE)
+
+
+def test_every_setting_is_documented() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    source = "\n".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
+    opening = set(inspect.signature(commonplace.open).parameters) - {"url"}
+    structs = (
+        Settings,
+        DigestRules,
+        Structured,
+        Portion,
+        Salience,
+        Core,
+        CoreConfig,
+        OnFailure,
+        AgentMemorySettings,
+    )
+    fields = {name for struct in structs for name in struct.__struct_fields__} - {"id"}
+    variables = set(re.findall(r"COMMONPLACE_[A-Z_]+", source))
+    missing = [name for name in sorted(opening | fields | variables) if not re.search(rf"\b{name}\b", page)]
+    assert missing == []

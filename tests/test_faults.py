@@ -18,9 +18,9 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
-from commonplace.index import Gone
+from commonplace.index import RemovedDoc
 from commonplace.memory import claims
-from commonplace.private import Access
+from commonplace.private import FileAccess
 from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
@@ -187,7 +187,7 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("commonplace.work.transaction.may_see_record", lambda rights, row, decided: True)
-        assert "work discoveries" in found("worlds", 1, tmp_path)
+        assert "work discovery" in found("worlds", 1, tmp_path)
 
     def test_revocations_notice_what_is_still_shown(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -262,8 +262,8 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as careless:
-            careless.setattr("commonplace.private.Access.mode", 0o644)
-            careless.setattr("commonplace.private.Access.writers", Access(0o666))
+            careless.setattr("commonplace.private.FileAccess.mode", 0o644)
+            careless.setattr("commonplace.private.FileAccess.writers", FileAccess(0o666))
             assert "is open to others" in found("neighbours", 6, tmp_path)
         monkeypatch.setattr("commonplace.private._check", lambda *_: None)
         monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))
@@ -422,7 +422,7 @@ class TestBrokenOnPurpose:
 
     def test_digests_notice_one_line_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packing._Pile, "full", lambda *_: "")
-        monkeypatch.setattr(packing._Pile, "over_all", lambda *_: "")
+        monkeypatch.setattr(packing._Pile, "_over_all", lambda *_: "")
         assert "are allowed" in found("digests", 20, tmp_path)
 
 
@@ -477,7 +477,7 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
         assert "finds it in" in found("forgetting", 6, tmp_path)
     with monkeypatch.context() as broken:
         broken.setattr(Indexing, "purge", lambda _self: [])
-        broken.setattr("commonplace.recall.feed.Erase", lambda _ids: Gone("nothing"))
+        broken.setattr("commonplace.recall.feed.Erase", lambda _ids: RemovedDoc("nothing"))
         assert "holds it" in found("forgetting", 6, tmp_path)
     monkeypatch.setattr("faults.memory.SERVED", ("sqlite",))
     monkeypatch.setattr("faults.memory.PROCESSES", 1)

@@ -212,17 +212,17 @@ def test_doctor_names_the_embedder_and_what_a_better_one_brings(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("init")
-    said = cli("doctor").out.replace("\n", " ")
+    said = " ".join(cli("doctor").out.split())
     assert "static; a transformer finds more of what is asked in other words" in said
     assert "commonplace-memory[semantic]" in said
     monkeypatch.setenv("COMMONPLACE_EMBEDDER", "auto")
-    assert "minilm is installed" in cli("doctor").out.replace("\n", " ")
+    assert "minilm is installed" in " ".join(cli("doctor").out.split())
     assert cli("doctor", "--json").json["embedder"] == {"used": "static", "best": "minilm", "missing": ""}
-    cli("migrate", "index", "auto", "--switch")
+    cli("book", "migrate-index", "auto", "--switch")
     assert cli("doctor", "--json").json["embedder"]["used"] == "minilm"
     monkeypatch.setattr(minilm, "find_spec", lambda _: None)
     embedder_of.cache_clear()
-    said = cli("doctor").out.replace("\n", " ")
+    said = " ".join(cli("doctor").out.split())
     assert "minilm, which is missing here" in said
     assert "all is well" not in said
     embedder_of.cache_clear()

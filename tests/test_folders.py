@@ -98,10 +98,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
 
 
 READING = [
-    ["log"], ["status"], ["doctor"], ["runs"], ["verify"], ["items"], ["search", "tea"], ["digest", "tea"],
-    ["prompt", "--for", "ada", "tea"], ["disputes"], ["tombstones"], ["core", "list"], ["notes", "show"],
-    ["daily", "days"], ["settings"], ["work", "list"], ["mirror", "status"], ["gc", "--dry-run"],
-    ["export", "../home/book.jsonl"],
+    ["log"], ["status"], ["doctor"], ["runs", "list"], ["book", "verify"], ["memory", "list"], ["search", "tea"],
+    ["digest", "tea"], ["prompt", "tea", "--as", "ada"], ["memory", "disputes"], ["memory", "tombstones"],
+    ["memory", "cores"], ["documents", "notes"], ["documents", "days"], ["memory", "settings"], ["work", "list"],
+    ["mirror", "status"], ["memory", "tidy", "--dry-run"], ["book", "export", "../home/book.jsonl"], ["inbox"],
 ]  # fmt: skip
 
 
@@ -125,9 +125,9 @@ def test_also_one_s_own_markdown_waits_for_a_command_that_writes(cli: Cli, tmp_p
     assert cli("mirror", "sync").code == 0
     page = Path(".commonplace/MEMORY.md")
     page.write_text(page.read_text().replace("four", "five"))
-    assert "at four" in cli("items").out
-    assert cli("daily", "log", "Tea was late.").code == 0
-    assert "at five" in cli("items").out
+    assert "at four" in cli("memory", "list").out
+    assert cli("documents", "log", "Tea was late.").code == 0
+    assert "at five" in cli("memory", "list").out
     assert "Tea was late." in next(Path(".commonplace/memory").iterdir()).read_text()
 
 
@@ -154,7 +154,7 @@ def test_a_clone_is_written_to_and_its_markdown_is_left_until_the_user_trusts_it
     again = cli("remember", "The cake is on Tuesday.")
     assert (again.code, again.err) == (0, "")
     assert "The cake is on Tuesday." in (clone.folder / "MEMORY.md").read_text()
-    assert cli("forget", "--erase", "--yes", cli("items", "--json").json[0]["id"]).code == 0
+    assert cli("forget", "--erase", "--yes", cli("memory", "list", "--json").json[0]["id"]).code == 0
     assert clone.outside() == before
 
 
@@ -422,7 +422,7 @@ def test_nothing_is_written_through_a_link(cli: Cli, tmp_path: Path) -> None:
             book.admin.export,
             book.as_actor("ada").export,
             book.memory.export,
-            work.export,
+            work.manage.export,
             book.admin.backup,
         ]
         for act in acts:
@@ -431,7 +431,7 @@ def test_nothing_is_written_through_a_link(cli: Cli, tmp_path: Path) -> None:
                     act(target)
         book.admin.export(mine.with_name("plain"))
         book.admin.export(mine.with_name("plain"))  # a file that is there is replaced
-    refused = cli("artifact-content", made.id, link, "--book", book_path)
+    refused = cli("work", "content", made.id, link, "--book", book_path)
     assert (refused.code, "symbolic link" in refused.err) == (1, True)
     assert mine.read_text() == "mine"
     assert not (tmp_path / "new").exists()

@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 
 import commonplace
-from commonplace.engines.gate import Gate
+from commonplace.engines.gate import FileLock
 from commonplace.interrupts import OwnedLock, run_inside
 
 
 @pytest.fixture
-def gates(tmp_path: Path) -> Iterator[list[Gate]]:
+def gates(tmp_path: Path) -> Iterator[list[FileLock]]:
     """Gates of one file, as different processes have them."""
-    gates = [Gate(tmp_path / "gate") for _ in range(2)]
+    gates = [FileLock(tmp_path / "gate") for _ in range(2)]
     yield gates
     for gate in gates:
         gate.close()
 
 
-def test_one_at_a_time_and_leaving_twice_does_no_harm(gates: list[Gate]) -> None:
+def test_one_at_a_time_and_leaving_twice_does_no_harm(gates: list[FileLock]) -> None:
     one, two = gates
     first, second = object(), object()
     one.enter(first, 5)
@@ -80,7 +80,7 @@ def test_what_an_interrupt_has_cut_short_is_done_again() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX call")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_lock_that_was_given_up_is_free_though_a_child_was_forked(gates: list[Gate]) -> None:
+def test_a_lock_that_was_given_up_is_free_though_a_child_was_forked(gates: list[FileLock]) -> None:
     one, two = gates
     holder, reads, writes = object(), *os.pipe()
     one.enter(holder, 5)
@@ -104,8 +104,8 @@ def test_a_child_process_does_not_keep_what_its_parent_has_locked(tmp_path: Path
     forks = """
 import os, sys, signal, time
 from pathlib import Path
-from commonplace.engines.gate import Gate
-gate = Gate(Path(sys.argv[1]))
+from commonplace.engines.gate import FileLock
+gate = FileLock(Path(sys.argv[1]))
 gate.enter("the parent", 5)
 ready, told = os.pipe()
 if os.fork() == 0:
@@ -119,7 +119,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         [sys.executable, "-c", forks, str(tmp_path / "gate")], start_new_session=True
     ) as parent:
         assert parent.wait(30) == -signal.SIGKILL
-        gate = Gate(tmp_path / "gate")
+        gate = FileLock(tmp_path / "gate")
         gate.enter("somebody", 5)
         gate.leave("somebody")
         gate.close()
@@ -128,7 +128,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_gate_that_was_deleted_is_noticed_where_there_is_no_other_lock(tmp_path: Path) -> None:
     path = tmp_path / "gate"
-    one, two = Gate(path, only=True), Gate(path, only=True)
+    one, two = FileLock(path, only=True), FileLock(path, only=True)
     path.unlink()
     one.enter(1, 5)
     with pytest.raises(commonplace.Busy):
@@ -149,7 +149,7 @@ def test_a_gate_that_was_deleted_is_noticed_where_there_is_no_other_lock(tmp_pat
 
 
 def test_a_gate_is_closed_when_the_thread_inside_has_left(tmp_path: Path) -> None:
-    gate, closed = Gate(tmp_path / "gate"), list[str]()
+    gate, closed = FileLock(tmp_path / "gate"), list[str]()
     gate.enter(1, 5)
     closing = threading.Thread(target=lambda: gate.close(lambda: closed.append("closed")))
     closing.start()

@@ -11,7 +11,7 @@ import pytest
 import commonplace
 from commonplace import Book
 from commonplace.index import Doc, Index, Put, Who, static_words
-from commonplace.index.hints import ASKS, TELLS_TIME, Named, asks_when, dates, flags, nearness
+from commonplace.index.hints import ASKS, TELLS_TIME, NamedTime, asks_when, dates, flags, nearness
 from commonplace.index.vectors import SCALE, likeness
 
 TALK = (
@@ -178,17 +178,17 @@ def test_vectors_are_whole_numbers_and_alike_texts_are_near() -> None:
 @pytest.mark.parametrize(
     ("query", "named"),
     [
-        ("on 8 May 2023", [Named(2023, 5, 8)]),
-        ("on May 8th, 2023", [Named(2023, 5, 8)]),
-        ("in July", [Named(0, 7, 0)]),
-        ("since 2022", [Named(2022, 0, 0)]),
-        ("2023-06-01?", [Named(2023, 6, 1)]),
+        ("on 8 May 2023", [NamedTime(2023, 5, 8)]),
+        ("on May 8th, 2023", [NamedTime(2023, 5, 8)]),
+        ("in July", [NamedTime(0, 7, 0)]),
+        ("since 2022", [NamedTime(2022, 0, 0)]),
+        ("2023-06-01?", [NamedTime(2023, 6, 1)]),
         ("may I ask", []),
-        ("in May", [Named(0, 5, 0)]),
+        ("in May", [NamedTime(0, 5, 0)]),
         ("on 2023-99-01", []),
     ],
 )
-def test_dates_in_a_question(query: str, named: list[Named]) -> None:
+def test_dates_in_a_question(query: str, named: list[NamedTime]) -> None:
     assert dates(query) == named
 
 
@@ -199,6 +199,6 @@ def test_hints() -> None:
     assert flags("I saw her yesterday.") == TELLS_TIME
     day = 24 * 3600 * 1_000_000
     times = np.array([n * day for n in (0, 1, 5, 40, 400)])
-    assert nearness([Named(1970, 1, 1)], times).tolist() == [1.0, 0.8, 0.5, 0.0, 0.0]
-    assert nearness([Named(0, 2, 30)], times).tolist() == [0.0] * 5
-    assert nearness([Named(1971, 0, 0)], times).tolist() == [0.0, 0.0, 0.0, 0.0, 0.5]
+    assert nearness([NamedTime(1970, 1, 1)], times).tolist() == [1.0, 0.8, 0.5, 0.0, 0.0]
+    assert nearness([NamedTime(0, 2, 30)], times).tolist() == [0.0] * 5
+    assert nearness([NamedTime(1971, 0, 0)], times).tolist() == [0.0, 0.0, 0.0, 0.0, 0.5]

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, BookClosed, EngineUnavailable, NotABook
-from commonplace.index import Change, Doc, Erase, Found, Gone, Index, Put, Reword, Who, store
+from commonplace.index import Change, Doc, Erase, Found, Index, Put, RemovedDoc, Reword, Who, store
 from commonplace.words import near
 
 DAY = 86_400_000_000
@@ -378,9 +378,9 @@ def test_the_past_can_be_searched() -> None:
         [
             Put(doc("a", "the port is 5432")),
             Put(doc("a", "the port is 5433")),
-            Gone("a"),
+            RemovedDoc("a"),
             Put(doc("a", "the port is 5434")),
-            Gone("never there"),
+            RemovedDoc("never there"),
         ]
     )
     assert [ids(index, "port", at=at) for at in range(6)] == [[], ["a"], ["a"], [], ["a"], ["a"]]
@@ -754,7 +754,7 @@ docs = st.builds(
     st.sampled_from(["ada", "bob"]),
     st.booleans(),
 )
-lasting = st.one_of(docs.map(Put), docs.map(Put), st.sampled_from(["a", "b", "c"]).map(Gone))
+lasting = st.one_of(docs.map(Put), docs.map(Put), st.sampled_from(["a", "b", "c"]).map(RemovedDoc))
 some_changes = st.lists(lasting, max_size=25)
 erasing = st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1).map(lambda ids: Erase(tuple(ids)))
 any_changes = st.lists(st.one_of(lasting, lasting, lasting, erasing), max_size=25)
@@ -839,7 +839,7 @@ def test_the_past_is_what_it_was(changes: list[Change], buffer: int, data: st.Da
 @pytest.mark.spec("4.1")
 def test_without_a_query_all_there_is_can_be_listed() -> None:
     index = filled(
-        [Put(doc("a", "fox", "ada", shared=True)), Put(doc("b", "hen", "ben", shared=True)), Gone("a")]
+        [Put(doc("a", "fox", "ada", shared=True)), Put(doc("b", "hen", "ben", shared=True)), RemovedDoc("a")]
     )
     found = index.search("", allowed=lambda _: True, listing=True)
     assert ([hit.id for hit in found.hits], found.total) == (["b"], 1)
@@ -858,7 +858,7 @@ def test_hidden_documents_leave_no_trace_in_an_answer(changes: list[Change]) -> 
     for reader in READERS[1:]:
         index, without = filled(changes), Index.open(None)
         seen = [
-            Gone(change.doc.id) if isinstance(change, Put) and not reader(change.doc.who) else change
+            RemovedDoc(change.doc.id) if isinstance(change, Put) and not reader(change.doc.who) else change
             for change in changes
         ]
         assert without.apply(0, len(seen), numbered(seen))
@@ -874,9 +874,10 @@ def test_erased_documents_never_were(changes: list[Change], gone: set[str], buff
     with small_lists(buffer):
         index = filled([*changes, Erase(tuple(gone))])
         kept = [
-            Gone("-") if isinstance(change, Put) and change.doc.id in gone else change for change in changes
+            RemovedDoc("-") if isinstance(change, Put) and change.doc.id in gone else change
+            for change in changes
         ]
-        assert answers(index) == answers(filled([*kept, Gone("-")]))
+        assert answers(index) == answers(filled([*kept, RemovedDoc("-")]))
         left = {word for (word,) in index._file.rows("SELECT word FROM words")}
         assert left == {word for (word,) in filled(kept)._file.rows("SELECT word FROM words")}
 

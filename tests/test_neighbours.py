@@ -43,7 +43,7 @@ def use(url: str, folder: Path, name: str | None = None) -> None:
         book.search("launch code")
         book.mirror.folder(folder / "mirror")
         book.work(name="w", id="w").add_tasks([{"title": "one"}])
-        book.work(id="w").export(out / "work.json")
+        book.work(id="w").manage.export(out / "work.json")
         book.admin.backup(out / "backup.db")
         book.admin.export(out / "export.jsonl")
         book.memory.export(out / "items.jsonl")

@@ -87,10 +87,10 @@ def test_what_others_pin_does_not_push_the_readers_and_the_owners_pins_out_of_a_
 def test_the_command_line_pins_and_shows_it(cli: Cli, tmp_path: Path) -> None:
     book = ("--book", str(tmp_path / "team.db"))
     assert cli("init", *book).code == 0
-    kept = cli("remember", "Never deploy on a Friday", "--pin", "--json", *book).json
-    shown = cli("items", kept["item_id"], "--json", *book).json
+    kept = cli("remember", "Never deploy on a Friday", "--pinned", "--json", *book).json
+    shown = cli("memory", "show", kept["item_id"], "--json", *book).json
     assert shown["pinned"] is True
-    assert "live, pinned" in " ".join(cli("items", *book).out.split())
-    cli("revise", kept["item_id"], "--unpin", *book)
-    assert "pinned" not in cli("items", *book).out
-    assert cli("revise", kept["item_id"], "--pin", "--json", *book).json["pinned"] is True
+    assert "live, pinned" in " ".join(cli("memory", "list", *book).out.split())
+    cli("memory", "revise", kept["item_id"], "pinned=false", *book)
+    assert "pinned" not in cli("memory", "list", *book).out
+    assert cli("memory", "revise", kept["item_id"], "pinned=true", "--json", *book).json["pinned"] is True

@@ -373,7 +373,7 @@ def test_a_prompt_as_of_then_tells_how_things_stood_and_delivers_nothing(book: B
         then = book.head
         me.write({"answer": 42, "confidence": 1.0})
         book.record("world.observed", payload={"text": "the roof is dry"}, run_id="r1", turn=2)
-        work.change(goal="Leave it")
+        work.manage.change(goal="Leave it")
         prompt = me.prompt("go on", work=work, at=then)
         assert "Move the database" in prompt.parts["work"]
         assert "foreign keys" in prompt.parts["nudges"]
@@ -422,7 +422,7 @@ def test_the_command_line_makes_and_replays_a_prompt_as_of_then(cli: Cli, tmp_pa
     made = cli("prompt", "look at the crane", "--at", then, *path).json
     assert "red" in made["text"]
     assert "blue" not in made["text"]
-    assert cli("receipt", made["receipt_id"], "--replay", *path).json["text"] == made["text"]
+    assert cli("receipts", "replay", made["receipt_id"], *path).json["text"] == made["text"]
 
 
 @pytest.mark.spec("4.5", "4.6", "4.7", "L6")

@@ -91,7 +91,7 @@ def test_a_claim_and_its_context_say_what_may_be_done_already(book: Book, work: 
     assert done.id in section
     assert "[task, completed]" in section
     assert linked.id not in section  # somebody has said how the two belong together
-    work.cancel(linked, reason="not needed")
+    work.task(linked).cancel(reason="not needed")
     book.rebuild()
     assert again.radar() == [overlap]
 
@@ -102,6 +102,6 @@ def test_nobody_is_warned_of_what_it_may_not_see(book: Book, work: Work) -> None
     other = book.as_actor("dev-2", role="developer").work(id=work.id)
     dev.discover("The nightly build fails because a person deleted the cache", sensitivity="sensitive")
     task = work.add_task("Find out why the nightly build fails")
-    assert [one.kind for one in dev.radar(task)] == ["discovery"]
-    assert other.radar(task) == []
+    assert [one.kind for one in dev.task(task).radar()] == ["discovery"]
+    assert other.task(task).radar() == []
     assert "May be done already" not in other.context_for(task).text

@@ -129,8 +129,8 @@ class TestWhatWasToldAndHasChanged:
         assert WORD not in str([event.payload for event in bob.receipts.changed_facts()])
         assert WORD not in said(book, "bob")
         if bob.works.list():
-            assert WORD not in str(bob.work("w1").nudges())
-            assert WORD not in str(bob.work("w1").take_nudges())
+            assert WORD not in str(bob.work("w1").records("nudge"))
+            assert WORD not in str(bob.work("w1").read_messages())
         assert WORD not in bob.prompt("go on")
 
 
@@ -152,7 +152,7 @@ class TestHiddenThingsShapeNothing:
                 work.discover(secret, by="ada", sensitivity="sensitive", affects=[f"{name}-open"])
                 work.decide(question="open?", choice=secret, by="ada", sensitivity="sensitive")
             bob = book.as_actor("bob").work(name)
-            radar = [(one.text, one.score, one.why) for one in bob.radar(f"{name}-open")]
+            radar = [(one.text, one.score, one.why) for one in bob.task(f"{name}-open").radar()]
             context = bob.context_for(f"{name}-open")
             text = context.text.replace(name, "w").replace(found.id, "found")
             answers.append((radar, text, len(context.left_out)))
@@ -174,7 +174,7 @@ class TestHiddenThingsShapeNothing:
             with pytest.raises(NotFound):
                 read()
         with pytest.raises(commonplace.BadInput, match="ceiling"):
-            work.assign("t1", "eve")
+            work.task("t1").assign("eve")
 
     def test_rights_given_later_do_not_open_the_past_of_works(self, book: Book) -> None:
         book.access.grant("eve", ceiling="public")
@@ -233,11 +233,11 @@ class TestHiddenThingsShapeNothing:
             question="Which port?", choice=WORD, by="ada", reverses=old.id, sensitivity="sensitive"
         )
         bob = book.as_actor("bob").work("w1")
-        assert [one.reversed_by for one in bob.decisions()] == [""]
+        assert [one.reversed_by for one in bob.records("decision")] == [""]
         with pytest.raises(Conflict) as error:
             bob.decide(question="Which port?", choice="1", reverses=old.id)
         assert new.id not in str(error.value)
-        assert new.id in [one.reversed_by for one in work.decisions()]
+        assert new.id in [one.reversed_by for one in work.records("decision")]
 
     def test_a_held_twin_does_not_name_hidden_items(self, book: Book) -> None:
         ada, bob = book.as_actor("ada"), book.as_actor("bob")

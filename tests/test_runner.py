@@ -23,7 +23,7 @@ import commonplace
 from commonplace import Book
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
 from commonplace.testing.servers import Server
-from commonplace.workflow.agents import AgentFailed, Task
+from commonplace.workflow.agents import AgentFailed, AgentTask
 from commonplace.workflow.expressions import check_expression, evaluate
 from commonplace.workflow.model import (
     Agent,
@@ -41,7 +41,7 @@ from commonplace.workflow.passing import gathered, inherited
 from commonplace.workflow.runner import Runner, wait_before
 from tests.workflows import example, write
 
-Functions = Mapping[str, Callable[[Task], Any] | str | list[str]]
+Functions = Mapping[str, Callable[[AgentTask], Any] | str | list[str]]
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def node(id: str, *after: str | Dependency, **more: Any) -> Node:
     return Node(id, agent=more.pop("agent", id), depends_on=depends, **more)
 
 
-def answers(**outputs: Any) -> dict[str, Callable[[Task], Any]]:
-    def answering(output: Any) -> Callable[[Task], Any]:
+def answers(**outputs: Any) -> dict[str, Callable[[AgentTask], Any]]:
+    def answering(output: Any) -> Callable[[AgentTask], Any]:
         return lambda _task: output
 
     return {name: answering(output) for name, output in outputs.items()}
@@ -97,11 +97,11 @@ def test_a_graph_runs_in_order_and_each_agent_sees_what_came_before(
 ) -> None:
     seen: dict[str, set[str]] = {}
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         seen[task.agent] = {key for key in task.state if not key.startswith("_")}
         return {"said": task.agent}
 
-    async def later(task: Task) -> dict[str, Any]:
+    async def later(task: AgentTask) -> dict[str, Any]:
         await asyncio.sleep(0)
         return agent(task)
 
@@ -127,7 +127,7 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
     write(tmp_path, example())
     seen: dict[str, dict[str, Any]] = {}
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         seen[task.agent] = {key: value for key, value in task.state.items() if not key.startswith("_")}
         contract = task.own_run.policy.agent(task.agent).contract or {}
         filled = {
@@ -160,7 +160,7 @@ def test_the_complete_example_of_the_format_runs(book: Book, tmp_path: Path) -> 
 def test_what_does_not_depend_on_each_other_runs_at_the_same_time(book: Book, tmp_path: Path) -> None:
     together = threading.Barrier(3, timeout=20)  # breaks unless all three are inside at once
 
-    def agent(_task: Task) -> None:
+    def agent(_task: AgentTask) -> None:
         together.wait()
 
     names = ("a", "b", "c")
@@ -171,7 +171,7 @@ def test_what_does_not_depend_on_each_other_runs_at_the_same_time(book: Book, tm
 def test_a_sequential_run_never_overlaps_and_keeps_the_order_of_the_file(book: Book, tmp_path: Path) -> None:
     inside, order = threading.Lock(), []
 
-    def agent(task: Task) -> None:
+    def agent(task: AgentTask) -> None:
         assert inside.acquire(blocking=False)
         order.append(task.agent)
         time.sleep(0.001)
@@ -207,7 +207,7 @@ def test_a_sequential_run_never_overlaps_and_keeps_the_order_of_the_file(book: B
 def test_conditions_and_failures_decide_what_is_done(
     book: Book, tmp_path: Path, nodes: list[Node], expected: dict[str, str]
 ) -> None:
-    def bad(_task: Task) -> None:
+    def bad(_task: AgentTask) -> None:
         raise RuntimeError("no")
 
     agents = answers(**{name: {"n": 1} for name in "abcd"}) | {"bad": bad}
@@ -221,7 +221,7 @@ def test_a_failed_run_says_what_failed_and_can_be_gone_on_with(book: Book, tmp_p
     ran: list[str] = []
     broken = True
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         ran.append(task.agent)
         if task.agent == "b" and broken:
             raise ValueError("out of paper")
@@ -247,7 +247,7 @@ def test_retries_wait_longer_each_time_and_only_for_what_may_pass(book: Book, tm
     waits: list[float] = []
     tries: list[int] = []
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         tries.append(task.attempt)
         if len(tries) < 4:
             raise (AgentFailed("busy", "rate_limit"), TimeoutError("slow"), ConnectionError("gone"))[
@@ -265,7 +265,7 @@ def test_retries_wait_longer_each_time_and_only_for_what_may_pass(book: Book, tm
 
     tries.clear()
 
-    def hopeless(task: Task) -> dict[str, Any]:
+    def hopeless(task: AgentTask) -> dict[str, Any]:
         tries.append(task.attempt)
         raise AgentFailed("wrong key", "auth_error")
 
@@ -281,7 +281,7 @@ def test_an_output_against_the_contract_fails_the_agent_and_is_never_retried(
     policy = Policy(agents={"a": AgentPolicy(contract=contract)})
     tries: list[int] = []
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         tries.append(task.attempt)
         return {"n": "SECRET"}
 
@@ -300,7 +300,7 @@ def test_an_agent_that_takes_too_long_is_left_behind_and_cannot_write_any_more(
 ) -> None:
     go_on, refused = threading.Event(), threading.Event()
 
-    def slow(task: Task) -> dict[str, Any]:
+    def slow(task: AgentTask) -> dict[str, Any]:
         go_on.wait(20)
         try:
             task.write({"late": True})
@@ -315,7 +315,7 @@ def test_an_agent_that_takes_too_long_is_left_behind_and_cannot_write_any_more(
     assert known(book, outcome.run_id) == {}
     never = asyncio.Event
 
-    async def asleep(_task: Task) -> None:
+    async def asleep(_task: AgentTask) -> None:
         await never().wait()
 
     assert (
@@ -327,10 +327,10 @@ def test_an_agent_that_takes_too_long_is_left_behind_and_cannot_write_any_more(
 
 @pytest.mark.spec("7.6")
 def test_degradation_finds_another_way(book: Book, tmp_path: Path) -> None:
-    def bad(_task: Task) -> None:
+    def bad(_task: AgentTask) -> None:
         raise RuntimeError("no")
 
-    def good(task: Task) -> dict[str, Any]:
+    def good(task: AgentTask) -> dict[str, Any]:
         return {"by": "spare", "for": task.agent}
 
     spare = {"spare": Agent("spare")}
@@ -353,7 +353,7 @@ def test_degradation_finds_another_way(book: Book, tmp_path: Path) -> None:
 
 @pytest.mark.spec("7.6")
 def test_a_loop_goes_on_while_its_condition_holds(book: Book, tmp_path: Path) -> None:
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         return {"n": task.state.get("a", {}).get("n", 0) + 1, "turn": task.iteration}
 
     until = node("a", loop=Loop(max_iterations=10, condition="state.a.n < 4"))
@@ -373,7 +373,7 @@ def test_an_interactive_loop_asks_a_person_and_records_what_they_said(book: Book
         asked.append((prompt, channel))
         return next(said)
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         return {"question": f"draft {task.iteration}?", "heard": task.answer or ""}
 
     loop = Loop("interactive", prompt_field="question", input_channel="desk")
@@ -388,7 +388,7 @@ def test_an_interactive_loop_asks_a_person_and_records_what_they_said(book: Book
 
 @pytest.mark.spec("7.6")
 def test_fan_out_gives_each_instance_an_item_and_gathers_what_they_found(book: Book, tmp_path: Path) -> None:
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         return {"square": task.item * task.item, "confidence": 1 / (1 + task.item)}
 
     fan = FanOut("state.a.numbers", "number", max_parallel=2)
@@ -421,7 +421,7 @@ def test_four_ways_to_gather() -> None:
 def test_a_subworkflow_is_a_run_within_the_run_all_or_nothing(book: Book, tmp_path: Path) -> None:
     broken = True
 
-    def inner_b(task: Task) -> dict[str, Any]:
+    def inner_b(task: AgentTask) -> dict[str, Any]:
         if broken:
             raise RuntimeError("not yet")
         assert task.state["given"] == 7
@@ -445,7 +445,7 @@ def test_a_subworkflow_is_a_run_within_the_run_all_or_nothing(book: Book, tmp_pa
     )
     seen: list[Any] = []
 
-    def last(task: Task) -> None:
+    def last(task: AgentTask) -> None:
         seen.append(task.state["sub"])
 
     agents = {**answers(first={"given": 7, "hidden": 1}, a={"n": 1}), "b": inner_b, "last": last}
@@ -541,7 +541,7 @@ def test_errors_hold_no_secret_of_the_state_or_the_environment(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "env-secret-991")
 
-    def agent(task: Task) -> dict[str, Any]:
+    def agent(task: AgentTask) -> dict[str, Any]:
         task.write({"api_key": "state-secret-772"})
         raise RuntimeError(f"failed with state-secret-772 and {os.environ['MY_TOKEN']}")
 
@@ -585,7 +585,7 @@ def test_two_runners_never_run_the_same_run_at_once(book: Book, tmp_path: Path) 
     workflow = flow(tmp_path, node("a"))
     busy: list[str] = []
 
-    def agent(_task: Task) -> dict[str, Any]:
+    def agent(_task: AgentTask) -> dict[str, Any]:
         with pytest.raises(commonplace.Busy, match="is being run by"):
             quick(book, workflow, {"a": agent}, run_id="r")
         busy.append("yes")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commonplace.index import Change, Doc, Erase, Gone, Index, Put, Who, columns, fusion, near
+from commonplace.index import Change, Doc, Erase, Index, Put, RemovedDoc, Who, columns, fusion, near
 from commonplace.index.vectors import Vectors, apart, signs, whole
 
 SUBJECTS = ["boats", "bread", "money", "music", "trees", "trains", "birds", "stars", "paint", "chess"]
@@ -147,7 +147,7 @@ PUTS = st.builds(
     lambda id, text, session: Put(Doc(id, text, WHO, "semantic", "x", 0, "", session)),
     NAMES, TEXTS, st.sampled_from(["", "s", "t"]),
 )  # fmt: skip
-CHANGES = st.one_of(PUTS, PUTS, PUTS, NAMES.map(Gone), NAMES.map(lambda id: Erase((id,))))
+CHANGES = st.one_of(PUTS, PUTS, PUTS, NAMES.map(RemovedDoc), NAMES.map(lambda id: Erase((id,))))
 
 
 @pytest.mark.spec("L6")

@@ -14,7 +14,7 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.state.policy import AgentPolicy, Policy, Rule
+from commonplace.state.policy import AgentPolicy, Policy, SharingRule
 from commonplace.state.requests import Open
 
 AGENTS = ("ada", "ben", "cem")
@@ -22,9 +22,9 @@ FIELDS = ("plain", "listed", "ruled", "taken", "never", "unshareable", "secret")
 
 RULES = {
     "none": (),
-    "ada to ben": (Rule("ada", ("ben",), ("ruled", "never", "unshareable")),),
-    "ada to all dependents": (Rule("ada", (), ("ruled",)),),
-    "two rules": (Rule("ada", ("ben",), ("ruled",)), Rule("ada", ("ben", "cem"), ("plain",))),
+    "ada to ben": (SharingRule("ada", ("ben",), ("ruled", "never", "unshareable")),),
+    "ada to all dependents": (SharingRule("ada", (), ("ruled",)),),
+    "two rules": (SharingRule("ada", ("ben",), ("ruled",)), SharingRule("ada", ("ben", "cem"), ("plain",))),
 }
 TAKES: dict[str, dict[str, tuple[str, ...]]] = {
     "nothing": {},

@@ -12,7 +12,7 @@ import pytest
 
 import commonplace
 from commonplace import Book, Run
-from commonplace.state.policy import AgentPolicy, Limits, Persistence, Policy, Start
+from commonplace.state.policy import AgentPolicy, Persistence, Policy, Start, StateLimits
 from commonplace.state.requests import Open
 
 CONTRACT = {
@@ -148,7 +148,9 @@ def test_reserved_keys_are_the_runtimes(key: str) -> None:
 @pytest.mark.spec("2.5")
 def test_limits_refuse_the_write_that_would_pass_them_and_keep_the_state(book: Book) -> None:
     run = open_run(
-        book, limits=Limits(max_state_size_mb=0.01, max_field_size_mb=0.005, max_fields=4), given={"a": 1}
+        book,
+        limits=StateLimits(max_state_size_mb=0.01, max_field_size_mb=0.005, max_fields=4),
+        given={"a": 1},
     )
     ada, ben, cem = (run.agent(name) for name in ("ada", "ben", "cem"))
     ada.write({"x": "y" * 5_000})
@@ -170,7 +172,7 @@ def test_limits_refuse_the_write_that_would_pass_them_and_keep_the_state(book: B
     ben.write({"x": "small"})  # shrinking makes room again
     ben.write({"more": "y" * 3_000})
     with pytest.raises(commonplace.TooLarge):
-        open_run(book, "big", {"a": "x" * 6_000}, limits=Limits(max_field_size_mb=0.005))
+        open_run(book, "big", {"a": "x" * 6_000}, limits=StateLimits(max_field_size_mb=0.005))
 
 
 @pytest.mark.spec("2.8", "L5")
@@ -237,7 +239,7 @@ def test_a_stale_writer_gets_both_versions_and_other_keys_never_conflict(book: B
 
 @pytest.mark.spec("2.5")
 def test_the_limits_are_kept_count_of_through_removals_erasures_forks_and_merges(book: Book) -> None:
-    run = open_run(book, limits=Limits(max_fields=2, max_state_size_mb=0.001), given={"a": "x" * 100})
+    run = open_run(book, limits=StateLimits(max_fields=2, max_state_size_mb=0.001), given={"a": "x" * 100})
     ada = run.agent("ada")
     for _ in range(20):
         written = ada.write({"big": "y" * 800})

@@ -15,7 +15,7 @@ from commonplace import Actor, Book
 from commonplace.errors import BadInput, Conflict, Denied
 from commonplace.memory.facts import lasting_subject
 from commonplace.memory.markdown import block, fields
-from commonplace.state.policy import AgentMemory, AgentPolicy, Policy, Rule
+from commonplace.state.policy import AgentMemory, AgentPolicy, Policy, SharingRule
 from commonplace.state.requests import Open
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -57,7 +57,7 @@ def test_the_log_holds_only_what_every_agent_may_see(book: Book) -> None:
         "ben": AgentPolicy(memory=AgentMemory(log=False)),
         "cem": AgentPolicy(share_output=("open",)),
     }
-    rules = (Rule("cem", ("ben",), ("whispered",)),)
+    rules = (SharingRule("cem", ("ben",), ("whispered",)),)
     policy = Policy(
         strategy="selective", rules=rules, never_share=("never",), sensitive_fields=("hush",), agents=agents
     )

@@ -43,23 +43,23 @@ def test_a_work_is_begun_opened_again_paused_completed_and_archived(book: Book) 
     work = book.work(name="auth", goal="JWT", constraints=["keep the user table"], id="w1")
     again = book.work(name="auth", goal="JWT", constraints=["keep the user table"], id="w1")
     assert again.id == "w1"  # the same call again
-    assert book.work(id="w1").about().constraints == ("keep the user table",)
+    assert book.work(id="w1").info().constraints == ("keep the user table",)
     with pytest.raises(Conflict, match="another name and goal and constraints"):
         book.work(name="other", id="w1")
     task = work.add_task("Design token schema")
-    assert work.pause("lunch").status == "paused"
+    assert work.manage.pause("lunch").status == "paused"
     assert work.claim("dev-1") is None
-    work.resume()
+    work.manage.resume()
     with pytest.raises(Conflict, match="1 pending"):
-        work.complete()
+        work.manage.complete()
     taken(work).complete("done")
-    assert work.complete("all is done").summary == "all is done"
+    assert work.manage.complete("all is done").summary == "all is done"
     with pytest.raises(Conflict, match="is completed"):
         work.add_task("one more")
-    assert work.archive().status == "archived"
+    assert work.manage.archive().status == "archived"
     with pytest.raises(Conflict, match="archived"):
-        work.resume()
-    assert work.task(task.id).status == "completed"
+        work.manage.resume()
+    assert work.task(task.id).info().status == "completed"
     assert [one.id for one in book.works.list("archived")] == ["w1"]
 
 
@@ -68,13 +68,13 @@ def test_what_is_finished_long_enough_is_put_away(book: Book) -> None:
     from datetime import timedelta
 
     done = book.work(name="done", auto_archive_hours=0)
-    done.complete()
+    done.manage.complete()
     still = book.work(name="still")
     assert [id for id, _ in book.works.archive_finished(dry_run=True)] == [done.id]
-    assert done.status() == "completed"
+    assert done.info().status == "completed"
     assert [id for id, _ in book.works.archive_finished()] == [done.id]
-    assert (done.status(), still.status()) == ("archived", "active")
-    still.abandon("nobody wants it")
+    assert (done.info().status, still.info().status) == ("archived", "active")
+    still.manage.abandon("nobody wants it")
     assert [id for id, _ in book.works.archive_finished(older_than=timedelta(0))] == [still.id]
 
 
@@ -85,18 +85,18 @@ def test_a_work_that_is_over_can_be_discarded(book: Book, work: Work, tmp_path: 
     claim.artifact("colour.txt", content="blue")
     claim.decide(question="which colour?", choice="blue", rationale="we like blue")
     claim.complete("it is blue")
-    assert work.export(tmp_path / "work.json") == 1
+    assert work.manage.export(tmp_path / "work.json") == 1
     assert (tmp_path / "work.json").read_text().count("blue") >= 4
     with pytest.raises(Conflict, match="complete or abandon"):
-        work.discard(confirm="DISCARD")
-    work.complete("all blue")
+        work.manage.discard(confirm="DISCARD")
+    work.manage.complete("all blue")
     with pytest.raises(BadInput, match="DISCARD"):
-        work.discard(confirm="yes")
+        work.manage.discard(confirm="yes")
     with pytest.raises(Denied):
-        book.as_actor("eve", role="person").work(id=work.id).discard(confirm="DISCARD")
-    assert work.discard(confirm="DISCARD") > 4
+        book.as_actor("eve", role="person").work(id=work.id).manage.discard(confirm="DISCARD")
+    assert work.manage.discard(confirm="DISCARD") > 4
     assert work.counts()["completed"] == 1
-    work.export(tmp_path / "work.json")
+    work.manage.export(tmp_path / "work.json")
     assert "blue" not in (tmp_path / "work.json").read_text()
     assert not any("blue" in str(event.payload) for event in book.events())
     assert book.search("blue").results == ()
@@ -106,16 +106,16 @@ def test_a_work_that_is_over_can_be_discarded(book: Book, work: Work, tmp_path: 
 def test_whoever_works_on_something_that_was_given_up_learns_of_it(work: Work) -> None:
     work.add_task("it")
     claim = taken(work)
-    work.abandon("nobody wants it")
+    work.manage.abandon("nobody wants it")
     with pytest.raises(Conflict, match="is cancelled"):
         claim.heartbeat()
     with pytest.raises(Conflict, match="is cancelled"):
         claim.complete()
-    work.resume()
+    work.manage.resume()
     claim.complete()
 
     def gives_up(_claim: Claim) -> None:
-        work.abandon("for good")
+        work.manage.abandon("for good")
 
     work.add_task("another")
     assert work.worker("dev-1", gives_up).lost == 1
@@ -135,7 +135,7 @@ def test_a_pattern_of_a_core_gives_a_work_its_first_tasks(book: Book) -> None:
     )  # fmt: skip
     work = book.work(name="auth", cores=["auth-jwt"], pattern=kept.item_id)
     assert titles(work.ready()) == ["Design"]
-    assert titles(work.blocked()) == ["Build", "Test"]
+    assert titles(work.tasks("waiting")) == ["Build", "Test"]
     with pytest.raises(NotFound, match="no core"):
         book.work(name="x", cores=["nothing"])
 
@@ -149,14 +149,14 @@ def test_tasks_are_ready_when_what_they_depend_on_is_done(work: Work) -> None:
     build = work.add_task("Build", depends_on=[design.id])
     test = work.add_task("Test", depends_on=[design, build])
     assert titles(work.ready()) == ["Design"]
-    assert titles(work.blocked()) == ["Build", "Test"]
+    assert titles(work.tasks("waiting")) == ["Build", "Test"]
     assert titles(work.critical_path()) == ["Design", "Build", "Test"]
     taken(work).complete()
     assert titles(work.ready()) == ["Build"]
     taken(work).complete()
     taken(work).complete()
-    assert (work.ready(), work.blocked(), work.critical_path()) == ([], [], [])
-    assert work.task(test.id).status == "completed"
+    assert (work.ready(), work.tasks("waiting"), work.critical_path()) == ([], [], [])
+    assert work.task(test.id).info().status == "completed"
     late = work.add_task("Document", depends_on=[test.id])  # all of it is done already
     assert late.ready_for == ""
 
@@ -166,7 +166,7 @@ def test_the_highest_priority_comes_first_and_then_the_oldest(work: Work) -> Non
     for title, priority in (("c", 0), ("a", 5), ("d", 0), ("b", 5), ("e", -1)):
         work.add_task(title, priority=priority)
     assert titles(work.ready()) == ["a", "b", "c", "d", "e"]
-    work.edit(work.ready()[4], priority=9)
+    work.task(work.ready()[4]).edit(priority=9)
     assert [taken(work, f"dev-{n}").task.title for n in range(5)] == ["e", "a", "b", "c", "d"]
     assert work.claim("dev-9") is None
 
@@ -177,10 +177,10 @@ def test_a_cycle_is_refused_and_named(work: Work) -> None:
     b = work.add_task("b", depends_on=[a])
     c = work.add_task("c", depends_on=[b])
     with pytest.raises(Cycle) as error:
-        work.link(a, on=[c])
+        work.task(a).add_dependencies(on=[c])
     assert error.value.cycle == (a.id, c.id, b.id, a.id)
     with pytest.raises(Cycle):
-        work.link(a, on=[a])
+        work.task(a).add_dependencies(on=[a])
     with pytest.raises(Cycle) as error:
         work.add_tasks(
             [{"title": "x", "id": "x", "depends_on": ["y"]}, {"title": "y", "id": "y", "depends_on": ["x"]}]
@@ -193,20 +193,20 @@ def test_a_cycle_is_refused_and_named(work: Work) -> None:
 def test_tasks_are_added_linked_and_split_while_work_goes_on(work: Work) -> None:
     first = work.add_task("first")
     second = work.add_task("second")
-    work.link(second, on=[first])
+    work.task(second).add_dependencies(on=[first])
     assert titles(work.ready()) == ["first"]
-    work.unlink(second, on=[first])
+    work.task(second).remove_dependencies(on=[first])
     assert titles(work.ready()) == ["first", "second"]
     before = work.add_task("before", blocks=[second])
     assert titles(work.ready()) == ["first", "before"]
     claim = taken(work)
     claim.split(["left", {"title": "right", "priority": 3}])
-    assert work.task(first).status == "blocked"
+    assert work.task(first).info().status == "blocked"
     assert titles(work.ready()) == ["right", "before", "left"]
     done = [taken(work).complete().title for _ in range(4)]
     assert done == ["right", "before", "second", "left"]
     assert titles(work.ready()) == ["first"]  # to bring the parts together
-    assert work.task(before).status == "completed"
+    assert work.task(before).info().status == "completed"
     held = taken(work)
     found = work.add_task("found out late")
     assert held.block(on=[found]).status == "blocked"
@@ -224,13 +224,13 @@ def test_one_of_several_alternatives_is_chosen_and_the_others_are_cancelled(work
     assert work.inbox().branches == (branch,)
     decision = work.choose(branch, "postgres", rationale="we run it already", by="chief")
     assert (decision.choice, decision.alternatives) == ("postgres", ("redis",))
-    gone = work.task(kv)
+    gone = work.task(kv).info()
     assert gone.status == "cancelled"
     assert "we run it already" in gone.reason
     assert titles(work.ready()) == ["postgres schema"]
     taken(work).complete()
     assert titles(work.ready()) == ["wire it up"]
-    assert work.task(after).waits == 0
+    assert work.task(after).info().waits == 0
     with pytest.raises(Conflict, match="has been decided"):
         work.choose(branch, "redis", rationale="no")
 
@@ -240,10 +240,10 @@ def test_one_of_several_alternatives_is_chosen_and_the_others_are_cancelled(work
 def test_every_move_that_is_not_in_the_table_is_refused_and_says_what_is(work: Work, status: str) -> None:
     task = brought_to(work, status)
     tries: dict[str, Callable[[], object]] = {
-        "assigned": lambda: work.assign(task, "dev-7"),
-        "blocked": lambda: work.block(task, "a reason"),
-        "cancelled": lambda: work.cancel(task, reason="a reason"),
-        "pending": lambda: work.unblock(task) if status == "blocked" else work.retry(task),
+        "assigned": lambda: work.task(task).assign("dev-7"),
+        "blocked": lambda: work.task(task).block("a reason"),
+        "cancelled": lambda: work.task(task).cancel(reason="a reason"),
+        "pending": lambda: work.task(task).unblock() if status == "blocked" else work.task(task).retry(),
         "completed": lambda: work.review(task, "approved", by="qa"),
         "in_progress": lambda: work.review(task, "needs_rework", by="qa"),
     }
@@ -255,24 +255,24 @@ def test_every_move_that_is_not_in_the_table_is_refused_and_says_what_is(work: W
         with pytest.raises(BadMove) as error:
             act()
         assert error.value.allowed == MOVES[status]
-        assert work.task(task).status == status
+        assert work.task(task).info().status == status
 
 
 def brought_to(work: Work, status: str) -> Task:
     task = work.add_task("it", needs_review=status == "review")
     if status == "assigned":
-        work.assign(task, "dev-1")
+        work.task(task).assign("dev-1")
     elif status == "blocked":
-        work.block(task, "waiting for the vendor")
+        work.task(task).block("waiting for the vendor")
     elif status == "cancelled":
-        work.cancel(task, reason="not needed")
+        work.task(task).cancel(reason="not needed")
     elif status != "pending":
         claim = taken(work)
         if status in ("review", "completed"):
             claim.complete()
         elif status == "failed":
             claim.fail("it broke")
-    found = work.task(task)
+    found = work.task(task).info()
     assert found.status == status
     return found
 
@@ -302,7 +302,7 @@ def test_a_dead_workers_task_goes_to_the_next_and_its_late_write_is_refused(work
     with pytest.raises(Fenced):
         late.artifact("late.txt", content="x")
     claim.complete("mine")
-    assert work.task(task).result.summary == "mine"  # type: ignore[union-attr]
+    assert work.task(task).info().result.summary == "mine"  # type: ignore[union-attr]
 
 
 @pytest.mark.spec("5.3")
@@ -320,16 +320,16 @@ def test_heartbeats_keep_a_task(work: Work) -> None:
 def test_who_decides_about_a_decision_has_answered_all_that_was_asked_about_it(work: Work) -> None:
     held, other = work.add_task("delete the old table"), work.add_task("delete the new one")
     made = work.decide(question="keep it?", choice="no", rationale="nobody reads it")
-    asked = work.request_approval("delete it", decision=made, task=held)
-    again = work.request_approval("delete that as well", decision=made, task=other)
-    apart = work.request_approval("something else")
-    work.approve(made.id, by="pat")
-    assert [one.id for one in work.approvals() if one.status == "pending"] == [apart.id]
+    asked = work.approvals.request("delete it", decision=made, task=held)
+    again = work.approvals.request("delete that as well", decision=made, task=other)
+    apart = work.approvals.request("something else")
+    work.approvals.grant(made.id, by="pat")
+    assert [one.id for one in work.records("approval") if one.status == "pending"] == [apart.id]
     assert [one.id for one in work.inbox().approvals] == [apart.id]
     assert titles(work.ready()) == ["delete the old table", "delete the new one"]
-    assert {work.approve(one.id, by="pat").status for one in (asked, again)} == {"approved"}
+    assert {work.approvals.grant(one.id, by="pat").status for one in (asked, again)} == {"approved"}
     with pytest.raises(Conflict, match="approved"):
-        work.disapprove(asked.id, by="pat")
+        work.approvals.refuse(asked.id, by="pat")
 
 
 @pytest.mark.spec("5.3")
@@ -400,14 +400,14 @@ def test_a_task_is_completed_and_the_next_one_claimed_in_one_commit(book: Book, 
     assert following.token == told[1].position
 
     assert claim.next("done", learnings=["look twice"]) is None  # the same again: nothing more is claimed
-    assert titles(work.in_progress()) == ["second"]
+    assert titles(work.tasks("in_progress")) == ["second"]
     with pytest.raises(Fenced):  # completed with another result: nothing is written, and nothing claimed
         claim.next("something else")
-    assert titles(work.in_progress()) == ["second"]
-    work.pause()
+    assert titles(work.tasks("in_progress")) == ["second"]
+    work.manage.pause()
     assert following.next("done") is None
-    assert work.task("second").status == "completed"
-    work.resume()
+    assert work.task("second").info().status == "completed"
+    work.manage.resume()
     last = taken(work)
     assert last.task.title == "third"
     assert last.next() is None
@@ -426,10 +426,10 @@ def test_who_was_alone_with_a_work_sees_at_once_what_others_add(book_url: str, e
                 assert mine.claim("dev-1") is None
             theirs.add_task(f"t{n}")
             assert taken(mine).task.title == f"t{n}"
-            mine.pause()
+            mine.manage.pause()
             for _ in range(12):
                 assert mine.claim("dev-1") is None
-            theirs.resume()
+            theirs.manage.resume()
             mine.add_task("more")
             assert taken(mine).next("done") is None
         assert mine.counts() == theirs.counts()
@@ -447,7 +447,7 @@ def test_what_is_completed_can_make_the_next_one_ready(work: Work) -> None:
 @pytest.mark.spec("5.3")
 def test_lists_come_in_order_however_long_they_are(work: Work) -> None:
     added = work.add_tasks([{"title": f"t{n}", "priority": n % 3} for n in range(90)])
-    work.assign(added[0], "dev-1")
+    work.task(added[0]).assign("dev-1")
     wanted = [one.id for one in sorted(added[1:], key=lambda one: (-one.priority, one.number))]
     assert [one.id for one in work.ready("dev-2")] == wanted
     assert [one.id for one in work.ready(limit=20)] == wanted[:20]
@@ -457,10 +457,10 @@ def test_lists_come_in_order_however_long_they_are(work: Work) -> None:
 @pytest.mark.spec("5.3")
 def test_an_assigned_task_is_for_its_agent_alone(work: Work) -> None:
     task = work.add_task("for dev-1")
-    work.assign(task, "dev-1")
+    work.task(task).assign("dev-1")
     assert work.claim("dev-2") is None
     assert titles(work.ready("dev-1")) == ["for dev-1"]
-    work.assign(task, "dev-2")
+    work.task(task).assign("dev-2")
     assert work.claim("dev-1") is None
     assert taken(work, "dev-2").task.id == task.id
 
@@ -476,10 +476,10 @@ def test_what_fails_is_retried_after_a_while_and_then_escalated(work: Work) -> N
     again.fail("still no network")
     (escalation,) = work.inbox().escalations
     assert (escalation.type, escalation.status) == ("error", "open")
-    assert titles(work.failed()) == ["flaky"]
-    work.resolve(escalation, "try it by hand", by="chief")
+    assert titles(work.tasks("failed")) == ["flaky"]
+    work.answer(escalation, "try it by hand", by="chief")
     assert work.inbox().escalations == ()
-    work.retry(work.failed()[0])
+    work.task(work.tasks("failed")[0]).retry()
     taken(work).complete()
 
 
@@ -494,15 +494,15 @@ def test_a_failure_policy_decides_what_happens_next(work: Work, policy: str) -> 
         taken(work, "dev-2").complete()
         assert titles(work.ready()) == ["second"]
     elif policy == "skip":
-        assert work.task(first).status == "cancelled"
+        assert work.task(first).info().status == "cancelled"
         assert titles(work.ready()) == ["second"]
     elif policy == "abort":
-        assert work.status() == "cancelled"
+        assert work.info().status == "cancelled"
         with pytest.raises(Conflict, match="cancelled"):
             work.claim("dev-2")
     else:
-        assert work.task(first).status == "failed"
-        assert titles(work.blocked()) == ["second"]
+        assert work.task(first).info().status == "failed"
+        assert titles(work.tasks("waiting")) == ["second"]
 
 
 @pytest.mark.spec("5.2", "5.10")
@@ -511,8 +511,8 @@ def test_what_depends_on_a_cancelled_task(work: Work, dependents: str) -> None:
     first = work.add_task("first")
     second = work.add_task("second", depends_on=[first])
     third = work.add_task("third", depends_on=[second])
-    work.cancel(first, reason="not needed", dependents=dependents)
-    found = [work.task(one).status for one in (second, third)]
+    work.task(first).cancel(reason="not needed", dependents=dependents)
+    found = [work.task(one).info().status for one in (second, third)]
     assert (
         found
         == {"block": ["blocked", "pending"], "cancel": ["cancelled"] * 2, "free": ["pending"] * 2}[dependents]
@@ -536,7 +536,7 @@ def test_a_worker_does_tasks_until_nothing_is_left_and_heartbeats_by_itself(work
 
     worked = work.worker("dev-1", handler, lease=0.3)
     assert (worked.completed, worked.failed, worked.lost) == (4, 1, 0)
-    assert work.task("t2").result.learnings == ("it works",)  # type: ignore[union-attr]
+    assert work.task("t2").info().result.learnings == ("it works",)  # type: ignore[union-attr]
     assert work.counts()["completed"] == 4
 
 
@@ -619,8 +619,8 @@ def test_trouble_with_the_book_is_not_blamed_on_the_handler(
 
     monkeypatch.setattr(Claim, "_complete", busy)
     assert work.worker("dev-1", lambda claim: "fine").completed == 1  # it told what came of it a second time
-    assert work.task("fine").status == "completed"
-    assert work.task("fine").failures == 0
+    assert work.task("fine").info().status == "completed"
+    assert work.task("fine").info().failures == 0
 
 
 @pytest.mark.spec("5.3")
@@ -661,7 +661,7 @@ def test_a_worker_whose_work_ends_as_it_is_stopped_tells_what_it_did(work: Work)
     def is_set() -> bool:
         ends = next(asked)
         if ends:
-            work.abandon("no more of this")
+            work.manage.abandon("no more of this")
         return ends
 
     stop.is_set = is_set  # type: ignore[method-assign]
@@ -693,7 +693,7 @@ def test_a_worker_for_asyncio(book: Book) -> None:
         work = await book.aio.work(name="async")
         await work.add_tasks([{"title": f"t{n}"} for n in range(3)])
         worked = await work.worker("dev-1", handler)
-        return worked.completed, len(await work.discoveries())
+        return worked.completed, len(await work.records("discovery"))
 
     assert asyncio.run(story()) == (3, 3)
 
@@ -713,7 +713,7 @@ def test_decisions_are_reversed_by_later_ones(work: Work) -> None:
         rationale="nobody touches the user table",
         affects=[task], reverses=first, by="dev-1",
     )  # fmt: skip
-    assert [one.reversed_by for one in work.decisions(task=task)] == [second.id, None]
+    assert [one.reversed_by for one in work.records("decision", task=task)] == [second.id, None]
     with pytest.raises(Conflict, match="was reversed"):
         work.decide(question="?", choice="x", reverses=first)
     final = work.decide(question="licence?", choice="MIT", reversible=False)
@@ -737,14 +737,14 @@ def test_artifacts_are_references_with_versions_and_small_ones_are_stored(work: 
     elsewhere = work.artifact("s3://bucket/report.pdf", type="document", by="dev-1")
     with pytest.raises(NotFound, match="reference only"):
         work.content(elsewhere)
-    assert [one.version for one in work.artifacts(task=task)] == [1, 2]
+    assert [one.version for one in work.records("artifact", task=task)] == [1, 2]
 
 
 @pytest.mark.spec("5.4")
 def test_who_names_a_reviewer_has_not_reviewed(work: Work) -> None:
     task = work.add_task("it", needs_review=True)
     taken(work).complete()
-    work.assign_review(task, "qa", by="chief")
+    work.task(task).assign_review("qa", by="chief")
     assert work.contributions() == []
     work.review(task, "approved", by="qa")
     assert [(one.agent, one.tasks, one.reviews) for one in work.contributions()] == [
@@ -824,10 +824,10 @@ def test_a_nudge_is_told_once_to_each_by_its_priority(work: Work) -> None:
     work.nudge("low", target="dev-1", priority="low", by="eve")
     work.nudge("everybody", by="eve")
     work.nudge("now", target="dev-1", priority="critical", by="eve")
-    assert [one.text for one in work.take_nudges("dev-1")] == ["now", "everybody", "low"]
-    assert work.take_nudges("dev-1") == []
-    assert [one.text for one in work.take_nudges("dev-2")] == ["everybody"]
-    assert [one.text for one in work.take_nudges("dev-2")] == []
+    assert [one.text for one in work.read_messages("dev-1")] == ["now", "everybody", "low"]
+    assert work.read_messages("dev-1") == []
+    assert [one.text for one in work.read_messages("dev-2")] == ["everybody"]
+    assert [one.text for one in work.read_messages("dev-2")] == []
 
 
 @pytest.mark.spec("5.6")
@@ -846,9 +846,9 @@ def test_a_nudge_is_told_again_to_a_tasks_next_holder_unless_it_was_acknowledged
 def test_who_sends_a_nudge_is_told_it_only_if_it_names_itself(work: Work) -> None:
     work.nudge("look at the tests again", target="chief", by="chief")
     work.nudge("keep the tests green", by="chief")
-    assert [one.text for one in work.nudges("chief")] == ["look at the tests again"]
-    assert [one.text for one in work.take_nudges("chief")] == ["look at the tests again"]
-    assert work.take_nudges("chief") == []
+    assert [one.text for one in work.read_messages("chief", peek=True)] == ["look at the tests again"]
+    assert [one.text for one in work.read_messages("chief")] == ["look at the tests again"]
+    assert work.read_messages("chief") == []
 
 
 @pytest.mark.spec("5.6")
@@ -869,11 +869,11 @@ def test_what_comes_with_two_tasks_is_told_once(work: Work) -> None:
     work.add_tasks([{"title": "one"}, {"title": "two"}])
     work.nudge("use HS256", target="dev-1", by="eve")
     first = work.claim_many(2, "dev-1")
-    assert len(work.take_nudges("dev-1")) == 1
+    assert len(work.read_messages("dev-1")) == 1
     for one in first:
         one.release()
     work.claim_many(2, "dev-2")
-    assert [one.text for one in work.take_nudges("dev-2")] == ["use HS256"]
+    assert [one.text for one in work.read_messages("dev-2")] == ["use HS256"]
 
 
 @pytest.mark.spec("5.6")
@@ -886,7 +886,7 @@ def test_when_a_nudge_is_told(work: Work) -> None:
     assert claim.heartbeat() == []  # once
     assert claim.nudges() == []
     claim.complete()
-    assert [one.text for one in work.take_nudges("dev-1")] == ["when you have time"]
+    assert [one.text for one in work.read_messages("dev-1")] == ["when you have time"]
 
 
 @pytest.mark.spec("4.8", "5.6")
@@ -895,10 +895,10 @@ def test_what_changed_since_it_was_told_comes_as_a_nudge(book: Book, work: Work)
     kept = book.remember("The API speaks RS256 only.", shared=True)
     assert kept.item_id in dev.digest("which algorithm does the API speak").item_ids
     book.remember("The API speaks HS256 only.", supersedes=kept.item_id, shared=True)
-    (nudge,) = dev.work(id=work.id).take_nudges()
+    (nudge,) = dev.work(id=work.id).read_messages()
     assert nudge.premise is not None
     assert "RS256" in nudge.text
-    assert dev.work(id=work.id).take_nudges() == []
+    assert dev.work(id=work.id).read_messages() == []
 
 
 @pytest.mark.spec("5.6")
@@ -909,15 +909,15 @@ def test_a_risky_task_waits_for_a_persons_approval(book: Book, work: Work) -> No
     assert (approval.risk, approval.task) == ("data is lost", task.id)
     book.as_actor("dev-1", role="developer")
     with pytest.raises(Denied, match="approve"):
-        book.as_actor("dev-1").work(id=work.id).approve(approval)
+        book.as_actor("dev-1").work(id=work.id).approvals.grant(approval)
     eve = book.as_actor("eve", role="person").work(id=work.id)
-    answered = eve.approve(approval, why="there is a backup")
+    answered = eve.approvals.grant(approval, why="there is a backup")
     assert (answered.status, answered.answered_by) == ("approved", "eve")
     assert taken(work).task.id == task.id
     other = work.add_task("Drop the log", risk="it is gone")
     after = work.add_task("Then rest", depends_on=[other])
-    eve.disapprove(work.inbox().approvals[0], why="keep it")
-    assert (work.task(other).status, work.task(after).status) == ("cancelled", "blocked")
+    eve.approvals.refuse(work.inbox().approvals[0], why="keep it")
+    assert (work.task(other).info().status, work.task(after).info().status) == ("cancelled", "blocked")
 
 
 @pytest.mark.spec("5.6")
@@ -927,8 +927,8 @@ def test_a_review_sends_work_back_until_it_is_right(book: Book, work: Work) -> N
     claim = taken(work)
     assert claim.complete("first try").status == "review"
     assert work.claim("dev-2") is None  # what depends on it waits for the approval
-    work.assign_review(task, "qa-1")
-    assert titles(work.needs_review("qa-1")) == ["it"]
+    work.task(task).assign_review("qa-1")
+    assert titles(work.tasks("review", reviewer="qa-1")) == ["it"]
     with pytest.raises(Denied, match="somebody else"):
         work.review(task, "approved", by="dev-1")
     assert work.review(task, "needs_rework", comments="no tests", by="qa-1").status == "in_progress"
@@ -940,7 +940,7 @@ def test_a_review_sends_work_back_until_it_is_right(book: Book, work: Work) -> N
     again.complete("with tests")
     book.as_actor("qa-2", role="qa")
     assert book.as_actor("qa-2").work(id=work.id).review(task, "approved").status == "completed"
-    assert titles(work.ready()) == [work.task(after).title]
+    assert titles(work.ready()) == [work.task(after).info().title]
     kinds = [event.kind for event in book.events() if event.payload.get("task_id") == task.id]
     assert kinds.count("task.submitted") == 2
     assert kinds.count("task.completed") == 1
@@ -951,7 +951,7 @@ def test_a_rejected_task_has_failed(work: Work) -> None:
     task = work.add_task("it", needs_review=True)
     taken(work).complete()
     assert work.review(task, "rejected", comments="wrong approach", by="qa").status == "failed"
-    assert work.task(task).reason == "wrong approach"
+    assert work.task(task).info().reason == "wrong approach"
 
 
 # whoever leads
@@ -963,11 +963,11 @@ def test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice(wo
     dead = work.lead("chief-1", lease=0.2)
     with pytest.raises(Conflict, match="leads"):
         work.lead("chief-2")
-    dead.assign(task, "dev-1")
+    dead.task(task).assign("dev-1")
     taken(work, "dev-1").complete()
     step = dead.next()
     assert step is not None
-    assert (step.kind, step.task) == ("completed", work.task(task))
+    assert (step.kind, step.task) == ("completed", work.task(task).info())
     time.sleep(0.25)
     with work.lead("chief-2") as lead:
         again = lead.next()
@@ -975,12 +975,12 @@ def test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice(wo
         assert again.id == step.id  # it had not been dealt with
         lead.handled(again)
         with pytest.raises(Fenced):
-            dead.assign(other, "dev-2")
+            dead.task(other).assign("dev-2")
         with pytest.raises(Fenced):
             dead.heartbeat()
         ready = lead.next()
         assert ready is not None
-        assert (ready.kind, ready.task) == ("ready", work.task(other))
+        assert (ready.kind, ready.task) == ("ready", work.task(other).info())
     assert work.lead("chief-3").fence > lead.fence  # it resigned
 
 
@@ -990,11 +990,11 @@ def test_whoever_takes_over_is_not_offered_what_was_dispatched_or_sent_back(work
     work.claim("dev", task=back).complete()  # type: ignore[union-attr]
     work.review(back, "needs_rework", by="qa")
     with work.lead("chief-1") as lead:
-        lead.assign(given, "dev")
+        lead.task(given).assign("dev")
     with work.lead("chief-2") as lead:
         step = lead.next()
         assert step is not None
-        assert (step.kind, step.task) == ("ready", work.task(free))
+        assert (step.kind, step.task) == ("ready", work.task(free).info())
         assert lead.next() is None
 
 
@@ -1041,9 +1041,9 @@ def test_whoever_leads_later_is_told_what_waits_and_each_thing_once(work: Work) 
             assert step is not None
             assert step.kind == kind
             lead.handled(step)
-        assert work.take_nudges("chief") == []
+        assert work.read_messages("chief") == []
         work.nudge("still there?", target="orchestrator", by="eve")
-        assert [one.text for one in work.take_nudges("chief")] == ["still there?"]
+        assert [one.text for one in work.read_messages("chief")] == ["still there?"]
         assert lead.next() is None
     with pytest.raises(BadInput, match="no name of an agent"):
         work.claim("all")
@@ -1069,7 +1069,7 @@ def test_a_leader_that_takes_long_over_a_step_stays_in_the_lead(work: Work) -> N
     for one in crew:
         one.join()
     assert len(handled) == 1
-    assert work.task(task).status == "completed"
+    assert work.task(task).info().status == "completed"
 
 
 @pytest.mark.spec("5.3")
@@ -1133,9 +1133,9 @@ def test_each_does_what_its_role_allows_and_sees_what_it_may(book: Book, work: W
     chief = book.as_actor("chief", role="orchestrator").work(id=work.id)
     task = chief.add_task("it", needs_review=True)
     for refused in (
-        lambda: dev.add_task("x"), lambda: dev.assign(task, "dev-1"), lambda: dev.cancel(task, reason="x"),
-        lambda: dev.pause(),
-        lambda: dev.nudge("x"), lambda: dev.archive(), lambda: dev.lead(),
+        lambda: dev.add_task("x"), lambda: dev.task(task).assign("dev-1"), lambda: dev.task(task).cancel(reason="x"),
+        lambda: dev.manage.pause(),
+        lambda: dev.nudge("x"), lambda: dev.manage.archive(), lambda: dev.lead(),
     ):  # fmt: skip
         with pytest.raises(Denied):
             refused()
@@ -1148,11 +1148,11 @@ def test_each_does_what_its_role_allows_and_sees_what_it_may(book: Book, work: W
     with pytest.raises(Denied):
         chief.review(task, "approved")
     other = book.as_actor("dev-2", role="developer").work(id=work.id)
-    assert [one.id for one in dev.discoveries()] == [secret.id]
-    assert other.discoveries() == []
+    assert [one.id for one in dev.records("discovery")] == [secret.id]
+    assert other.records("discovery") == []
     assert "root cause" not in other.context_for(task).text
     hidden = book.work(name="secret", members=["dev-1"])
-    assert book.as_actor("dev-1").work(id=hidden.id).about().name == "secret"
+    assert book.as_actor("dev-1").work(id=hidden.id).info().name == "secret"
     with pytest.raises(NotFound):
         book.as_actor("dev-2").work(id=hidden.id)
     assert [one.id for one in book.as_actor("dev-2").works.list()] == [work.id]
@@ -1166,9 +1166,9 @@ def test_limits_are_refused_with_what_to_do(book: Book) -> None:
     work.add_task("b", depends_on=[first])
     with pytest.raises(TooLarge, match="raise max_tasks"):
         work.add_task("c")
-    work.change(limits={"max_tasks": 3})
+    work.manage.change(limits={"max_tasks": 3})
     with pytest.raises(BadInput, match="limits are"):
-        work.change(limits={"most": 3})
+        work.manage.change(limits={"most": 3})
     work.add_task("c")
     taken(work, "dev-1")
 
@@ -1180,14 +1180,14 @@ def test_every_read_can_be_dated_and_everything_is_rebuilt_the_same(book: Book, 
     then = book.head
     taken(work).complete()
     assert titles(work.ready(at=then)) == ["first"]
-    assert titles(work.blocked(at=then)) == ["second"]
-    assert work.task(first, at=then).status == "pending"
+    assert titles(work.tasks("waiting", at=then)) == ["second"]
+    assert work.task(first).info(at=then).status == "pending"
     before = (work.tasks(), work.ready(), work.counts(), work.contributions())
     book.rebuild()
     assert (work.tasks(), work.ready(), work.counts(), work.contributions()) == before
     added = next(e for e in book.events(kinds=["task.added"]) if e.payload["task_id"] == second.id)
     book.erase(added.id)
-    assert work.task(second).title == ""  # the words are gone, the graph stands
+    assert work.task(second).info().title == ""  # the words are gone, the graph stands
     assert [one.id for one in work.ready()] == [second.id]
     book.rebuild()
     assert [one.id for one in work.ready()] == [second.id]

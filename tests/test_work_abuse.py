@@ -46,9 +46,10 @@ def test_nobody_takes_a_task_from_its_holder_by_a_verb_for_other_tasks(book: Boo
     for verdict in ("approved", "needs_rework", "rejected"):
         with pytest.raises(Conflict):
             work.review("t", verdict, by="qa")
-    for act in (work.unassign, work.unblock, work.retry):
+    task = work.task("t")
+    for act in (task.unassign, task.unblock, task.retry):
         with pytest.raises(Conflict, match="in_progress, not"):
-            act("t")
+            act()
     assert book.head == head
     assert claim.complete("done").status == "review"
 
@@ -57,19 +58,19 @@ def test_nobody_takes_a_task_from_its_holder_by_a_verb_for_other_tasks(book: Boo
 def test_what_is_blocked_failed_or_assigned_goes_on_by_its_own_verb_only(work: Work) -> None:
     for id in ("blocked", "assigned", "failed"):
         work.add_task(id, id=id)
-    work.block("blocked", "the vendor")
-    work.assign("assigned", "dev-2")
+    work.task("blocked").block("the vendor")
+    work.task("assigned").assign("dev-2")
     taken(work).fail("it broke")
-    verbs = {"blocked": work.unblock, "assigned": work.unassign, "failed": work.retry}
+    verbs = {"blocked": "unblock", "assigned": "unassign", "failed": "retry"}
     for id in verbs:
         for name, verb in verbs.items():
             if name != id:
                 with pytest.raises(Conflict, match="only what"):
-                    verb(id)
+                    getattr(work.task(id), verb)()
         with pytest.raises((BadMove, Conflict)):
             work.review(id, "needs_rework", by="qa")
-        assert work.task(id).status == id
-        assert verbs[id](id).status == "pending"
+        assert work.task(id).info().status == id
+        assert getattr(work.task(id), verbs[id])().status == "pending"
 
 
 @pytest.mark.spec("5.6")
@@ -82,7 +83,7 @@ def test_what_is_handed_in_after_rework_cannot_be_claimed(work: Work) -> None:
     assert work.ready("dev-1") == []
     assert work.claim("dev-1") is None
     work.review("t", "needs_rework", by="qa")
-    work.edit("t", needs_review=False)
+    work.task("t").edit(needs_review=False)
     assert claim.complete("third try").status == "completed"
     assert work.claim("dev-1") is None
 
@@ -91,9 +92,9 @@ def test_what_is_handed_in_after_rework_cannot_be_claimed(work: Work) -> None:
 def test_a_task_that_is_assigned_during_its_back_off_is_claimed_after_it(work: Work) -> None:
     work.add_task("it", on_failure={"policy": "retry", "backoff": 3600}, id="t")
     task = taken(work).fail("it broke")
-    assert [one.id for one in work.blocked()] == ["t"]
-    work.assign("t", "dev-2")
-    assert [one.id for one in work.blocked()] == ["t"]
+    assert [one.id for one in work.tasks("waiting")] == ["t"]
+    work.task("t").assign("dev-2")
+    assert [one.id for one in work.tasks("waiting")] == ["t"]
     assert work.claim("dev-2") is None
     work._ledger.store.lease(f"task/auth/{task.number}/{task.token}", "back-off", 0, task.token or 0)
     assert work.claim("dev-1") is None
@@ -151,17 +152,17 @@ def test_a_chain_of_thousands_is_walked_checked_and_cancelled(book: Book, work: 
     work.add_tasks(tasks[::-1])
     assert [one.id for one in work.critical_path()] == [f"t{n}" for n in range(long)]
     with pytest.raises(Cycle) as error:
-        work.link("t0", on=[f"t{long - 1}"])
+        work.task("t0").add_dependencies(on=[f"t{long - 1}"])
     assert len(error.value.cycle) == long + 1
     with pytest.raises(Cycle):
         work.add_tasks(
             [{"title": "it", "id": f"c{n}", "depends_on": [f"c{(n + 1) % long}"]} for n in range(long)]
         )
     assert work.counts() == {"tasks": long, "pending": long}
-    work.cancel("t0", reason="no need", dependents="cancel")
+    work.task("t0").cancel(reason="no need", dependents="cancel")
     assert work.counts()["cancelled"] == long
-    assert (work.ready(), work.blocked()) == ([], [])
-    assert work.task(f"t{long - 1}").reason == f"it depends on t{long - 2}, which was cancelled"
+    assert (work.ready(), work.tasks("waiting")) == ([], [])
+    assert work.task(f"t{long - 1}").info().reason == f"it depends on t{long - 2}, which was cancelled"
 
 
 @pytest.mark.spec("5.2")
@@ -174,9 +175,9 @@ def test_thousands_wait_for_one_task(work: Work) -> None:
     assert [one.number for one in work.ready(limit=3)] == [1, 2, 3]
     assert len(work.ready()) == wide
     for n in range(wide - 1):
-        work.cancel(f"t{n}", reason="no need", dependents="free") if n % 1000 == 0 else None
-    assert work.task("last").waits == wide - 5
-    work.cancel("last", reason="no need")
+        work.task(f"t{n}").cancel(reason="no need", dependents="free") if n % 1000 == 0 else None
+    assert work.task("last").info().waits == wide - 5
+    work.task("last").cancel(reason="no need")
     assert work.counts()["pending"] == wide - 5
 
 
@@ -185,11 +186,11 @@ def test_no_way_leads_round_the_limits(book: Book) -> None:
     work = book.work(name="small", limits={"max_tasks": 6, "max_dependents": 2, "max_agents": 2})
     for id in ("a", "b", "c", "d"):
         work.add_task(id, id=id)
-    work.link("b", on=["a"])
+    work.task("b").add_dependencies(on=["a"])
     work.add_task("e", id="e", depends_on=["a"])
     head = book.head
     for act in (
-        lambda: work.link("c", on=["a"]),
+        lambda: work.task("c").add_dependencies(on=["a"]),
         lambda: work.add_task("f", depends_on=["a"]),
         lambda: work.add_task("f", blocks=["b", "c", "d"], depends_on=["a"]),
         lambda: work.add_tasks([{"title": "f"}, {"title": "g"}]),
@@ -203,7 +204,7 @@ def test_no_way_leads_round_the_limits(book: Book) -> None:
     with pytest.raises(TooLarge):
         work.add_tasks([{"title": "f", "id": "f"}] + [{"title": "it", "depends_on": ["f"]}] * 3)
     assert claim.complete().status == "completed"
-    work.assign("c", "dev-2")
+    work.task("c").assign("dev-2")
     with pytest.raises(TooLarge, match="2 agents"):
         work.claim("dev-3")
 
@@ -216,7 +217,7 @@ def test_a_diamond_is_cancelled_from_its_top(work: Work, way: str) -> None:
         + [{"title": id, "id": id, "depends_on": ["a"]} for id in ("b", "c")]
         + [{"title": "d", "id": "d", "depends_on": ["b", "c"]}]
     )
-    work.cancel("a", reason="no need", dependents=way)
+    work.task("a").cancel(reason="no need", dependents=way)
     found = {one.id: one.status for one in work.tasks()}
     below = {"block": "blocked", "cancel": "cancelled", "free": "pending"}[way]
     assert found == {
@@ -225,7 +226,7 @@ def test_a_diamond_is_cancelled_from_its_top(work: Work, way: str) -> None:
         "c": below,
         "d": "cancelled" if way == "cancel" else "pending",
     }
-    assert work.critical_path() == ([] if way == "cancel" else [work.task("b"), work.task("d")])
+    assert work.critical_path() == ([] if way == "cancel" else [work.task("b").info(), work.task("d").info()])
     if way == "free":
         assert [taken(work).complete().id for _ in range(3)] == ["b", "c", "d"]
 
@@ -244,11 +245,11 @@ def test_the_same_part_named_twice_is_waited_for_once(work: Work) -> None:
 def test_what_waited_for_a_task_that_was_cancelled_says_so(work: Work) -> None:
     work.add_task("whole", id="whole")
     taken(work).split([{"title": "part", "id": "part"}])
-    work.cancel("part", reason="no need")
-    whole = work.task("whole")
+    work.task("part").cancel(reason="no need")
+    whole = work.task("whole").info()
     assert (whole.status, whole.reason) == ("blocked", "it depends on part, which was cancelled")
-    work.unlink("whole", on=["part"])
-    work.unblock("whole")
+    work.task("whole").remove_dependencies(on=["part"])
+    work.task("whole").unblock()
     assert taken(work).task.id == "whole"
 
 
@@ -258,26 +259,26 @@ def test_what_waited_for_a_task_that_was_cancelled_says_so(work: Work) -> None:
 @pytest.mark.spec("5.6")
 def test_a_task_waits_for_every_approval_that_is_asked_for(work: Work) -> None:
     task = work.add_task("drop the table", risk="data is lost", id="t")
-    second = work.request_approval("drop it on a Friday?", task="t")
+    second = work.approvals.request("drop it on a Friday?", task="t")
     assert task.approval is not None
-    work.approve(task.approval, by="ann")
+    work.approvals.grant(task.approval, by="ann")
     assert work.claim("dev-1") is None
-    work.approve(second, by="ann")
+    work.approvals.grant(second, by="ann")
     taken(work).fail("it broke")
-    third = work.request_approval("again?", task="t")  # of what has failed, too
-    work.retry("t")
+    third = work.approvals.request("again?", task="t")  # of what has failed, too
+    work.task("t").retry()
     assert work.claim("dev-1") is None
-    work.approve(third, by="ann")
+    work.approvals.grant(third, by="ann")
     part = work.add_task("part", id="p")
     taken(work, "dev-1").block(on=[part])
-    fourth = work.request_approval("and this?", task="t")
+    fourth = work.approvals.request("and this?", task="t")
     taken(work, "dev-1").complete()
-    assert (work.task("t").status, work.claim("dev-1")) == ("blocked", None)
-    work.approve(fourth, by="ann")
+    assert (work.task("t").info().status, work.claim("dev-1")) == ("blocked", None)
+    work.approvals.grant(fourth, by="ann")
     assert taken(work).task.id == "t"
-    fifth = work.request_approval("by the way?", task="t")  # of what is held: it goes on
-    work.disapprove(fifth, by="ann")
-    assert work.task("t").status == "in_progress"
+    fifth = work.approvals.request("by the way?", task="t")  # of what is held: it goes on
+    work.approvals.refuse(fifth, by="ann")
+    assert work.task("t").info().status == "in_progress"
 
 
 # leading
@@ -342,37 +343,34 @@ NOT = {
 
 def verbs(book: Book, work: Work) -> list[tuple[Callable[..., Any], dict[str, Any], dict[str, str]]]:
     """Every verb, with arguments that would do, and what each argument is."""
-    new = {"title": "it"}
+    new, task = {"title": "it"}, work.task("t")
     return [
         (book.work, {"name": "new"}, {"name": "said", "goal": "text", "constraints": "list", "cores": "names",
             "members": "names", "limits": "mapping", "on_failure": "policy", "by": "name", "id": "name",
             "auto_archive_hours": "seconds"}),
         (book.works.list, {}, {"status": "word", "at": "at"}),
         (book.works.archive_finished, {"dry_run": True}, {"older_than": "said", "now": "said"}),
-        (work.pause, {}, {"reason": "text", "by": "name"}),
-        (work.complete, {}, {"summary": "text"}),
-        (work.abandon, {}, {"reason": "text"}),
-        (work.change, {"goal": "x"}, {"goal": "text", "constraints": "list", "limits": "mapping",
+        (work.manage.pause, {}, {"reason": "text", "by": "name"}),
+        (work.manage.complete, {}, {"summary": "text"}),
+        (work.manage.abandon, {}, {"reason": "text"}),
+        (work.manage.change, {"goal": "x"}, {"goal": "text", "constraints": "list", "limits": "mapping",
             "on_failure": "policy", "auto_archive_hours": "seconds"}),
         (work.add_task, new, {"title": "said", "description": "text", "depends_on": "names", "blocks": "names",
             "priority": "whole", "needs_review": "flag", "on_failure": "policy", "assigned_to": "name", "risk": "text",
             "parent": "name", "metadata": "mapping", "id": "name", "by": "name"}),
         (work.add_tasks, {}, {"tasks": "list"}),
-        (work.task, {"id": "t"}, {"id": "name", "at": "at"}),
-        (work.tasks, {}, {"status": "word", "at": "at"}),
+        (work.task, {"id": "t"}, {"id": "name"}),
+        (task.info, {}, {"at": "at"}),
+        (work.tasks, {}, {"status": "word", "reviewer": "name", "at": "at"}),
         (work.ready, {}, {"agent": "name", "limit": "number", "at": "at"}),
-        (work.needs_review, {}, {"reviewer": "name"}),
         (work.graph, {}, {"format": "word"}),
-        (work.link, {"task": "t", "on": []}, {"task": "name", "on": "names"}),
-        (work.unlink, {"task": "t", "on": []}, {"task": "name", "on": "names"}),
-        (work.assign, {"task": "t", "agent": "dev-1"}, {"task": "name", "agent": "name"}),
-        (work.unassign, {}, {"task": "name"}),
-        (work.edit, {"task": "t"}, {"title": "said", "description": "text", "priority": "whole", "needs_review": "flag",
+        (task.add_dependencies, {"on": []}, {"on": "names"}),
+        (task.remove_dependencies, {"on": []}, {"on": "names"}),
+        (task.assign, {"agent": "dev-1"}, {"agent": "name"}),
+        (task.edit, {}, {"title": "said", "description": "text", "priority": "whole", "needs_review": "flag",
             "on_failure": "policy", "metadata": "mapping"}),
-        (work.block, {"task": "t"}, {"reason": "said"}),
-        (work.unblock, {}, {"task": "name"}),
-        (work.retry, {}, {"task": "name"}),
-        (work.cancel, {"task": "t", "reason": "x"}, {"reason": "said", "dependents": "word"}),
+        (task.block, {}, {"reason": "said"}),
+        (task.cancel, {"reason": "x"}, {"reason": "said", "dependents": "word"}),
         (work.branch, {"question": "x", "options": {"a": [], "b": []}}, {"question": "said", "options": "word"}),
         (work.choose, {"branch": "b", "option": "a", "rationale": "x"}, {"branch": "name", "option": "name",
             "rationale": "said"}),
@@ -390,18 +388,19 @@ def verbs(book: Book, work: Work) -> list[tuple[Callable[..., Any], dict[str, An
         (work.content, {}, {"artifact": "name"}),
         (work.nudge, {"text": "x"}, {"text": "said", "target": "name", "priority": "word", "delivery": "word",
             "task": "name"}),
-        (work.take_nudges, {}, {"agent": "name"}),
+        (work.read_messages, {}, {"agent": "name"}),
         (work.acknowledge, {"nudge": "x", "agent": "dev-1"}, {"nudge": "name", "agent": "name"}),
-        (work.request_approval, {"action": "x"}, {"action": "said", "risk": "text", "task": "name",
+        (work.approvals.request, {"action": "x"}, {"action": "said", "risk": "text", "task": "name",
             "decision": "name"}),
-        (work.approve, {"what": "x"}, {"what": "name", "why": "text"}),
+        (work.approvals.grant, {"what": "x"}, {"what": "name", "why": "text"}),
         (work.review, {"task": "t", "verdict": "approved"}, {"task": "name", "verdict": "word", "comments": "text"}),
-        (work.assign_review, {"task": "t", "reviewer": "qa"}, {"task": "name", "reviewer": "name"}),
+        (task.assign_review, {"reviewer": "qa"}, {"reviewer": "name"}),
         (work.escalate, {"text": "x"}, {"text": "said", "type": "word", "task": "name"}),
-        (work.resolve, {"escalation": "x", "answer": "y"}, {"escalation": "name", "answer": "said"}),
+        (work.answer, {"escalation": "x", "answer": "y"}, {"escalation": "name", "answer": "said"}),
         (work.lead, {"agent": "chief"}, {"agent": "name", "lease": "seconds"}),
         (work.context_for, {"task": "t"}, {"task": "name", "max_chars": "number", "max_tokens": "number", "at": "at"}),
-        (work.radar, {}, {"task": "name"}),
+        (task.radar, {}, {"at": "at"}),
+        (work.records, {"kind": "decision"}, {"kind": "word", "task": "name", "at": "at"}),
         (work.promote, {"candidate": "x"}, {"candidate": "name"}),
         (work.reject, {"candidate": "x"}, {"candidate": "name"}),
     ]  # fmt: skip
@@ -463,7 +462,7 @@ def test_ids_may_be_any_names(book: Book, id: str) -> None:
     assert [one.text for one in claim.nudges()] == ["hurry"]
     assert claim.complete(artifacts=[id]).status == "completed"
     assert [one.id for one in work.ready()] == ["other"]
-    assert [one.path for one in work.artifacts(task=id)] == [id]
+    assert [one.path for one in work.records("artifact", task=id)] == [id]
     assert work.context_for("other").text
     assert book.work(id).graph("dot")
     assert [one.agent for one in work.contributions()] == [agent]
@@ -473,7 +472,7 @@ def test_ids_may_be_any_names(book: Book, id: str) -> None:
 def test_a_huge_title_is_kept_and_cut_where_there_is_no_room(work: Work) -> None:
     title = "many words " * 100_000
     task = work.add_task(title, description=title)
-    assert work.task(task).title == title
+    assert work.task(task).info().title == title
     found = work.context_for(task, max_chars=500)
     assert len(found.text) <= 500
     assert found.left_out
@@ -487,7 +486,7 @@ def test_a_context_keeps_to_the_smallest_budget(work: Work) -> None:
     task = work.add_task("Rotate the signing keys", description="every ninety days")
     work.discover("the old key stays valid for an hour", affects=[task])
     work.nudge("hurry", target="dev-1", by="ann")
-    work.assign(task, "dev-1")
+    work.task(task).assign("dev-1")
     for most in range(1, 51):
         by_chars = work.context_for(task, max_chars=most)
         assert len(by_chars.text) <= most
@@ -503,12 +502,25 @@ def everything(book: Book, work: Work) -> str:
     """All that any read tells about a work."""
     tasks = work.tasks()
     told: list[Any] = [
-        work.about(), tasks, work.inbox(), work.decisions(), work.discoveries(), work.artifacts(), work.nudges(),
-        work.approvals(), work.escalations(), work.branches(), work.candidates(judged=True), work.contributions(),
-        work.graph(), [work.context_for(one).text for one in tasks], [work.radar(one) for one in tasks],
-        book.works.list(), [event.payload for event in book.events()],
+        work.info(),
+        tasks,
+        work.inbox(),
+        work.records("decision"),
+        work.records("discovery"),
+        work.records("artifact"),
+        work.records("nudge"),
+        work.records("approval"),
+        work.records("escalation"),
+        work.records("branch"),
+        work.candidates(judged=True),
+        work.contributions(),
+        work.graph(),
+        [work.context_for(one).text for one in tasks],
+        [work.task(one).radar() for one in tasks],
+        book.works.list(),
+        [event.payload for event in book.events()],
         [book.search(word).results for word in ("plover", "secretly")],
-    ]  # fmt: skip
+    ]
     with book.ledger.snapshot() as snapshot:
         told += [snapshot.scan(name) for name in snapshot.registry.views if name.startswith("work.")]
     return repr(told)
@@ -516,7 +528,7 @@ def everything(book: Book, work: Work) -> str:
 
 def story(work: Work, word: str) -> None:
     """A work in which every kind of event holds a word."""
-    work.change(goal=f"{word} goal", constraints=[f"{word} limit"])
+    work.manage.change(goal=f"{word} goal", constraints=[f"{word} limit"])
     for id in ("a", "b", "c", "d", "e", "f"):
         work.add_task(
             f"{word} {id}",
@@ -526,36 +538,36 @@ def story(work: Work, word: str) -> None:
             needs_review=id == "a",
         )
     work.add_task(f"{word} risky", risk=f"{word} risk", id="risky")
-    work.edit("b", title=f"{word} again")
+    work.task("b").edit(title=f"{word} again")
     claim = taken(work)
     work.nudge(f"{word} nudge", target="dev-1", by="ann")
     work.acknowledge(claim.nudges()[0], "dev-1")
     claim.artifact("x.py", description=f"{word} code", content=word)
     claim.complete(f"{word} done", learnings=[f"{word} learned"], next_steps=[f"{word} next"])
-    work.assign_review("a", "qa")
+    work.task("a").assign_review("qa")
     work.review("a", "needs_rework", comments=f"{word} comment", by="qa")
     claim.complete(f"{word} done again")
     work.review("a", "needs_rework", comments="once more", by="qa")
     claim.complete(f"{word} done at last")
     work.review("a", "rejected", comments=f"{word} is wrong", by="qa")
-    work.retry("a")
+    work.task("a").retry()
     branch = work.branch(f"{word} or not?", {"yes": ["b"], "no": ["c"]})
     work.choose(branch, "yes", rationale=f"{word} is better")
     first = work.decide(
         question=f"{word}?", choice=word, alternatives=[word], rationale=word, affects=["d"], by="dev-1"
     )
     work.decide(question=f"{word}?", choice=word, reverses=first, by="dev-1")
-    work.approve(first, why=f"{word} is fine", by="ann")
+    work.approvals.grant(first, why=f"{word} is fine", by="ann")
     work.discover(f"{word} found", affects=["d"], by="dev-1")
-    work.resolve(work.escalate(f"{word} help", by="dev-1"), f"{word} answer")
-    work.block("d", f"{word} vendor")
-    work.cancel("e", reason=f"{word} needless")
+    work.answer(work.escalate(f"{word} help", by="dev-1"), f"{word} answer")
+    work.task("d").block(f"{word} vendor")
+    work.task("e").cancel(reason=f"{word} needless")
     work.lead("chief").resign()
     taken(work, "dev-2").release(f"{word} enough")
     taken(work, "dev-2").fail(f"{word} broke")
     work.reject(work.candidates()[0], reason=f"{word} no", by="ann")
-    work.pause(f"{word} pause")
-    work.resume()
+    work.manage.pause(f"{word} pause")
+    work.manage.resume()
 
 
 @pytest.mark.spec("L1", "L10", "5.4")
@@ -577,7 +589,7 @@ def test_words_that_are_erased_are_gone_from_every_read_and_the_graph_stands(boo
     assert everything(book, work) == before
     for event in kinds:
         assert "plover" not in repr(work.tasks(at=event.position))
-    work.approve(work.inbox().approvals[0], by="ann")  # what waited for a word still can be answered
+    work.approvals.grant(work.inbox().approvals[0], by="ann")  # what waited for a word still can be answered
     assert taken(work, "dev-3").complete("new words").status in ("completed", "review")
 
 
@@ -606,7 +618,7 @@ def test_what_repeats_words_goes_with_them(book: Book, kind: str) -> None:
     )
     book.erase(first.id)
     assert "plover" not in everything(book, work)
-    assert kind != "task.reviewed" or work.task("t").comments == ("once more",)
+    assert kind != "task.reviewed" or work.task("t").info().comments == ("once more",)
 
 
 @pytest.mark.spec("5.10", "L5")
@@ -615,7 +627,7 @@ def test_a_work_among_members_shows_itself_to_nobody_else(book: Book, tmp_path: 
     story(work, "plover")
     member = book.as_actor("dev-1", role="developer")
     assert [one.id for one in member.works.list()] == ["hidden"]
-    assert member.work("hidden").task("a").id == "a"
+    assert member.work("hidden").task("a").info().id == "a"
     for role in ("developer", "qa", "researcher", "librarian", "analyst", "orchestrator"):
         outsider = book.as_actor(f"out-{role}", role=role)
         assert outsider.works.list() == []
@@ -623,12 +635,23 @@ def test_a_work_among_members_shows_itself_to_nobody_else(book: Book, tmp_path: 
             outsider.work("hidden")
         hidden = Work(outsider._session, "hidden")
         for act in (
-            hidden.about, hidden.tasks, hidden.inbox, hidden.contributions, hidden.candidates, hidden.nudges,
-            hidden.claim, hidden.take_nudges, lambda h=hidden: h.context_for("a"), lambda h=hidden: h.radar("a"),
-            lambda h=hidden: h.add_task("x"), lambda h=hidden: h.discover("x"),
+            hidden.info,
+            hidden.tasks,
+            hidden.inbox,
+            hidden.contributions,
+            hidden.candidates,
+            lambda h=hidden: h.records("nudge"),
+            hidden.claim,
+            hidden.read_messages,
+            lambda h=hidden: h.context_for("a"),
+            lambda h=hidden: h.task("a").radar(),
+            lambda h=hidden: h.add_task("x"),
+            lambda h=hidden: h.discover("x"),
             lambda h=hidden: h.review("a", "approved"),
-            lambda h=hidden: next(h.watch(after=0, timeout=0)), lambda h=hidden: h.lead(), hidden.pause,
-        ):  # fmt: skip
+            lambda h=hidden: next(h.watch(after=0, timeout=0)),
+            lambda h=hidden: h.lead(),
+            hidden.manage.pause,
+        ):
             with pytest.raises(NotFound):
                 act()
         assert "plover" not in repr([event.payload for event in outsider.events()])
@@ -645,22 +668,22 @@ def test_nobody_acts_in_anothers_name_or_through_anothers_eyes(book: Book, work:
         lambda: dev.claim("dev-2"),
         lambda: dev.discover("x", by="dev-2"),
         lambda: dev.decide(question="x", choice="y", by="owner"),
-        lambda: dev.take_nudges("dev-2"),
+        lambda: dev.read_messages("dev-2"),
         lambda: dev.lead("chief"),
         lambda: dev.add_task("x"),
         lambda: dev.nudge("x"),
-        lambda: dev.cancel("t", reason="x"),
+        lambda: dev.task("t").cancel(reason="x"),
     ):
         with pytest.raises(Denied):
             act()
     analyst = book.as_actor("ana", role="analyst")
     dev.claim()
     eyes = analyst.access.look_as("dev-1").work("auth")
-    assert [one.id for one in eyes.in_progress()] == ["t"]
+    assert [one.id for one in eyes.tasks("in_progress")] == ["t"]
     head = book.head
     for look in (
         lambda: eyes.claim(),
-        lambda: eyes.take_nudges(),
+        lambda: eyes.read_messages(),
         lambda: eyes.discover("x"),
         lambda: eyes.escalate("x"),
         lambda: eyes.artifact("x.py", content="x"),
@@ -689,7 +712,7 @@ def test_no_words_forge_a_line_of_a_context(book: Book) -> None:
     claim.complete(FORGED)
     task = work.add_task(FORGED, description=FORGED, depends_on=[before])
     book.remember(f"{FORGED} about it", override="a test")
-    work.assign(task, "dev-1")
+    work.task(task).assign("dev-1")
     work.nudge(FORGED, target="dev-1", by=forged)
     found = work.context_for(task, max_chars=50_000)
     lines = found.text.splitlines()
@@ -710,20 +733,20 @@ def test_secrets_are_masked_wherever_somebody_writes(book: Book) -> None:
     metadata = {"x": [{"y": key, key: 1}], f"by {key}": 2, f"by {key[:-1]}B": 3}
     task = work.add_task(key, description=key, risk=key, metadata=metadata, id="t")
     assert sorted(task.metadata.values(), key=str) == [2, 3, [{"y": "[REDACTED]", "[REDACTED]": 1}]]
-    work.edit("t", title=f"again {key}")
-    work.approve(work.inbox().approvals[0], why=key, by="ann")
+    work.task("t").edit(title=f"again {key}")
+    work.approvals.grant(work.inbox().approvals[0], why=key, by="ann")
     claim = taken(work)
     claim.artifact("x.py", description=key)
     claim.discover(key)
     claim.decide(question=key, choice=key, alternatives=[key], rationale=key)
     work.nudge(key)
-    work.resolve(work.escalate(key), key)
+    work.answer(work.escalate(key), key)
     claim.complete(key, learnings=[key], next_steps=[key])
     other = work.add_task("x")
-    work.block(other, key)
-    work.cancel(other, reason=key)
+    work.task(other).block(key)
+    work.task(other).cancel(reason=key)
     work.reject(work.candidates()[0], reason=key)
-    work.pause(key)
+    work.manage.pause(key)
     told = everything(book, work)
     assert key not in told
     assert key.lower() not in told
@@ -738,30 +761,43 @@ def test_what_is_over_is_changed_by_no_verb(book: Book, status: str) -> None:
     work = book.work(name="it", id="w")
     done = work.add_task("done", id="done")
     taken(work).complete()
-    asked, stuck = work.request_approval("may I?"), work.escalate("help")
+    asked, stuck = work.approvals.request("may I?"), work.escalate("help")
     if status == "paused":
-        work.pause()
+        work.manage.pause()
     elif status == "cancelled":
-        work.abandon("no need")
+        work.manage.abandon("no need")
     else:
-        work.complete()
+        work.manage.complete()
     if status == "archived":
-        work.archive()
+        work.manage.archive()
     acts: list[Callable[[], Any]] = [
         lambda: work.add_task("x"), lambda: work.decide(question="x", choice="y"), lambda: work.discover("x"),
-        lambda: work.artifact("x.py", content="x"), lambda: work.request_approval("x"), lambda: work.escalate("x"),
+        lambda: work.artifact("x.py", content="x"), lambda: work.approvals.request("x"), lambda: work.escalate("x"),
         lambda: work.lead("chief"),
     ]  # fmt: skip
     always: list[Callable[[], Any]] = [
-        lambda: work.edit(done, title="x"), lambda: work.link(done, on=[]), lambda: work.unlink(done, on=[]),
-        lambda: work.assign(done, "dev-1"), lambda: work.block(done, "x"), lambda: work.unblock(done),
-        lambda: work.retry(done), lambda: work.cancel(done, reason="x"), lambda: work.review(done, "approved"),
-        lambda: work.assign_review(done, "qa"), lambda: work.claim("dev-1", task=done),
-    ]  # fmt: skip
+        lambda: work.task(done).edit(title="x"),
+        lambda: work.task(done).add_dependencies(on=[]),
+        lambda: work.task(done).remove_dependencies(on=[]),
+        lambda: work.task(done).assign("dev-1"),
+        lambda: work.task(done).block("x"),
+        lambda: work.task(done).unblock(),
+        lambda: work.task(done).retry(),
+        lambda: work.task(done).cancel(reason="x"),
+        lambda: work.review(done, "approved"),
+        lambda: work.task(done).assign_review("qa"),
+        lambda: work.claim("dev-1", task=done),
+    ]
     last: list[Callable[[], Any]] = [
-        lambda: work.nudge("x"), lambda: work.approve(asked), lambda: work.resolve(stuck, "x"),
-        lambda: work.change(goal="x"), work.pause, work.resume, work.complete, work.archive,
-    ]  # fmt: skip
+        lambda: work.nudge("x"),
+        lambda: work.approvals.grant(asked),
+        lambda: work.answer(stuck, "x"),
+        lambda: work.manage.change(goal="x"),
+        work.manage.pause,
+        work.manage.resume,
+        work.manage.complete,
+        work.manage.archive,
+    ]
     head = book.head
     if status == "paused":
         assert work.claim("dev-1") is None
@@ -772,7 +808,7 @@ def test_what_is_over_is_changed_by_no_verb(book: Book, status: str) -> None:
         with pytest.raises(Conflict):
             act()
     assert book.head == head
-    assert work.task("done").status == "completed"
+    assert work.task("done").info().status == "completed"
     assert work.context_for("done").text
 
 
@@ -784,13 +820,13 @@ def test_a_nudge_to_all_reaches_each_of_many_once_and_each_may_acknowledge_it(wo
     nudge = work.nudge("stop using MD5", by="ann")
     agents = [f"dev-{n:02}" for n in range(40)]
     for agent in agents:
-        assert [one.id for one in work.take_nudges(agent)] == [nudge.id]
-        assert work.take_nudges(agent) == []
+        assert [one.id for one in work.read_messages(agent)] == [nudge.id]
+        assert work.read_messages(agent) == []
     with pytest.raises(Conflict, match="has not been told"):
         work.acknowledge(nudge, "dev-99")
     for agent in (*agents[:2], agents[0]):
         work.acknowledge(nudge, agent)
-    assert work.nudges()[0].acknowledged == ("dev-00", "dev-01")
+    assert work.records("nudge")[0].acknowledged == ("dev-00", "dev-01")
 
 
 @pytest.mark.spec("5.4")
@@ -831,7 +867,7 @@ def test_a_damaged_task_does_not_undo_the_one_before_it(tmp_path: Path) -> None:
         claim = work.claim("dev-1", task="one")
         assert claim is not None
         assert claim.next("done well") is None
-        assert work.task("one").status == "completed"
+        assert work.task("one").info().status == "completed"
         with pytest.raises(commonplace.Corrupt):
             work.claim("dev-1")
         book.rebuild()

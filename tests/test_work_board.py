@@ -16,7 +16,7 @@ def test_a_work_is_found_by_whatever_belongs_to_it(book: Book) -> None:
     task = work.add_task("design", id="t1")
     said = work.nudge("hurry")
     assert {book.works.containing(id).id for id in ("t1", task.id, said.id)} == {work.id}
-    assert book.as_actor("dev-1").works.containing("t1").task("t1").title == "design"
+    assert book.as_actor("dev-1").works.containing("t1").task("t1").info().title == "design"
     note = book.record("agent.spoke", payload={"work": work.id})
     for id in ("nothing", note.id, work.id):
         with pytest.raises(NotFound, match="no task"):
@@ -27,7 +27,8 @@ def test_a_work_is_found_by_whatever_belongs_to_it(book: Book) -> None:
         assert "auth" not in str(unknown.value)
 
     async def found() -> str:
-        return str((await (await book.aio.works.containing("t1")).task("t1")).title)
+        task = await book.aio.works.containing("t1").task("t1")
+        return str((await task.info()).title)
 
     assert asyncio.run(found()) == "design"
 
@@ -38,29 +39,29 @@ def test_a_claim_is_gone_on_with_in_another_process(book: Book) -> None:
     work.add_tasks([{"title": "design", "id": "t1"}, {"title": "build", "id": "t2"}])
     first = work.claim("dev-1")
     assert first is not None
-    again = work.held("t1", first.token)
+    again = work.reopen_claim("t1", first.token)
     assert (again.agent, again.lease) == ("dev-1", first.lease)
     assert again.heartbeat() == []
     assert again.complete("done").status == "completed"
     assert again.complete("done").status == "completed"  # the same call again
     with pytest.raises(Fenced, match="it is completed now"):
-        work.held("t1", first.token)
+        work.reopen_claim("t1", first.token)
     second = book.as_actor("dev-2").work(work.id).claim()
     assert second is not None
     second.release()
     for token in (second.token, first.token, 0):
         with pytest.raises(Fenced, match="pending now"):
-            work.held("t2", token)
+            work.reopen_claim("t2", token)
     third = work.claim("dev-3")
     assert third is not None
     third.block("nobody knows how")
     with pytest.raises(Fenced, match="it is blocked now"):
-        work.held("t2", third.token)
-    work.unblock("t2")
+        work.reopen_claim("t2", third.token)
+    work.task("t2").unblock()
     third = work.claim("dev-3")
     assert third is not None
     with pytest.raises(Denied, match="not as 'dev-3'"):
-        book.as_actor("eve").work(work.id).held("t2", third.token)
+        book.as_actor("eve").work(work.id).reopen_claim("t2", third.token)
 
 
 @pytest.mark.spec("5.3")
@@ -69,7 +70,7 @@ def test_nobody_finishes_what_another_one_holds(book: Book) -> None:
     work.add_task("design", id="t1")
     held = work.claim("dev-1")
     assert held is not None
-    stolen = Claim(book.as_actor("eve").work(work.id), "eve", work.task("t1"))
+    stolen = Claim(book.as_actor("eve").work(work.id), "eve", work.task("t1").info())
     acts: list[Callable[[], object]] = [
         lambda: stolen.complete(),
         lambda: stolen.release(),
@@ -107,7 +108,7 @@ def test_the_board_shows_a_work_at_a_glance(book: Book) -> None:
     done.complete("see the branch")
     held = work.claim("dev-1", lease=60)
     assert held is not None
-    work.block("t4", "nobody answers")
+    work.task("t4").block("nobody answers")
     first = work.decide(question="which library?", choice="a")
     work.decide(question="which library?", choice="b", reverses=first)
     work.escalate("what now?", task="t4")
@@ -132,7 +133,7 @@ def test_the_board_shows_a_work_at_a_glance(book: Book) -> None:
     assert [len(tasks) for tasks in work.board(limit=1).tasks.values()] == [1, 1, 1, 1]
     assert work.board(limit=1).totals == board.totals
     held.complete()
-    work.cancel("t6", reason="old")
+    work.task("t6").cancel(reason="old")
     later = work.board()
     assert [one.id for one in later.tasks["completed"]] == ["t1"]
     assert later.progress == pytest.approx(2 / 7)

@@ -52,8 +52,8 @@ def test_more_than_a_blob_holds_is_refused(tmp_path: Path) -> None:
 
 
 SAID: dict[str, Callable[[Work, Claim, str], object]] = {
-    "goal": lambda work, _, text: work.change(goal=text),
-    "one of constraints": lambda work, _, text: work.change(constraints=[text]),
+    "goal": lambda work, _, text: work.manage.change(goal=text),
+    "one of constraints": lambda work, _, text: work.manage.change(constraints=[text]),
     "title": lambda work, _, text: work.add_task(text),
     "description": lambda work, _, text: work.add_task("it", description=text),
     "risk": lambda work, _, text: work.add_task("it", risk=text),
@@ -67,7 +67,7 @@ SAID: dict[str, Callable[[Work, Claim, str], object]] = {
     "text": lambda work, _, text: work.nudge(text),
     "text (discovery)": lambda work, _, text: work.discover(text),
     "text (escalation)": lambda work, _, text: work.escalate(text),
-    "action": lambda work, _, text: work.request_approval(text),
+    "action": lambda work, _, text: work.approvals.request(text),
     "description (artifact)": lambda work, _, text: work.artifact("a.txt", description=text),
     "comments": lambda work, claim, text: work.review(claim.task, "rejected", comments=text),
 }
@@ -92,7 +92,7 @@ def test_what_somebody_says_is_kept_whole(work: Work) -> None:
     text = "long words " * 100_000
     task = work.add_task("it", description=text)
     assert taken(work).complete(text).result.summary == text  # type: ignore[union-attr]
-    assert work.task(task).description == text
+    assert work.task(task).info().description == text
     assert work.nudge(text).text == text
     assert work.decide(question=text, choice=text, rationale=text).rationale == text
 
@@ -107,7 +107,7 @@ def test_a_worker_says_how_much_of_a_reason_it_left_out(work: Work) -> None:
         return HUGE
 
     assert work.worker("dev-1", handler, until="idle").failed == 2
-    reasons = {one.title: one.reason for one in work.failed()}
+    reasons = {one.title: one.reason for one in work.tasks("failed")}
     assert reasons["raises"].endswith("z … (3,012 characters more, in the worker's log)")
     assert "summary has 8,388,609 bytes" in reasons["says too much"]
 
@@ -146,13 +146,13 @@ def test_a_task_is_added_once_under_its_id_and_with_other_content_never(book: Bo
 @pytest.mark.spec("5.2", "L4")
 def test_what_has_become_of_a_task_since_does_not_make_a_repeated_call_another_one(work: Work) -> None:
     task = work.add_task("Design it", id="t", priority=1, depends_on=[])
-    work.edit(task, title="Draw it", priority=5, needs_review=True)
+    work.task(task).edit(title="Draw it", priority=5, needs_review=True)
     other = work.add_task("Another")
-    work.link(task, on=[other])
-    work.unlink(task, on=[other])
-    work.assign(task, "dev-1")
+    work.task(task).add_dependencies(on=[other])
+    work.task(task).remove_dependencies(on=[other])
+    work.task(task).assign("dev-1")
     again = work.add_task("Design it", id="t", priority=1)
-    assert again == work.task("t")
+    assert again == work.task("t").info()
     assert again.title == "Draw it"
     with pytest.raises(Conflict, match="another title and priority"):
         work.add_task("Draw it", id="t", priority=5)
@@ -177,7 +177,7 @@ def test_an_erased_task_or_work_is_not_added_again(book: Book, work: Work) -> No
     with pytest.raises(Erased, match="another id"):
         book.work(name="auth", goal="Add JWT authentication to the API", id="auth")
     assert book.head == head
-    assert book.work(id="auth").task("t").title == ""
+    assert book.work(id="auth").task("t").info().title == ""
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_a_work_is_begun_once_under_its_id_and_with_other_content_never(book: Bo
     fields = {name: first for name, (first, _) in WORK.items()}
     begun = book.work(id="w", name="auth", **fields)
     head = book.head
-    assert book.work(id="w", name="auth", **fields).about() == begun.about()
+    assert book.work(id="w", name="auth", **fields).info() == begun.info()
     with pytest.raises(Conflict, match="begun with another name:"):
         book.work(id="w", name="oauth", **fields)
     for name, (first, second) in WORK.items():
@@ -211,14 +211,14 @@ def test_a_work_is_begun_once_under_its_id_and_with_other_content_never(book: Bo
             book.work(id="w", **{name: second})
         assert book.work(id="w", **{name: first}).id == "w"
     assert book.head == head
-    assert book.as_actor("ada", role="developer").work(id="w").about().members == ("ada",)
+    assert book.as_actor("ada", role="developer").work(id="w").info().members == ("ada",)
 
 
 @pytest.mark.spec("5.1", "L4")
 def test_what_was_changed_since_does_not_make_a_repeated_beginning_another_one(book: Book) -> None:
     work = book.work(id="w", name="auth", goal="Add JWT")
-    work.change(goal="Add OAuth", limits={"max_tasks": 5})
-    assert book.work(id="w", name="auth", goal="Add JWT").about().goal == "Add OAuth"
+    work.manage.change(goal="Add OAuth", limits={"max_tasks": 5})
+    assert book.work(id="w", name="auth", goal="Add JWT").info().goal == "Add OAuth"
     with pytest.raises(Conflict, match="another goal"):
         book.work(id="w", name="auth", goal="Add OAuth")
 
@@ -236,14 +236,14 @@ def test_a_task_that_is_added_again_is_the_same_one_after_the_work_has_ended(
     for _ in batch:
         taken(work).complete("done")
     if end == "abandon":
-        work.abandon("not needed")
+        work.manage.abandon("not needed")
     else:
-        work.complete()
+        work.manage.complete()
     if end == "archive":
-        work.archive()
+        work.manage.archive()
     head = book.head
     assert [(one.id, one.status) for one in work.add_tasks(batch)] == [("a", "completed"), ("b", "completed")]
-    assert work.add_task("Draw it", id="a") == work.task("a")
+    assert work.add_task("Draw it", id="a") == work.task("a").info()
     with pytest.raises(Conflict, match="another title"):
         work.add_task("Paint it", id="a")
     for new in ({"title": "Sell it", "id": "c"}, {"title": "Sell it"}):

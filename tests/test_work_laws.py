@@ -106,7 +106,7 @@ def test_events_of_a_work_say_what_happened_and_nothing_that_is_derived_from_it(
         claim.decide(question="Which format?", choice="JWT", rationale="known to all")
         claim.artifact("schema.sql", content="CREATE TABLE token ()")
         claim.complete("designed")
-        work.edit(second, title="Write the migration of tokens", priority=7)
+        work.task(second).edit(title="Write the migration of tokens", priority=7)
         events = [event for event in book.events() if event.kind.startswith(("task.", "work."))]
         for event in events:
             assert not names_in(event.payload) & {"sets", "tops", "counts", "words", "stems"}, event.kind

@@ -36,7 +36,7 @@ def test_a_leader_that_was_replaced_is_told_nothing_and_deals_with_nothing(book:
         first.next,
         lambda: first.handled(another),
         lambda: first.handled(ready),
-        lambda: first.assign(task, "dev-1"),
+        lambda: first.task(task).assign("dev-1"),
     ):
         with pytest.raises(Fenced, match="'chief-1' no longer leads"):
             late()

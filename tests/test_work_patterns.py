@@ -36,7 +36,7 @@ def test_a_pattern_is_remembered_with_its_tasks_and_a_work_begins_with_them(book
     assert (build.depends_on, test.depends_on) == ((design.id,), (build.id,))
     assert (test.for_role, test.needs_review) == ("qa", True)
     assert [one.title for one in work.ready()] == ["Design"]
-    assert work.about().pattern == kept.item_id
+    assert work.info().pattern == kept.item_id
     head = book.head
     again = book.work(name="auth", cores=["auth"], pattern=kept.item_id, id="w")
     assert (len(again.tasks()), book.head) == (3, head)
@@ -99,10 +99,10 @@ def test_a_pattern_from_the_shell(cli: Cli) -> None:
         return ran.json
 
     ask("init")
-    ask("core", "set", "auth", '{"name": "Authentication"}')
-    kept = ask("remember", SAYS, "--core", "auth", "--type", "pattern", "--tasks", json.dumps(PLAN))
+    ask("memory", "set-core", "auth", "name=Authentication")
+    kept = ask("remember", SAYS, "--core", "auth", "--type", "pattern", "--task", json.dumps(PLAN))
     begun = ask("work", "new", "auth", "--core", "auth", "--pattern", kept["item_id"])
     assert begun["pattern"] == kept["item_id"]
     assert [one["title"] for one in ask("task", "list", begun["id"])] == ["Design", "Build", "Test"]
-    refused = cli("remember", SAYS, "--type", "pattern", "--tasks", "Design")
-    assert (refused.code, "--tasks is not JSON" in refused.err) == (2, True)
+    refused = cli("remember", SAYS, "--type", "lesson", "--core", "auth", "--task", "Design")
+    assert (refused.code, "only a pattern has tasks" in refused.err) == (1, True)

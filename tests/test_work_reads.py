@@ -19,12 +19,12 @@ def test_how_a_work_stood_and_how_many_tasks_it_had_then(book: Book, work: Work)
     taken(work).complete()
     begun = book.head
     taken(work).complete()
-    work.complete()
-    assert [work.status(at=at) for at in (empty, begun, book.head)] == ["active", "active", "completed"]
+    work.manage.complete()
+    assert [work.info(at=at).status for at in (empty, begun, book.head)] == ["active", "active", "completed"]
     assert work.counts(at=empty) == {}
     assert work.counts(at=begun) == {"tasks": 2, "pending": 1, "completed": 1}
     assert work.counts(at=book.head) == work.counts() == {"tasks": 2, "completed": 2}
-    assert (work.status(), work.board(at=begun).counts) == ("completed", work.counts(at=begun))
+    assert (work.info().status, work.board(at=begun).counts) == ("completed", work.counts(at=begun))
 
 
 @pytest.mark.spec("5.11", "L7")
@@ -33,13 +33,13 @@ def test_what_made_a_task_needless_then(book: Book, work: Work) -> None:
     alone = book.head
     other = work.add_task("Drop the old table")
     both = book.head
-    work.cancel(other, reason="not needed")
-    assert work.radar(task, at=alone) == []
-    (overlap,) = work.radar(task, at=both)
+    work.task(other).cancel(reason="not needed")
+    assert work.task(task).radar(at=alone) == []
+    (overlap,) = work.task(task).radar(at=both)
     assert (overlap.id, overlap.status) == (other.id, "pending")
-    assert work.radar(task) == work.radar(task, at=book.head) == []
+    assert work.task(task).radar() == work.task(task).radar(at=book.head) == []
     with pytest.raises(NotFound):
-        work.radar(other, at=alone)
+        work.task(other).radar(at=alone)
 
 
 @pytest.mark.spec("5.9", "L7")
@@ -73,9 +73,9 @@ def test_content_is_read_from_when_it_was_stored(book: Book, work: Work) -> None
 
 
 READS: dict[str, Callable[[Work, int | None], Any]] = {
-    "status": lambda work, at: work.status(at=at),
+    "status": lambda work, at: work.info(at=at).status,
     "counts": lambda work, at: work.counts(at=at),
-    "radar": lambda work, at: [one.id for one in work.radar("t", at=at)],
+    "radar": lambda work, at: [one.id for one in work.task("t").radar(at=at)],
     "candidates": lambda work, at: [one.id for one in work.candidates(at=at)],
 }
 
@@ -135,7 +135,18 @@ def test_as_of_in_the_shell(cli: Cli) -> None:
     then = ask("task", "add", "auth", "Delete the old table", "--id", "t")["position"]
     ask("task", "add", "auth", "Drop the old table")
     ask("discover", "auth", "Nobody reads the old table")
-    assert [len(ask("radar", "t", *at)) for at in ((), ("--at", then))] == [1, 0]
-    assert [len(ask("candidates", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
-    assert [len(ask("discoveries", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
+    assert [len(ask("task", "radar", "t", *at)) for at in ((), ("--at", then))] == [1, 0]
+    assert [len(ask("work", "candidates", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
+    assert [len(ask("work", "discoveries", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]
     assert ask("work", "show", "auth", "--at", then)["counts"] == {"tasks": 1, "pending": 1}
+
+
+@pytest.mark.spec("7.1")
+def test_a_work_has_few_names_and_none_of_them_twice(work: Work) -> None:
+    names = [name for name in dir(work) if not name.startswith("_")]
+    assert len(names) <= 40, names
+    (task,) = work.add_tasks([{"title": "Design it"}])
+    assert work.task(task.id).info() == task
+    work.decide(question="Which colour?", choice="green", by="dev-1")
+    (decision,) = work.records("decision")
+    assert str(decision) == "Which colour? green, by dev-1"

@@ -25,9 +25,9 @@ def book() -> Iterator[Book]:
 
 def test_an_export_to_nowhere_is_refused_and_names_the_file(work: Work, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no-such-folder"):
-        work.export(tmp_path / "no-such-folder" / "work.json")
+        work.manage.export(tmp_path / "no-such-folder" / "work.json")
     with pytest.raises(CommonplaceError, match="no plain file"):
-        work.export(tmp_path)
+        work.manage.export(tmp_path)
 
 
 @pytest.mark.parametrize("claims", [["t1"], [None], "t1", 7], ids=str)
@@ -50,12 +50,12 @@ def test_an_awaited_worker_refuses_what_it_does_not_know_as_the_other_does(book:
 
 def test_no_task_of_a_paused_work_is_claimed_by_its_name(work: Work) -> None:
     task = work.add_task("Design it")
-    work.pause("lunch")
+    work.manage.pause("lunch")
     with pytest.raises(Conflict, match="paused"):
         work.claim("dev-1", task=task)
     assert work.claim("dev-1") is None
     assert [one.id for one in work.ready()] == [task.id]
-    work.resume()
+    work.manage.resume()
     claim = work.claim("dev-1", task=task)
     assert claim is not None
     assert claim.task.id == task.id
@@ -71,21 +71,21 @@ def test_a_parent_has_to_be_there(work: Work) -> None:
 
 def test_a_task_stands_for_its_approval(work: Work) -> None:
     risky = work.add_task("Drop the table", risk="data is lost", id="t1")
-    answered = work.approve(risky, why="there is a backup")
+    answered = work.approvals.grant(risky, why="there is a backup")
     assert (answered.id, cast(Any, answered).status) == (risky.approval, "approved")
     assert [one.id for one in work.ready()] == ["t1"]
     work.add_task("Drop the other table", risk="data is lost", id="t2")
-    work.disapprove("t2", why="there is none")
-    assert work.task("t2").status == "cancelled"
+    work.approvals.refuse("t2", why="there is none")
+    assert work.task("t2").info().status == "cancelled"
     with pytest.raises(NotFound, match="nobody was asked"):
-        work.approve(work.add_task("Harmless"))
+        work.approvals.grant(work.add_task("Harmless"))
 
 
 def test_an_option_without_tasks_is_refused(work: Work) -> None:
     task = work.add_task("Write it in Rust")
     with pytest.raises(BadInput, match="'wait' has no tasks"):
         work.branch("Which one?", {"rust": [task], "wait": []})
-    assert work.branches() == []
+    assert work.records("branch") == []
 
 
 def test_the_story_in_the_shell_goes_as_it_is_told(cli: Cli) -> None:

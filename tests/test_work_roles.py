@@ -85,7 +85,7 @@ def test_what_was_ready_for_an_agent_follows_the_role_that_it_had_then(book: Boo
 @pytest.mark.spec("5.3")
 def test_the_role_is_changed_by_whoever_plans_alone(book: Book, work: Work, team: dict[str, str]) -> None:
     (task,) = work.add_tasks([{"title": "Test it", "for_role": "qa"}])
-    work.edit(task, for_role="developer")
+    work.task(task).edit(for_role="developer")
     assert work.claim("qa-1") is None
     claim = book.as_actor("dev-1").work(id=work.id).claim()
     assert claim is not None
@@ -94,7 +94,7 @@ def test_the_role_is_changed_by_whoever_plans_alone(book: Book, work: Work, team
     claim.split(["one part", {"title": "another part", "for_role": "developer"}])
     assert {one.for_role for one in work.tasks()} == {"developer"}
     assert len(work.ready("dev-2")) == 2
-    assert work.edit(work.ready()[0], for_role=None).for_role is None
+    assert work.task(work.ready()[0]).edit(for_role=None).for_role is None
     assert len(work.ready("qa-1")) == 1
 
 
@@ -120,7 +120,7 @@ GIVE_BACK: dict[str, Callable[[Work, Claim], object]] = {
         taken(work, "dev-2", task="before").complete(),
     ),
     "is stopped by whoever plans": lambda work, claim: (
-        work.block(claim.task, "the vendor"), work.unblock(claim.task)
+        work.task(claim.task).block("the vendor"), work.task(claim.task).unblock()
     ),
 }  # fmt: skip
 
@@ -152,11 +152,11 @@ def test_an_assignment_ends_by_whoever_plans_or_by_the_policy_reassign(
     assert work.claim("qa-1") is None
     lost(taken(work, "dev-1"))
     assert whose(work.ready()[0]) == ("assigned", "qa", "dev-1", "dev-1")
-    assert whose(work.assign(task, "dev-2")) == ("assigned", "qa", "dev-2", "dev-2")
-    assert whose(work.unassign(task)) == ("pending", "qa", None, None)
-    work.assign(task, "dev-2")
+    assert whose(work.task(task).assign("dev-2")) == ("assigned", "qa", "dev-2", "dev-2")
+    assert whose(work.task(task).unassign()) == ("pending", "qa", None, None)
+    work.task(task).assign("dev-2")
     taken(work, "dev-2").fail("I cannot")
-    assert whose(work.task(task)) == ("pending", "qa", None, None)
+    assert whose(work.task(task).info()) == ("pending", "qa", None, None)
     assert work.claim("dev-2") is None
     assert taken(work, "qa-1").task.id == task.id
 
@@ -214,8 +214,8 @@ def test_roles_in_the_shell(cli: Cli) -> None:
         return ran.json
 
     ask("init")
-    ask("role", "dev-1", "developer")
-    ask("role", "qa-1", "qa")
+    ask("access", "grant", "dev-1", "--role", "developer")
+    ask("access", "grant", "qa-1", "--role", "qa")
     ask("work", "new", "auth", "--id", "auth")
     assert ask("task", "add", "auth", "Test it", "--for-role", "qa", "--id", "t")["for_role"] == "qa"
     assert "any qa" in cli("task", "list", "auth").out
@@ -223,7 +223,7 @@ def test_roles_in_the_shell(cli: Cli) -> None:
     assert ask("task", "claim", "auth", "--as", "dev-1")["task"] is None
     claimed = ask("task", "claim", "auth", "--as", "qa-1")
     ask("task", "release", "t", claimed["token"], "--as", "qa-1")
-    assert ask("task", "edit", "t", "--for-role", "developer")["for_role"] == "developer"
+    assert ask("task", "edit", "t", "for_role=developer")["for_role"] == "developer"
     assert ask("task", "claim", "auth", "--as", "dev-1")["task"]["id"] == "t"
     refused = cli("task", "add", "auth", "More", "--for-role", "boss")
     assert (refused.code, "no role" in refused.err) == (1, True)
@@ -260,7 +260,7 @@ def test_a_late_holder_is_refused_whatever_others_did_meanwhile(book: Book, work
             write(late)
         assert "claim again" in str(refused.value), name
     assert book.head == head
-    assert work.task(task, at=head).status == "in_progress"
+    assert work.task(task).info(at=head).status == "in_progress"
     assert taken(work, "dev-2", task=task).complete("in time").status == "completed"
 
 
@@ -295,8 +295,8 @@ def test_what_a_late_holder_decides_or_finds_is_refused(book: Book, work: Work, 
         with pytest.raises(Fenced, match="no longer in force; it is in_progress with 'dev-2' now"):
             says()
     assert book.head == head
-    assert [one.text for one in work.discoveries(task="t")] == ["the old schema has no keys"]
-    assert [one.choice for one in work.decisions(task="t")] == ["uuids"]
+    assert [one.text for one in work.records("discovery", task="t")] == ["the old schema has no keys"]
+    assert [one.choice for one in work.records("decision", task="t")] == ["uuids"]
     assert after.discover("the new schema has keys").task == "t"
 
 
@@ -307,4 +307,4 @@ def test_a_role_that_is_no_word_is_refused(work: Work, role: Any) -> None:
         work.add_task("Test it", for_role=role)
     task = work.add_task("Test it")
     with pytest.raises(BadInput, match="is no role"):
-        work.edit(task, for_role=role)
+        work.task(task).edit(for_role=role)

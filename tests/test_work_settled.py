@@ -32,7 +32,7 @@ def test_who_splits_its_task_rules_over_nothing_else(
     assert claim is not None
     with pytest.raises(Denied, match=told):
         claim.split([{"title": "a part", **fields}])
-    assert work.task(task).status == "in_progress"
+    assert work.task(task).info().status == "in_progress"
     assert len(work.tasks()) == 2
     assert claim.split([{"title": "a part", "priority": 5}]).waits == 1
 
@@ -51,12 +51,12 @@ def test_who_may_orchestrate_splits_as_it_likes(book: Book, work: Work) -> None:
 @pytest.mark.spec("5.2")
 def test_nothing_waits_for_what_was_cancelled(work: Work) -> None:
     gone, waived, other = work.add_task("gone"), work.add_task("waived"), work.add_task("other")
-    work.cancel(gone, reason="not needed")
-    work.cancel(waived, reason="not needed", dependents="free")
+    work.task(gone).cancel(reason="not needed")
+    work.task(waived).cancel(reason="not needed", dependents="free")
     with pytest.raises(Conflict, match=f"{gone.id}.*cancelled"):
         work.add_task("after", depends_on=[gone])
     with pytest.raises(Conflict, match=f"{gone.id}.*cancelled"):
-        work.link(other, on=[gone])
+        work.task(other).add_dependencies(on=[gone])
     claim = taken(work)
     with pytest.raises(Conflict, match="cancelled"):
         claim.block(on=[gone])
@@ -67,9 +67,9 @@ def test_nothing_waits_for_what_was_cancelled(work: Work) -> None:
 def test_what_is_unblocked_waits_no_longer_for_what_was_cancelled(work: Work) -> None:
     gone, kept = work.add_task("gone"), work.add_task("kept")
     task = work.add_task("it", depends_on=[gone, kept])
-    work.cancel(gone, reason="not needed")
-    assert work.task(task).status == "blocked"
-    after = work.unblock(task)
+    work.task(gone).cancel(reason="not needed")
+    assert work.task(task).info().status == "blocked"
+    after = work.task(task).unblock()
     assert (after.status, after.waits, after.depends_on) == ("pending", 1, (kept.id,))
     taken(work).complete()
     assert taken(work).task.id == task.id
@@ -80,7 +80,7 @@ def test_whom_somebody_names_may_try_again(work: Work) -> None:
     task = work.add_task("it", on_failure={"policy": "reassign", "backoff": 0})
     taken(work).fail("could not")
     assert work.claim("dev-1") is None
-    assert work.assign(task, "dev-1").avoid == ()
+    assert work.task(task).assign("dev-1").avoid == ()
     assert taken(work).task.id == task.id
 
 
@@ -89,41 +89,41 @@ def test_in_a_private_work_tasks_go_to_its_members(book: Book) -> None:
     work = book.work(name="private", members=["dev-1", "dev-2"])
     task = work.add_task("it", needs_review=True)
     with pytest.raises(BadInput, match="dev-1, dev-2"):
-        work.assign(task, "eve")
+        work.task(task).assign("eve")
     with pytest.raises(BadInput, match="may not know"):
         work.add_task("another", assigned_to="eve")
-    work.assign(task, "dev-1")
+    work.task(task).assign("dev-1")
     taken(work).complete()
     with pytest.raises(BadInput, match="may not know"):
-        work.assign_review(task, "eve")
-    assert work.assign_review(task, "dev-2").reviewer == "dev-2"
+        work.task(task).assign_review("eve")
+    assert work.task(task).assign_review("dev-2").reviewer == "dev-2"
 
 
 @pytest.mark.spec("5.1")
 def test_limits_that_are_not_named_stay(work: Work) -> None:
-    work.change(limits={"max_tasks": 3}, backend="sqlite")
-    info = work.change(limits={"max_agents": 2}, save_interval=5)
+    work.manage.change(limits={"max_tasks": 3}, backend="sqlite")
+    info = work.manage.change(limits={"max_agents": 2}, save_interval=5)
     assert (info.limits.max_tasks, info.limits.max_agents) == (3, 2)
     assert info.settings == {"backend": "sqlite", "save_interval": 5}
     with pytest.raises(BadInput, match="at least 1"):
-        work.change(limits={"max_agents": 0})
+        work.manage.change(limits={"max_agents": 0})
 
 
 @pytest.mark.spec("5.5")
 def test_nobody_is_asked_about_a_task_that_was_cancelled(work: Work) -> None:
     task = work.add_task("drop the table", risk="data is lost")
-    asked = work.request_approval("another thing", task=task)
+    asked = work.approvals.request("another thing", task=task)
     raised = work.escalate("which table?", task=task)
     other = work.escalate("something else")
-    work.cancel(task, reason="we keep it")
+    work.task(task).cancel(reason="we keep it")
     inbox = work.inbox()
     assert inbox.approvals == ()
     assert [one.id for one in inbox.escalations] == [other.id]
-    assert {one.status for one in work.approvals()} == {"cancelled"}
-    settled = next(one for one in work.escalations() if one.id == raised.id)
+    assert {one.status for one in work.records("approval")} == {"cancelled"}
+    settled = next(one for one in work.records("escalation") if one.id == raised.id)
     assert (settled.status, settled.answer) == ("resolved", "the task was cancelled: we keep it")
     with pytest.raises(Conflict, match="cancelled"):
-        work.approve(asked)
+        work.approvals.grant(asked)
 
 
 @pytest.mark.spec("5.4")
@@ -132,27 +132,27 @@ def test_what_is_tried_again_by_hand_begins_anew(work: Work) -> None:
     for _ in range(2):
         taken(work).fail("could not")
     assert len(work.inbox().escalations) == 1
-    assert work.retry(task).failures == 0
+    assert work.task(task).retry().failures == 0
     assert work.inbox().escalations == ()
     taken(work).fail("could not")
-    assert work.task(task).status == "pending"
+    assert work.task(task).info().status == "pending"
 
 
 @pytest.mark.spec("5.7")
 def test_a_task_is_found_by_its_new_title(work: Work) -> None:
     task = work.add_task("something vague")
-    work.edit(task, title="Write the migration of the tokens table")
+    work.task(task).edit(title="Write the migration of the tokens table")
     other = work.add_task("Write the migration of the tokens table")
-    assert [one.id for one in work.radar(other)] == [task.id]
+    assert [one.id for one in work.task(other).radar()] == [task.id]
 
 
 @pytest.mark.spec("5.5")
 def test_who_approves_what_was_asked_about_a_decision_approves_the_decision(work: Work) -> None:
     for yes, status in ((True, "approved"), (False, "rejected")):
         decision = work.decide(question="which?", choice="this one")
-        asked = work.request_approval("go with it", decision=decision)
-        (work.approve if yes else work.disapprove)(asked, by="kim")
-        (found,) = (one for one in work.decisions() if one.id == decision.id)
+        asked = work.approvals.request("go with it", decision=decision)
+        (work.approvals.grant if yes else work.approvals.refuse)(asked, by="kim")
+        (found,) = (one for one in work.records("decision") if one.id == decision.id)
         assert (found.status, found.answered_by) == (status, "kim")
 
 
@@ -166,7 +166,7 @@ def test_a_discarded_work_says_no_path_and_nothing_ever_said_a_secret(
     first, second = work.add_task("one"), work.add_task("two")
     branch = work.branch("which?", {f"with {SECRET}": [first], "without": [second]})
     work.choose(branch, f"with {SECRET}", rationale="so be it")
-    work.change(path=f"/srv/{SECRET}")
+    work.manage.change(path=f"/srv/{SECRET}")
     claim = taken(work)
     secret = claim.artifact(f"out/{SECRET}.txt", content="1", commit=SECRET, branch=SECRET)
     assert secret.path.startswith("out/")
@@ -175,11 +175,11 @@ def test_a_discarded_work_says_no_path_and_nothing_ever_said_a_secret(
     assert not any(SECRET in str(event.payload) for event in book.events())
     assert [one.id for one in book.search("quince").results]
     claim.complete()
-    work.complete()
-    work.discard(confirm="DISCARD")
+    work.manage.complete()
+    work.manage.discard(confirm="DISCARD")
     assert not any("quince" in str(event.payload) for event in book.events())
-    assert work.artifacts() == []
-    work.resume()
+    assert work.records("artifact") == []
+    work.manage.resume()
     assert work.artifact("plans/quince.txt", content="3").version == 3
 
 
@@ -201,7 +201,7 @@ def test_what_is_completed_with_paths_records_the_files(work: Work, tmp_path: Pa
     assert claim.complete("done", artifacts=[early, str(file), tmp_path / "nowhere.txt"]) == done
     with pytest.raises(Fenced):
         claim.complete("done", artifacts=[early, str(file)])
-    _, stored, named = work.artifacts()
+    _, stored, named = work.records("artifact")
     assert (stored.path, stored.size, work.content(stored)) == (str(file), 10, b"it is made")
     assert stored.checksum == f"sha256:{sha256(b'it is made').hexdigest()}"
     assert (named.checksum, named.blob) == (None, None)
@@ -227,8 +227,8 @@ def test_a_promoted_pattern_goes_with_the_work_that_it_comes_from(book: Book, wo
     assert kept.outcome == "stored"
     seen = book.as_actor("eve", role="developer").search("quince manual").results
     assert kept.item_id in [one.id for one in seen]
-    work.complete()
-    work.discard(confirm="DISCARD")
+    work.manage.complete()
+    work.manage.discard(confirm="DISCARD")
     assert not any("quince" in str(event.payload) for event in book.events())
     assert book.search("quince manual").results == ()
 

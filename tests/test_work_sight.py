@@ -106,16 +106,16 @@ def test_a_nudge_is_seen_by_its_sender_its_target_whoever_leads_and_the_owner(bo
     lead = work.nudge("only for the lead", target="orchestrator")
     everybody = work.nudge("for all", target="all")
     other = seen_by(book, "m2")
-    assert [one.id for one in other.nudges()] == [everybody.id]
+    assert [one.id for one in other.records("nudge")] == [everybody.id]
     assert [one.id for one in other.context_for("t").nudges] == [everybody.id]
     assert [one.id for one in seen_by(book, "d1").context_for("t").nudges] == [private.id, everybody.id]
     assert [one.id for one in work.context_for("t").nudges] == [private.id, everybody.id]
     book.as_actor("chief", role="orchestrator")
     chief = seen_by(book, "chief")
-    assert lead.id not in [one.id for one in chief.nudges()]
+    assert lead.id not in [one.id for one in chief.records("nudge")]
     chief.lead()
-    assert [one.id for one in chief.nudges()] == [lead.id, everybody.id]
-    assert len(work.nudges()) == 3
+    assert [one.id for one in chief.records("nudge")] == [lead.id, everybody.id]
+    assert len(work.records("nudge")) == 3
 
 
 # what is hidden is not counted, and was not seen before either
@@ -149,11 +149,11 @@ def test_contributions_leave_out_what_the_reader_may_not_see(book: Book, work: W
 def test_what_has_become_sensitive_is_not_shown_as_of_before_either(book: Book, work: Work) -> None:
     found = work.discover(SECRET, by="d1")
     before = book.head
-    assert [one.id for one in seen_by(book, "m2").discoveries(at=before)] == [found.id]
+    assert [one.id for one in seen_by(book, "m2").records("discovery", at=before)] == [found.id]
     book.access.relabel(found.id, sensitivity="sensitive", reason="it tells too much")
-    assert seen_by(book, "m2").discoveries() == []
-    assert seen_by(book, "m2").discoveries(at=before) == []
-    assert [one.id for one in work.discoveries(at=before)] == [found.id]
+    assert seen_by(book, "m2").records("discovery") == []
+    assert seen_by(book, "m2").records("discovery", at=before) == []
+    assert [one.id for one in work.records("discovery", at=before)] == [found.id]
 
 
 @pytest.mark.spec("5.1")
@@ -192,9 +192,9 @@ def test_nobody_acts_on_a_decision_that_it_may_not_see(book: Book, work: Work) -
             seen_by(book, "m2").decide(question="Which?", choice="steel", reverses="nothing")
         assert str(refused.value).replace(decision, "nothing") == str(missing.value)
         with pytest.raises(NotFound):
-            seen_by(book, "kim").approve(decision)
+            seen_by(book, "kim").approvals.grant(decision)
         with pytest.raises(NotFound):
-            seen_by(book, "m2").request_approval("Do it", decision=decision)
+            seen_by(book, "m2").approvals.request("Do it", decision=decision)
     assert book.head == position
     assert (
         seen_by(book, "d1").decide(question="Which?", choice="steel", reverses=hidden).reverses == hidden.id

@@ -70,19 +70,19 @@ def orchestrator(url: str, pattern: str) -> int:
         )  # fmt: skip
         design = titled(work, "Design token schema")
         with work.lead(lease=LONG) as lead:
-            lead.assign(design, "dev")
+            lead.task(design).assign("dev")
             until(work, lambda event: event.kind == "task.submitted")
-            assert [one.id for one in lead.needs_review()] == [design]
-            lead.assign_review(design, "qa")
+            assert [one.id for one in lead.tasks("review")] == [design]
+            lead.task(design).assign_review("qa")
             while not all(one.final for one in work.tasks()):
                 step = lead.next()
                 if step is None:
                     lead.wait()
                     continue
                 if step.kind == "ready":
-                    lead.assign(step.task, "dev")
+                    lead.task(step.task).assign("dev")
                 lead.handled(step)
-            lead.complete("designed, built and tested")
+            lead.manage.complete("designed, built and tested")
     return os.getpid()
 
 
@@ -117,7 +117,7 @@ def developer(url: str) -> int:
                 following.complete(f"{following.task.title}: done")
             elif event.kind == "work.changed":
                 break
-        assert work.status() == "completed"
+        assert work.info().status == "completed"
     return os.getpid()
 
 
@@ -133,9 +133,9 @@ def qa(url: str) -> int:
     """Reviews what it was given to review."""
     with commonplace.open(url) as book:
         work = begun(book.as_actor("qa"))
-        until(work, lambda _: any(one.reviewer == "qa" for one in work.needs_review("qa")))
-        (task,) = work.needs_review("qa")
-        (made,) = work.artifacts(task=task)
+        until(work, lambda _: any(one.reviewer == "qa" for one in work.tasks("review", reviewer="qa")))
+        (task,) = work.tasks("review", reviewer="qa")
+        (made,) = work.records("artifact", task=task)
         assert work.content(made) == TABLE.encode()
         work.review(task, "approved", comments="The user table is left alone")
     return os.getpid()
@@ -164,17 +164,17 @@ def witness(url: str) -> dict[str, Any]:
         return {
             "process": os.getpid(),
             "whole": book.verify().ok,
-            "about": work.about(),
-            "design": work.task(design),
-            "then": work.task(design, at=started),
+            "about": work.info(),
+            "design": work.task(design).info(),
+            "then": work.task(design).info(at=started),
             "story": [(event.kind, event.actor) for event in events],
             "order": [event.payload["task_id"] for event in events if event.kind == "task.completed"],
             "tasks": {one.title: one for one in work.tasks()},
-            "decisions": work.decisions(),
-            "discoveries": work.discoveries(),
-            "artifacts": work.artifacts(),
-            "content": work.content(work.artifacts()[0]),
-            "nudges": work.nudges(),
+            "decisions": work.records("decision"),
+            "discoveries": work.records("discovery"),
+            "artifacts": work.records("artifact"),
+            "content": work.content(work.records("artifact")[0]),
+            "nudges": work.records("nudge"),
             "contributions": {one.agent: one for one in work.contributions()},
             "context": work.context_for(titled(work, "Build token service")).text,
         }

@@ -62,7 +62,7 @@ def test_a_worker_that_is_started_first_waits_for_tasks_if_it_is_asked_to(work: 
 @pytest.mark.spec("5.3")
 def test_a_worker_that_waits_for_tasks_goes_when_the_work_is_given_up(book: Book, work: Work) -> None:
     thread, told = beside(lambda: work.worker("dev-1", fails, wait_for_tasks=True))
-    book.work(id="auth").abandon("nobody wants it")
+    book.work(id="auth").manage.abandon("nobody wants it")
     thread.join(LONG)
     assert [one.tasks for one in told] == [0]
     with pytest.raises(BadInput, match="wait_for_tasks"):
@@ -96,7 +96,7 @@ def test_a_failed_task_and_what_waits_for_it_do_not_keep_a_worker(work: Work) ->
     work.add_task("after both", depends_on=[after, work.add_task("good")])
     worked = work.worker("dev-1", fails, until="done")
     assert (worked.completed, worked.failed, worked.left) == (1, 1, 3)
-    work.retry(bad)
+    work.task(bad).retry()
     assert work.worker("dev-1", lambda claim: "fine", until="done") == Worked("dev-1", completed=3)
 
 
@@ -108,13 +108,13 @@ def test_what_somebody_can_still_bring_on_keeps_a_worker(work: Work, waits_for: 
         "it", needs_review=waits_for == "a review", risk="all" if waits_for == "an approval" else ""
     )
     if waits_for == "a reason":
-        work.block(task, "the vendor")
+        work.task(task).block("the vendor")
     if waits_for == "somebody else":
-        work.assign(task, "dev-2")
+        work.task(task).assign("dev-2")
     goes_on: dict[str, Callable[[], object]] = {
-        "an approval": lambda: work.approve(task, by="pat"),
+        "an approval": lambda: work.approvals.grant(task, by="pat"),
         "a review": lambda: work.review(task, "approved", by="qa"),
-        "a reason": lambda: work.unblock(task),
+        "a reason": lambda: work.task(task).unblock(),
         "somebody else": lambda: work.worker("dev-2", fails, until="idle"),
     }
     stop = threading.Event()
@@ -131,7 +131,7 @@ def test_what_somebody_can_still_bring_on_keeps_a_worker(work: Work, waits_for: 
     thread.join(LONG)
     stop.set()
     assert [(one.failed, one.left) for one in told] == [(1, 1)]
-    assert work.task(task).status == "completed"
+    assert work.task(task).info().status == "completed"
 
 
 @pytest.mark.spec("5.3", "5.7")
@@ -152,7 +152,7 @@ def test_a_worker_waits_for_whoever_leads_to_decide_about_what_has_failed(work: 
         assert step is not None
         assert step.task is not None
         assert step.kind == "failed"
-        lead.retry(step.task)
+        lead.task(step.task).retry()
         thread.join(LONG)
     assert [(one.completed, one.failed, one.left) for one in told] == [(1, 1, 0)]
 
@@ -221,7 +221,7 @@ def interrupted(command: list[str], **more: Any) -> int:
 def test_ctrl_c_gives_the_task_back_at_once(work: Work, book_url: str, how: str) -> None:
     task = work.add_task("it", assigned_to="dev-1")
     assert interrupted([sys.executable, "-c", WORKS, book_url, how]) == -signal.SIGINT
-    found: Task = work.task(task, at=work._session.ledger.head)  # and nobody has looked after it
+    found: Task = work.task(task).info(at=work._session.ledger.head)  # and nobody has looked after it
     assert (found.status, found.failures, found.for_agent) == ("assigned", 0, "dev-1")
     claim = work.claim("dev-1")
     assert claim is not None
@@ -282,7 +282,7 @@ def test_a_command_in_the_shell_waits_for_tasks_and_gives_one_back_when_it_is_en
                 assert process.communicate(timeout=LONG) == (b"", b"")
                 assert said.read() == ""  # the command has ended, too: nobody has the pipe open any more
         assert process.returncode == 128 + ends
-        assert work.task("t", at=book.head).status == "pending"
+        assert work.task("t").info(at=book.head).status == "pending"
 
 
 # a server that is away for a while

@@ -21,7 +21,7 @@ from commonplace.workflow.files import Files, read_yaml
 from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import (
     WORKFLOW_FILE,
-    AgentMemory,
+    AgentMemorySettings,
     BadWorkflow,
     Dependency,
     Execution,
@@ -59,7 +59,7 @@ def test_the_complete_example_loads(tmp_path: Path) -> None:
     assert workflow.memory.tiers["long_term"] == Tier(True, {"file": "MEMORY.md", "max_size_kb": 100})
     assert workflow.memory.tiers["semantic"].enabled is False
     assert workflow.memory.access_control["report_writer"]["long_term"] == "read"
-    assert workflow.agents["report_writer"].memory == AgentMemory()
+    assert workflow.agents["report_writer"].memory == AgentMemorySettings()
     assert workflow.agents["report_writer"].document["model"] == {"name": "some-model", "temperature": 0.2}
     assert workflow.folder == str(tmp_path)
 

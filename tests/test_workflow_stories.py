@@ -14,14 +14,14 @@ import commonplace
 from commonplace import BadInput, Book, Denied, NotEnabled
 from commonplace.state.policy import AgentPolicy, Policy
 from commonplace.tools import Tools
-from commonplace.workflow.agents import Task
+from commonplace.workflow.agents import AgentTask
 from commonplace.workflow.expressions import check_expression, evaluate
 from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import WORKFLOW_FILE, BadWorkflow
 from tests.shells import Cli
 from tests.workflows import Documents, agent_file, changed, example, small, write
 
-Work = Callable[[Task], Any]
+Work = Callable[[AgentTask], Any]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_rights_of_one_workflow_bind_its_own_runs_and_nothing_else(book: Boo
     """The first workflow lets its scout read the long-term tier and record what it says. The second says nothing."""
     outcomes: list[str] = []
 
-    def work(me: Task) -> dict[str, Any]:
+    def work(me: AgentTask) -> dict[str, Any]:
         try:
             kept = me.remember(f"The gate of {me.own_run.id} closes at nine.", shared=True)
             outcomes.append(kept.outcome)
@@ -121,7 +121,7 @@ def test_a_workflow_gives_nobody_more_than_the_owner_has_given(local: Book, tmp_
     documents = changed(documents, agent_file("scout"), "may_emit", ["agent.*"])
     outcomes = list[str]()
 
-    def work(me: Task) -> dict[str, Any]:
+    def work(me: AgentTask) -> dict[str, Any]:
         with pytest.raises(Denied):
             me.remember("The gate closes at nine.")
         outcomes.append("denied")
@@ -235,7 +235,7 @@ def test_memory_that_is_switched_off_logs_nothing_and_shows_nothing(
     local.remember("The gate closes at nine.")
     seen = list[str]()
 
-    def work(me: Task) -> dict[str, Any]:
+    def work(me: AgentTask) -> dict[str, Any]:
         seen.append(str(me.prompt("When does the gate close?")))
         for call in (
             lambda: me.search("gate"),
@@ -289,7 +289,7 @@ def test_what_the_workflow_says_of_a_tier_holds_for_each_agent(
     local.remember("The gate closes at nine.")
     prompts = list[str]()
 
-    def work(me: Task) -> dict[str, Any]:
+    def work(me: AgentTask) -> dict[str, Any]:
         prompts.append(str(me.prompt("Write the report.")))
         return {"answer": "done", "confidence": 0.9}
 
@@ -670,7 +670,7 @@ def test_a_run_within_a_run_gives_nobody_more_than_the_outer_one(local: Book, tm
     documents = changed(documents, agent_file("scout"), "may_emit", ["agent.spoke", "run.*"])
     answers = list[str]()
 
-    def work(me: Task) -> dict[str, Any]:
+    def work(me: AgentTask) -> dict[str, Any]:
         wide = Policy(agents={"scout": AgentPolicy(may_emit=("agent.*",))})
         for policy in (Policy(), wide):
             inner = me.own_run.child(policy=policy)
@@ -694,7 +694,7 @@ def test_what_a_workflow_switches_off_is_off_in_its_subworkflows(local: Book, tm
     documents = with_(documents, {"memory.enabled": False}) | inner
     answers = list[str]()
 
-    def work(me: Task) -> dict[str, Any]:
+    def work(me: AgentTask) -> dict[str, Any]:
         answers.append(attempt(lambda: me.remember("The lock is new.")))
         return {"answer": "done", "confidence": 0.9}
 
@@ -726,11 +726,11 @@ def test_a_fallback_has_no_more_rights_than_its_own_files_leave_it(
     documents = changed(documents, agent_file("deputy"), "may_emit", ["agent.spoke"])
     answers = list[object]()
 
-    def fails(me: Task) -> dict[str, Any]:
+    def fails(me: AgentTask) -> dict[str, Any]:
         answers.append(attempt(lambda: me.search("gate")))
         raise RuntimeError("the scout has a cold")
 
-    def stands_in(me: Task) -> dict[str, Any]:
+    def stands_in(me: AgentTask) -> dict[str, Any]:
         answers.append(attempt(lambda: me.search("gate")))
         answers.append(attempt(lambda: me.remember("The lock is new.")))
         answers.append("nine" in str(me.prompt("When does the gate close?")))

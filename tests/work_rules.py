@@ -22,7 +22,8 @@ from hypothesis.stateful import RULE_MARKER, RuleBasedStateMachine, initialize, 
 import commonplace
 from commonplace import BadInput, BadMove, Claim, Conflict, Cycle, Denied, Fenced, NotFound
 from commonplace.work.capability import EVERY
-from commonplace.work.leading import Lead, Step
+from commonplace.work.leading import Lead, LeadStep
+from commonplace.work.records import RECORDS
 from tests.work_model import (
     AGENTS,
     FINAL,
@@ -67,7 +68,7 @@ COMMANDS = {
     "create": "begin_again", "change": "change", "add": "add", "link": "link", "unlink": "unlink", "assign": "assign",
     "unassign": "let_go_on", "edit": "edit", "block": "block", "unblock": "let_go_on", "cancel": "cancel",
     "claim": "claim", "reclaim": "look", "complete": "complete", "complete_many": "complete_many", "fail": "fail",
-    "release": "release", "hold_up": "hold_up", "retry": "let_go_on", "review": "review",
+    "release": "release", "block_or_split": "block_or_split", "retry": "let_go_on", "review": "review",
     "assign_review": "assign_review", "take": "listen", "acknowledge": "acknowledge", "lead": "lead",
     "handled": "deal_with_what_happened", "judge": "judge", "record decision": "decide", "record discovery": "discover",
     "record artifact": "make", "record nudge": "nudge", "record approval": "ask", "record escalation": "escalate",
@@ -311,7 +312,7 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data())
     def link(self, data: Any) -> None:
         task, on = self.pick(data), self.some(data)
-        act: Callable[[], Any] = lambda: self.work.link(task.id, on=on)
+        act: Callable[[], Any] = lambda: self.work.task(task.id).add_dependencies(on=on)
         if self.closed(act):
             return
         new = [id for id in on if id not in task.deps]
@@ -330,7 +331,7 @@ class Story(RuleBasedStateMachine):
     def unlink(self, data: Any) -> None:
         task = self.pick(data)
         on = data.draw(st.lists(st.sampled_from(task.deps), unique=True)) if task.deps else self.some(data)
-        act: Callable[[], Any] = lambda: self.work.unlink(task.id, on=on)
+        act: Callable[[], Any] = lambda: self.work.task(task.id).remove_dependencies(on=on)
         if self.closed(act):
             return
         if task.status in FINAL:
@@ -344,7 +345,7 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data(), agent=st.sampled_from(AGENTS))
     def assign(self, data: Any, agent: str) -> None:
         task = self.pick(data, "pending", "assigned")
-        act: Callable[[], Any] = lambda: self.work.assign(task.id, agent)
+        act: Callable[[], Any] = lambda: self.work.task(task.id).assign(agent)
         if self.moves(task, ("pending", "assigned") if task.status == "assigned" else ("assigned",), act):
             task.who = task.given = agent
             task.avoid.discard(agent)
@@ -354,7 +355,7 @@ class Story(RuleBasedStateMachine):
     def let_go_on(self, data: Any, verb: str) -> None:
         own = {"unassign": "assigned", "unblock": "blocked", "retry": "failed"}[verb]
         task = self.pick(data, own)
-        act: Callable[[], Any] = lambda: getattr(self.work, verb)(task.id)
+        act: Callable[[], Any] = lambda: getattr(self.work.task(task.id), verb)()
         if self.model.open and task.status != own and "pending" in TABLE[task.status]:
             with self.refused(Conflict):
                 act()
@@ -375,8 +376,8 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data(), priority=st.integers(-1, 2), review=st.booleans(), role=ANY_ROLE)
     def edit(self, data: Any, priority: int, review: bool, role: str | None) -> None:
         task = self.pick(data)
-        act: Callable[[], Any] = lambda: self.work.edit(
-            task.id, priority=priority, needs_review=review, for_role=role
+        act: Callable[[], Any] = lambda: self.work.task(task.id).edit(
+            priority=priority, needs_review=review, for_role=role
         )
         if self.closed(act):
             return
@@ -391,13 +392,13 @@ class Story(RuleBasedStateMachine):
     def block(self, data: Any) -> None:
         task = self.pick(data, "pending", "assigned", "in_progress")
         path = ("pending", "blocked") if task.status == "assigned" else ("blocked",)
-        if self.moves(task, path, lambda: self.work.block(task.id, "the vendor")):
+        if self.moves(task, path, lambda: self.work.task(task.id).block("the vendor")):
             task.why = True
 
     @rule(data=st.data(), way=st.sampled_from(["block", "cancel", "free"]))
     def cancel(self, data: Any, way: str) -> None:
         task = self.pick(data, "pending", "failed", "blocked")
-        act: Callable[[], Any] = lambda: self.work.cancel(task.id, reason="no need", dependents=way)
+        act: Callable[[], Any] = lambda: self.work.task(task.id).cancel(reason="no need", dependents=way)
         if self.closed(act):
             return
         if "cancelled" not in TABLE[task.status]:
@@ -472,7 +473,7 @@ class Story(RuleBasedStateMachine):
             if about_decision and self.model.decisions
             else None
         )
-        act: Callable[[], Any] = lambda: self.work.request_approval(
+        act: Callable[[], Any] = lambda: self.work.approvals.request(
             "may I?",
             task=None if task is None else task.id,
             decision=None if decision is None else decision.id,
@@ -503,7 +504,7 @@ class Story(RuleBasedStateMachine):
     def answered(self, id: str, known: str, yes: bool, in_the_model: Callable[[], None]) -> None:
         """An answer is given once; the same again changes nothing, and another one is refused."""
         verdict = "approved" if yes else "rejected"
-        verb, other = (self.work.approve, self.work.disapprove)[:: 1 if yes else -1]
+        verb, other = (self.work.approvals.grant, self.work.approvals.refuse)[:: 1 if yes else -1]
         if self.archived(lambda: verb(id, by="ann")):
             return
         if known not in ("pending", verdict):
@@ -723,7 +724,7 @@ class Story(RuleBasedStateMachine):
 
     @precondition(has_claims)
     @rule(data=st.data(), reason=st.sampled_from(["", "the vendor"]))
-    def hold_up(self, data: Any, reason: str) -> None:
+    def block_or_split(self, data: Any, reason: str) -> None:
         claim, task = self.claimed(data)
         on = self.some(data, 2)
         act: Callable[[], Any] = lambda: claim.block(reason, on=on)
@@ -791,7 +792,7 @@ class Story(RuleBasedStateMachine):
         self.dies(self.model.tasks[data.draw(st.sampled_from(gone))])
 
     def dies(self, task: Task) -> None:
-        known = self.work.task(task.id, at=self.book.head)
+        known = self.work.task(task.id).info(at=self.book.head)
         holder = "back-off" if task.later else str(task.who)
         name = f"task/{self.work.id}/{task.number}/{known.token}"
         self.book.ledger.store.lease(name, holder, 0, known.token or 0)
@@ -902,7 +903,7 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data(), who=st.sampled_from(["qa", *AGENTS]))
     def assign_review(self, data: Any, who: str) -> None:
         task = self.pick(data, "review")
-        act: Callable[[], Any] = lambda: self.work.assign_review(task.id, who)
+        act: Callable[[], Any] = lambda: self.work.task(task.id).assign_review(who)
         if self.closed(act):
             return
         if task.status != "review" or task.who == who:
@@ -948,11 +949,11 @@ class Story(RuleBasedStateMachine):
         if with_context and held:
             assert [one.id for one in held[-1].context(max_chars=None).nudges] == expected
         else:
-            assert [one.id for one in self.work.take_nudges(agent)] == expected
+            assert [one.id for one in self.work.read_messages(agent)] == expected
         self.model.tell(agent, expected, mine)
         if expected:
             self.model.agents.add(agent)
-        assert self.nothing_new(lambda: self.work.take_nudges(agent)) == []
+        assert self.nothing_new(lambda: self.work.read_messages(agent)) == []
         return expected
 
     @precondition(lambda self: self.model.nudges)
@@ -1052,7 +1053,7 @@ class Story(RuleBasedStateMachine):
             self.model.agents.add(by)
             return
         if self.model.open and self.in_force(claim):
-            assert self.work.content(self.work.artifacts()[-1]) == content.encode()
+            assert self.work.content(self.work.records("artifact")[-1]) == content.encode()
 
     # escalations
 
@@ -1074,8 +1075,8 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data())
     def resolve(self, data: Any) -> None:
         place = data.draw(st.integers(0, len(self.model.escalations) - 1))
-        one, id = self.model.escalations[place], self.work.escalations()[place].id
-        act: Callable[[], Any] = lambda: self.work.resolve(id, "do it so", by="ann")
+        one, id = self.model.escalations[place], self.work.records("escalation")[place].id
+        act: Callable[[], Any] = lambda: self.work.answer(id, "do it so", by="ann")
         if self.archived(act):
             return
         if one.status == "resolved":
@@ -1129,10 +1130,10 @@ class Story(RuleBasedStateMachine):
         with self.refused(Conflict):
             self.work.add_task("another title", id=self.pick(data).id)
         with self.refused(BadInput, naming=("DISCARD",)):
-            self.work.discard(confirm="yes")
+            self.work.manage.discard(confirm="yes")
         if self.model.open:
             with self.refused(Conflict, naming=("complete", "abandon")):
-                self.work.discard(confirm="DISCARD")
+                self.work.manage.discard(confirm="DISCARD")
         act: Callable[[], Any] = lambda: self.book.work(name=name, goal=goal, id="w")
         if (name, goal) == ("it", ""):  # as it was begun, whatever its goal is now
             assert self.nothing_new(act).id == "w"
@@ -1142,7 +1143,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(goal=st.sampled_from(["", "all is well"]))
     def change_the_goal(self, goal: str) -> None:
-        act: Callable[[], Any] = lambda: self.work.change(goal=goal)
+        act: Callable[[], Any] = lambda: self.work.manage.change(goal=goal)
         if not self.archived(act):
             assert act().goal == goal
             self.model.goal = goal
@@ -1152,7 +1153,7 @@ class Story(RuleBasedStateMachine):
         sure=st.integers(0, 3),
     )
     def change(self, verb: str, sure: int) -> None:
-        act: Callable[[], Any] = lambda: getattr(self.work, verb)(
+        act: Callable[[], Any] = lambda: getattr(self.work.manage, verb)(
             *(["a reason"] if verb == "abandon" else [])
         )
         wanted = {"pause": "paused", "resume": "active", "complete": "completed", "abandon": "cancelled"}
@@ -1201,7 +1202,7 @@ class Story(RuleBasedStateMachine):
     def act_as_leader(self, data: Any) -> None:
         """Only the last one who took the lead may act under it."""
         lead, task = data.draw(st.sampled_from(self.leads)), self.pick(data)
-        act: Callable[[], Any] = lambda: lead.edit(task.id, priority=task.priority + 1)
+        act: Callable[[], Any] = lambda: lead.task(task.id).edit(priority=task.priority + 1)
         if self.closed(act):
             return
         if lead is not self.leads[-1]:
@@ -1210,7 +1211,7 @@ class Story(RuleBasedStateMachine):
             for refused in (lead.heartbeat, lead.next):
                 with self.refused(Fenced):
                     refused()
-            for step in (Step("ready", "ready-t0-1"), Step("nudge", "n", place=(0, 1, "n"))):
+            for step in (LeadStep("ready", "ready-t0-1"), LeadStep("nudge", "n", place=(0, 1, "n"))):
                 with self.refused(Fenced):
                     lead.handled(step)
         elif task.status in FINAL:
@@ -1229,7 +1230,11 @@ class Story(RuleBasedStateMachine):
         """What was dealt with comes to nobody again, whoever leads."""
         lead, expected = self.leads[-1], self.model.steps()
         ids = dict(
-            zip(map(id, self.model.escalations), (one.id for one in self.work.escalations()), strict=True)
+            zip(
+                map(id, self.model.escalations),
+                (one.id for one in self.work.records("escalation")),
+                strict=True,
+            )
         )
         for kind, what in expected[:most]:
             step = lead.next()
@@ -1285,14 +1290,13 @@ class Story(RuleBasedStateMachine):
         assert [one.id for one in work.ready(at=head)] == model.ready(None)
         for agent in AGENTS:
             assert [one.id for one in work.ready(agent, at=head)] == model.ready(agent)
-        assert [one.id for one in work.blocked(at=head)] == model.blocked()
-        lists = {"in_progress": work.in_progress, "review": work.needs_review, "failed": work.failed}
-        for status, read in lists.items():
-            assert [one.id for one in read(at=head)] == model.having(status)
-            assert {one.id for one in work.tasks(status)} == {one.id for one in read(at=head)}
+        assert {one.id for one in work.tasks("waiting", at=head)} == set(model.blocked())
+        for status in ("in_progress", "review", "failed"):
+            assert {one.id for one in work.tasks(status, at=head)} == set(model.having(status))
+            assert work.tasks(status) == work.tasks(status, at=head)
         assert {name: count for name, count in work.counts().items() if count} == model.counts()
-        assert work.status() == model.work
-        assert work.about().goal == model.goal
+        assert work.info().status == model.work
+        assert work.info().goal == model.goal
         self.what_waits_for_people_is_right(head)
         self.what_was_said_is_right(head)
         self.steps += 1
@@ -1301,10 +1305,10 @@ class Story(RuleBasedStateMachine):
 
     def what_waits_for_people_is_right(self, head: int) -> None:
         model, work = self.model, self.work
-        assert {one.id: one.status for one in work.approvals(at=head)} == {
+        assert {one.id: one.status for one in work.records("approval", at=head)} == {
             id: one.status for id, one in model.approvals.items()
         }
-        escalations = work.escalations(at=head)
+        escalations = work.records("escalation", at=head)
         assert [(one.task, one.type, one.status) for one in escalations] == [
             (one.task, one.type, one.status) for one in model.escalations
         ]
@@ -1324,33 +1328,33 @@ class Story(RuleBasedStateMachine):
     def what_was_said_is_right(self, head: int) -> None:
         model, work = self.model, self.work
         for agent in (*AGENTS, "chief"):
-            assert [one.id for one in work.nudges(agent, at=head)] == model.waiting(agent)
-        assert [(one.id, one.by, one.target, set(one.acknowledged)) for one in work.nudges(at=head)] == [
-            (one.id, one.by, one.target, one.heard) for one in model.nudges
-        ]
+            assert [one.id for one in work.read_messages(agent, at=head, peek=True)] == model.waiting(agent)
+        assert [
+            (one.id, one.by, one.target, set(one.acknowledged)) for one in work.records("nudge", at=head)
+        ] == [(one.id, one.by, one.target, one.heard) for one in model.nudges]
         assert [
             (one.id, one.by, set(one.affects), one.reversible, one.reverses, one.reversed_by, one.status)
-            for one in work.decisions(at=head)
+            for one in work.records("decision", at=head)
         ] == [
             (one.id, one.by, one.affects, one.reversible, one.reverses, one.reversed_by, one.status)
             for one in model.decisions
         ]
         assert [
             (one.id, one.by, one.text, one.type, set(one.affects), one.promote_to_core)
-            for one in work.discoveries(at=head)
+            for one in work.records("discovery", at=head)
         ] == [(one.id, one.by, one.text, one.type, one.affects, one.core) for one in model.discoveries]
         latest = dict[str, str]()
-        for told, one in zip(work.artifacts(at=head), model.artifacts, strict=True):
+        for told, one in zip(work.records("artifact", at=head), model.artifacts, strict=True):
             assert (told.path, told.by, told.task, told.version) == (one.path, one.by, one.task, one.version)
             assert told.previous == latest.get(told.path)
             latest[told.path] = told.id
         task = f"t{self.steps % len(model.tasks)}"
-        for read, known in ((work.decisions, model.decisions), (work.discoveries, model.discoveries)):
-            assert [one.id for one in read(task=task, at=head)] == [
+        for kind, known in (("decision", model.decisions), ("discovery", model.discoveries)):
+            assert [one.id for one in work.records(kind, task=task, at=head)] == [
                 one.id for one in known if task in one.affects
             ]
         made = [one.version for one in model.artifacts if one.task == task]
-        assert [one.version for one in work.artifacts(task=task, at=head)] == made
+        assert [one.version for one in work.records("artifact", task=task, at=head)] == made
         assert {
             one.agent: (
                 list(one.tasks), list(one.reviews), len(one.decisions), len(one.discoveries), len(one.artifacts)
@@ -1361,12 +1365,26 @@ class Story(RuleBasedStateMachine):
     def seen(self, at: int) -> Any:
         work = self.work
         return (
-            work.about(at), work.tasks(at=at), work.ready(at=at), work.blocked(at=at), work.in_progress(at=at),
-            work.inbox(at=at), work.critical_path(at=at), work.decisions(at=at), work.discoveries(at=at),
-            work.artifacts(at=at), work.escalations(at=at), work.approvals(at=at), work.contributions(at=at),
-            [work.nudges(agent, at=at) for agent in (None, *AGENTS)],
-            work.status(at=at), work.counts(at=at), work.candidates(judged=True, at=at), work.radar("t0", at=at),
-        )  # fmt: skip
+            work.info(at),
+            work.tasks(at=at),
+            work.ready(at=at),
+            work.tasks("waiting", at=at),
+            work.tasks("in_progress", at=at),
+            work.inbox(at=at),
+            work.critical_path(at=at),
+            work.records("decision", at=at),
+            work.records("discovery", at=at),
+            work.records("artifact", at=at),
+            work.records("escalation", at=at),
+            work.records("approval", at=at),
+            work.contributions(at=at),
+            work.records("nudge", at=at),
+            [work.read_messages(agent, at=at) for agent in AGENTS],
+            work.info(at=at).status,
+            work.counts(at=at),
+            work.candidates(judged=True, at=at),
+            work.task("t0").radar(at=at),
+        )
 
     def teardown(self) -> None:
         try:
@@ -1406,10 +1424,10 @@ class Story(RuleBasedStateMachine):
     def discarded(self) -> None:
         """A work that is over is discarded: what was said is gone wherever it went, and tasks stand as they stood."""
         if self.model.open:
-            self.work.abandon("the story ends")
+            self.work.manage.abandon("the story ends")
         before, tasks = rows(self.book), self.work.tasks()
         left = [one for one in self.book.events() if one.kind in EVERY and not one.erased]
-        assert self.work.discard(confirm="DISCARD", reason="nobody needs it") == len(left)
+        assert self.work.manage.discard(confirm="DISCARD", reason="nobody needs it") == len(left)
         assert not [one for one in self.book.events() if one.kind in EVERY and not one.erased]
         after = rows(self.book)
         assert {name: after[name] for name in ("work.lists", "work.counts")} == {
@@ -1417,16 +1435,8 @@ class Story(RuleBasedStateMachine):
         }
         bare = [(one.id, one.status, one.depends_on, one.waits, one.ready_for) for one in self.work.tasks()]
         assert bare == [(one.id, one.status, one.depends_on, one.waits, one.ready_for) for one in tasks]
-        for read in (
-            "decisions",
-            "discoveries",
-            "artifacts",
-            "nudges",
-            "approvals",
-            "escalations",
-            "candidates",
-        ):
-            assert getattr(self.work, read)() == [], read
+        assert [self.work.records(kind) for kind in RECORDS] == [[] for _ in RECORDS]
+        assert self.work.candidates() == []
         every = rows(self.book, "")
         for word in SAID:
             assert not [name for name, each in every.items() for _, _, row in each if word in (row or b"")], (
@@ -1434,7 +1444,7 @@ class Story(RuleBasedStateMachine):
             )
         self.book.rebuild()
         assert rows(self.book) == after
-        assert self.work.discard(confirm="DISCARD") == 0
+        assert self.work.manage.discard(confirm="DISCARD") == 0
 
 
 class StoryOnSqlite(Story):

@@ -26,7 +26,7 @@ class Actor(Participant):
         self.name = session.actor
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write the events that this actor may see as JSONL, without secrets. Answers how many."""
+        """Write the events that this actor may see as JSONL, without secrets. Returns how many."""
         from .transfer import excerpt_file
 
         session, path = self._session, check_path("to", to)

@@ -19,13 +19,14 @@ from .events import check_call, check_each, check_name, check_path, check_text
 from .memory.verbs import Memory
 from .private import access_of, create_private
 from .trust import is_ours, trust_book
+from .verbs import verb
 
 if TYPE_CHECKING:
     from .book import Book
     from .ledger import At, Progress, Rebuilt, Verification
     from .mirrors import Mirrors
     from .recall.migrating import Migrated
-    from .scan import Trace
+    from .scan import FoundText
     from .session import Session
     from .transfer import Imported
 
@@ -35,7 +36,7 @@ SHORTEST = 4
 GUARDS = ("rights", "memory.settings")
 """The small views that say who may do what."""
 
-Traces = list["Trace"]
+FoundTexts = list["FoundText"]
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -69,6 +70,7 @@ class Admin:
 
     # how it stands
 
+    @verb
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""
         reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
@@ -88,10 +90,12 @@ class Admin:
             *self._ledger.clock_trouble(),
         )
 
+    @verb
     def verify(self, progress: Progress | None = None) -> Verification:
         """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
         return self._ledger.verify(check_call("progress", progress))
 
+    @verb
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Fold every view from the ledger again, beside the ones in use, and switch at once. Hand edits in the markdown
         are taken in first."""
@@ -102,23 +106,24 @@ class Admin:
 
     # erasing
 
+    @verb
     def erase(
         self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
     ) -> Erasure:
-        """Erase the content of events, and of everything derived from them by `parents`: gone at once from every read.
-        The chain still verifies. Call `purge` to clear the store's own files too."""
+        """Erase the content of events, and of everything derived from them by `parents`. No read returns it any more,
+        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased."""
         wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
-        erasure: Erasure = self._ledger.submit("memory.erase", request)
+        erasure: Erasure = self._session.write("memory.erase", request)
         if erasure.position is not None:
             self._session.services.outside.erased(erasure.erased)
         return erasure
 
+    @verb
     def purge(self) -> PurgeReport:
-        """Remove what was erased from the files of the store, of the index and of the markdown, and remove the files
-        that runs' states were written to: `run.save` writes them again. The report names each file, and says what it
-        may still hold, and why."""
+        """Remove what was erased from the files of the store, of the index and of the markdown, and delete the state
+        files of runs (`run.save` writes them again). The report names each file, what it may still hold, and why."""
         report = self._ledger.store.purge()
         why = "; ".join(report.remaining)
         outside = self._session.services.outside.purged()
@@ -127,10 +132,10 @@ class Admin:
         more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
         return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
-    def find_text(self, texts: str | Sequence[str]) -> Traces:
-        """Where these texts still are in the raw files of the book, its index and its markdown: nowhere, if they were
-        erased and purged. Another process looks. Raises BadInput if nobody can look, because a server does not tell
-        where its files are."""
+    @verb
+    def find_text(self, texts: str | Sequence[str]) -> FoundTexts:
+        """Where these texts occur in the raw files of the book, its index and its markdown; empty if they were erased
+        and purged. Another process scans the files. Raises BadInput if the files are on a server's host."""
         from .scan import look_for
 
         wanted = [check_text("a text", text) for text in check_each("texts", texts)]
@@ -145,14 +150,17 @@ class Admin:
 
     # the index
 
+    @verb
     def index_size(self) -> tuple[int, int]:
-        """How many bytes the index's files take, and how many a search holds in memory; zeros before the first."""
+        """The bytes of the index on disk and in memory; zeros before the first search."""
         return self._indexing.takes()
 
+    @verb
     def reindex(self, progress: Progress | None = None) -> int:
-        """Let the index catch up with the ledger; answers as of where it speaks."""
+        """Let the index catch up with the ledger; returns the position that it has reached."""
         return int(self._indexing.catch_up(check_call("progress", progress)).position)
 
+    @verb
     def migrate_index(
         self,
         embedder: str,
@@ -163,7 +171,7 @@ class Admin:
     ) -> Migrated:
         """Build the index with another embedder beside the one in use, and compare what both find for the queries
         given, or for those that were recorded with digests, each under the rights of the actor that asked. With
-        `switch` it then takes the other's place, for every process at once; without, it is removed again."""
+        `switch` it replaces the one in use, for every process at once; without, it is removed again."""
         from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
@@ -181,23 +189,26 @@ class Admin:
 
     # copies
 
+    @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write every event up to `at` as JSONL, with its hash, and the blobs. Answers how many events."""
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
         from .transfer import export_file
 
         path, beside = check_path("to", to), self._session.services.beside
         upto = self._ledger.position(at)
         return export_file(self._ledger, path, upto, check_call("progress", progress), beside)
 
+    @verb
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
-        """Take in an export. Into an empty book, or one that holds a beginning of it, positions and hashes are kept;
-        otherwise events are recorded anew with their origin named."""
+        """Import an export. Into an empty book, or one that holds a beginning of the same ledger, positions and hashes
+        are kept; otherwise events are recorded anew with their origin named."""
         from .transfer import import_file
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
+    @verb
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
-        """Copy everything to another book, on whatever engine, as `export` and `import_` would."""
+        """Copy everything to another book, on any engine, as `export` and `import_` would."""
         from .book import Book
         from .transfer import copy_book
 
@@ -205,8 +216,9 @@ class Admin:
             raise BadInput(f"to {shown(to)} is not a book: open it first, with commonplace.open(…)")
         return copy_book(self._ledger, to.ledger, check_call("progress", progress))
 
+    @verb
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
-        """Write a consistent copy of the book, as it is now, to a new SQLite file. Answers its head."""
+        """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head."""
         from .book import open
         from .transfer import copy_book
 

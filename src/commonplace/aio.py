@@ -168,7 +168,7 @@ class Bridge:
         self._book = book
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commonplace-aio")
         self._closed = False
-        self.news = _News(book)
+        self.news = _AsyncNews(book)
 
     def wrapped(self, answer: Any) -> Any:
         """Handles of this package as handles for asyncio; anything else stays what it is."""
@@ -271,12 +271,15 @@ class _CallBack:
         answer = asyncio.wrap_future(done)
         try:
             return await asyncio.shield(answer)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             self._cancelled = True
             self._stop.set()
             for task in filter(None, self._under_way):
                 task.cancel()
             await asyncio.wait([answer])
+            error = None if answer.cancelled() else answer.exception()
+            if isinstance(error, Exception) and not isinstance(error, CancelledError):
+                cancelled.add_note(f"and the call ended with {error!r}")
             raise
         finally:
             if heard is not None:
@@ -348,7 +351,7 @@ def _identified(
     return args, []
 
 
-class _News:
+class _AsyncNews:
     """One thread that waits for commits and tells every asyncio watcher of them."""
 
     def __init__(self, book: Book) -> None:

@@ -20,12 +20,9 @@ from .engines.contract import TIMEOUT, Engine, PurgeReport
 from .erase import Erasure
 from .errors import (
     BadInput,
-    Busy,
     CommonplaceError,
     Conflict,
-    EngineUnavailable,
     NotFound,
-    OutcomeUnknown,
     shown,
 )
 from .events import A_DAY
@@ -137,7 +134,7 @@ def owner_session(
             in_cache=beside is None,
         ),
         PremiseWatch(ledger),
-        Showing(),
+        Showing(ledger),
         beside=beside,
         repository=repository,
         count_tokens=count_tokens,
@@ -150,7 +147,7 @@ def owner_session(
 class Book(Participant):
     """One ledger with its views, for its owner. Safe to share between threads; open it anew in a child process.
 
-    Every write answers when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
+    Every write returns when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
     """
 
     def __init__(self, engine: Engine, session: Session) -> None:
@@ -165,7 +162,7 @@ class Book(Participant):
         self._say_what_it_cannot_promise()
 
     def as_actor(self, name: str, role: str | None = None) -> Actor:
-        """The verbs of this book under one actor's rights. A role that is new to it is recorded."""
+        """The verbs of this book under one actor's rights. A new `role` is recorded."""
         name = check_actor(name)
         if role is not None:
             self.access.grant(name, role=role)
@@ -236,23 +233,16 @@ class Book(Participant):
         return self._aio
 
     def close(self) -> None:
-        """Let everything go: watchers end, later calls raise BookClosed. Safe to call twice."""
+        """Close the book: watchers end, later calls raise BookClosed. Safe to call twice."""
         if self.ledger.closed:
             return
         try:
             self.mirror.sync_own()
-            self._note_shown()
         finally:
-            self._close()
-
-    def _note_shown(self) -> None:
-        """What was shown and not noted yet: without it, a later process could take it for new evidence."""
-        if self.ledger.store.facts.read_only:
-            return
-        try:
-            self._session.services.showing.note(self.ledger)
-        except (EngineUnavailable, Busy, OutcomeUnknown) as error:
-            log.warning("what was shown last could not be noted: %s", error)
+            try:
+                self._session.services.showing.close()
+            finally:
+                self._close()
 
     def _close(self) -> None:
         self.ledger.closed = True

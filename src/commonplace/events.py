@@ -145,7 +145,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return {**shown, "erased": True} if self.erased else shown
 
 
-class Gone(msgspec.Struct, frozen=True):
+class ErasedEvent(msgspec.Struct, frozen=True):
     """One erased event, as its tombstone names it."""
 
     id: str
@@ -153,10 +153,10 @@ class Gone(msgspec.Struct, frozen=True):
     residue: dict[str, Any] | None = None
 
 
-def erased_by(event: Event) -> list[Gone]:
+def erased_by(event: Event) -> list[ErasedEvent]:
     """What a tombstone says it erased. Raises Corrupt when it says it badly."""
     try:
-        gone = msgspec.convert(event.payload.get("events"), list[Gone])
+        gone = msgspec.convert(event.payload.get("events"), list[ErasedEvent])
     except msgspec.ValidationError:
         gone = []
     if not gone or not all(0 < one.position < event.position for one in gone):
@@ -695,6 +695,6 @@ def iso(us: int) -> str:
 
 def _corrupt(position: int, why: str) -> Corrupt:
     return Corrupt(
-        f"event {position} is damaged: {why}. Run `commonplace verify`, and restore from a backup or a copy",
+        f"event {position} is damaged: {why}. Run `commonplace book verify`, and restore from a backup or a copy",
         position,
     )

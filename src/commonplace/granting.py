@@ -9,10 +9,10 @@ from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .events import Event, check_name, check_text, without_none
 from .recording import event, events, redacted
-from .verbs import method
+from .verbs import method, verb
 
 if TYPE_CHECKING:
-    from .access.audit import Entry
+    from .access.audit import AuditEntry
     from .actor import Actor
     from .ledger import At
     from .session import Session
@@ -24,8 +24,9 @@ class Access:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def rights(self, actor: str | None = None, at: At = None) -> Rights:
-        """What an actor may do and see, as of `at`; without a name, the one that asks."""
+        """What an actor may do and see, as of `at`; by default the actor that asks."""
         session = self._session
         if actor is None or check_actor(actor) == session.actor:
             return session.rights(at)
@@ -34,6 +35,7 @@ class Access:
         with session.snapshot(at) as snapshot:
             return rights_of(snapshot, actor)
 
+    @verb
     def grant(
         self,
         subject: str,
@@ -46,8 +48,8 @@ class Access:
         ceiling: str | None = None,
         anew: bool = False,
     ) -> None:
-        """Say what an actor, a role ("role:qa") or everybody ("*") may do, which needs the right to. What is not named
-        stays as it was; with `anew` it is forgotten.
+        """Grant rights to an actor, a role ("role:qa") or everybody ("*"). Needs the right `grant`. Fields that are not
+        named stay as they were; with `anew` they are reset.
 
         `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and `sees` kinds
         of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
@@ -57,11 +59,12 @@ class Access:
         request = Grant(self._session.actor, subject_of(subject), rule, anew)
         self._session.submit("access.grant", request, "grant")
 
+    @verb
     def relabel(
         self, id: str, *, reason: str, sensitivity: str | None = None, trust: str | None = None
     ) -> Event:
-        """Change how sensitive or trusted an event counts, from now on, for everybody who reads it or derives from it.
-        An actor relabels what it can see; only a person may make it less strict."""
+        """Change the sensitivity or trust of an event, from now on, also for what is derived from it. An actor relabels
+        what it can see; only a person may make a label less strict."""
         labels = without_none(sensitivity=sensitivity, trust=trust)
         self._session.check_may_act("relabel")
         if not self._session.is_owner:
@@ -71,16 +74,17 @@ class Access:
         return recorded
 
     def look_as(self, actor: str) -> Actor:
-        """The book as another actor sees it, to look and not to touch. It is a right of its own, and it is recorded."""
+        """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded."""
         from .actor import Actor
 
         session = self._session
         session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")
         return Actor(session.seen_by(session.actor, actor))
 
-    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[Entry]:
-        """Who changed, was given and was denied what, as far as this actor may see it: a chain of entries without
-        secrets or content."""
+    @verb
+    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[AuditEntry]:
+        """Who changed, was granted and was denied what, as far as this actor may see it: a hash chain of entries
+        without secrets or content."""
         from .access.audit import entries
 
         return entries(redacted(self._session, events(self._session, run_id=run_id, at=at)))

@@ -53,10 +53,11 @@ class OwnedLock:
 
 def wake(waiter: threading.Lock) -> None:
     """Release a lock on which a thread waits for news. It may have been released already."""
-    try:
-        waiter.release()
-    except RuntimeError:
-        pass
+    if waiter.locked():
+        try:
+            waiter.release()
+        except RuntimeError:  # another thread was quicker
+            pass
 
 
 def run_inside(manager: AbstractContextManager[T], body: Callable[[T], R]) -> R:

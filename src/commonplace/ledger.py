@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -96,11 +97,20 @@ CLOCKS = View(
 )
 """The events whose recorders had a clock that did not fit the ledger, by what it said."""
 
+ERASURES = View(
+    "erasures",
+    1,
+    keys=lambda event: [(gone.position,) for gone in erased_by(event)],
+    fold=lambda _key, _before, event: event.id,
+    kinds=frozenset({ERASED}),
+)
+"""Which event erased the one at a position."""
+
 LEDGER = Capability(
     "ledger",
     kinds=(Kind(ERASED, effect=erase_payloads), Kind(IMPORTED)),
     commands={"record": decide_record, "erase": decide_erase},
-    views=(RUNS, CHILDREN, BLOBS, CLOCKS),
+    views=(RUNS, CHILDREN, BLOBS, CLOCKS, ERASURES),
 )
 
 
@@ -138,6 +148,7 @@ class Ledger:
         """Whether this very opening made the book, which holds nothing that somebody else has written."""
         self._known = (b"", Meta(book="", name=name, created_at=0))
         self._committer = Committer(store, registry, self.meta_of)
+        self._left_by = lru_cache(maxsize=16)(self._residues)
         self._open(name, embedder)
 
     def _open(self, name: str, embedder: Callable[[], str]) -> None:
@@ -299,6 +310,18 @@ class Ledger:
         with self.store.read() as reads:
             records = reads.by_id(ids) if ids else {}
         return [self.registry.current(unseal(record)) for record in records.values()]
+
+    def residue(self, event: Event) -> Event | None:
+        """An erased event with what its kind kept of the payload; None when nothing was kept."""
+        with self.snapshot() as now:
+            erasure = now.get("erasures", event.position)
+        kept = None if erasure is None else self._left_by(erasure).get(event.position)
+        return None if kept is None else msgspec.structs.replace(event, payload=kept)
+
+    def _residues(self, erasure: str) -> dict[int, dict[str, Any] | None]:
+        """What the events that an erasure erased have left behind, by their positions."""
+        event = self.event(erasure)
+        return {} if event is None else {gone.position: gone.residue for gone in erased_by(event)}
 
     def blob(self, digest: str) -> bytes | None:
         """A blob's content, checked against its name."""
@@ -474,7 +497,8 @@ def _days(microseconds: int) -> str:
 
 def _missing(position: int) -> Corrupt:
     return Corrupt(
-        f"event {position} is missing from the ledger. Run `commonplace verify`, and restore from a backup or a copy",
+        f"event {position} is missing from the ledger. Run `commonplace book verify`, and restore from a backup "
+        "or a copy",
         position,
     )
 

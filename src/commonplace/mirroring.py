@@ -21,15 +21,15 @@ from .memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheet
 from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
 from .memory.reading import item_at, settings_of
 from .memory.remembering import remember
-from .memory.requests import Kept
+from .memory.requests import RememberResult
 from .memory.verbs import Memory, forget
 from .mirror import (
     Added,
     Block,
     Changed,
     Clash,
-    Difference,
     Edit,
+    FileDifference,
     Mirror,
     Page,
     Removed,
@@ -37,8 +37,7 @@ from .mirror import (
     Taken,
 )
 from .mirror.folder import OWN
-from .private import Access as FileAccess
-from .private import access_of, make_folder
+from .private import FileAccess, access_of, make_folder
 from .trust import is_ours, is_trusted, trust, trust_book
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class BookMirror:
         """Every file that may hold what this mirror has shown."""
         return self._mirror.files()
 
-    def status(self) -> list[Difference]:
+    def status(self) -> list[FileDifference]:
         """The files that differ from the book, and how. Changes nothing."""
         return self._mirror.status()
 
@@ -270,7 +269,7 @@ class BookMirror:
             return Taken(edit, False, f"{told}; of the rest: {answer.note}")
         return answer
 
-    def _remembered(self, me: Session, path: str, core: str | None, text: str, id: str) -> Kept:
+    def _remembered(self, me: Session, path: str, core: str | None, text: str, id: str) -> RememberResult:
         kind, said = fields(text)
         id = sha256(
             f"{id} {me.actor}".encode()
@@ -289,7 +288,7 @@ class BookMirror:
 
     def _noted(self, me: Session, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            self._ledger.submit("memory.note", Note(me.actor, NOTES, "clear", seen=self._at))
+            me.write("memory.note", Note(me.actor, NOTES, "clear", seen=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
         Documents(me).write_notes(text, seen=self._at, id=edit.id)
@@ -315,7 +314,7 @@ def _arguments(kind: str, said: dict[str, Any]) -> dict[str, Any]:
     return {("text" if name == text else name): value for name, value in said.items()}
 
 
-def _answer(edit: Edit, kept: Kept) -> Taken:
+def _answer(edit: Edit, kept: RememberResult) -> Taken:
     """A text that is held or refused stays in the file, with the reason."""
     ok = kept.outcome in ("stored", "merged")
     return Taken(edit, ok, "" if ok else kept.reason, kept.item_id if ok else None)

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 from .errors import BadInput, CommonplaceError
 from .events import check_path
-from .mirror import Difference, Report, shows
 from .outside import warn_of_refusals
+from .verbs import verb
 
 if TYPE_CHECKING:
+    from .mirror import FileDifference, Report
     from .mirroring import BookMirror
     from .session import Session
 
-log = logging.getLogger("commonplace")
+    FileDifferences = list[FileDifference]
 
-FileDifferences = list[Difference]
+log = logging.getLogger("commonplace")
 
 
 class Mirrors:
-    """The folders that show a book's memory as markdown. The book's own one is the folder that the book lies in, or the
-    one that it was opened with."""
+    """The folders that show a book's memory as markdown: `book.mirror`. The book's own folder is the one that it was
+    opened with, or the one that it lies in."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -33,8 +34,8 @@ class Mirrors:
     def folder(
         self, path: str | Path | None = None, person: str | None = None, *, trust: bool = False
     ) -> BookMirror:
-        """The mirror in a folder: the one that the book lies in, unless another is named. `person` is who edits there.
-        With `trust` a folder is synced, now and later, that this user did not make."""
+        """The mirror in a folder, by default the one that the book lies in. `person` is the actor in whose name edits
+        are recorded. With `trust`, a folder that this user did not make is synced, now and later."""
         beside = self._session.services.beside
         where = check_path("a folder", path) if path is not None else beside and beside.parent
         if where is None:
@@ -43,10 +44,12 @@ class Mirrors:
             )
         return self._session.services.outside.mirror(where, person, trust=trust)
 
+    @verb
     def sync(self) -> Report:
         """Take in hand edits, and write what changed."""
         return self._default().sync()
 
+    @verb
     def status(self) -> FileDifferences:
         """The files that differ from the book, and how. Changes nothing."""
         return self._default().status()
@@ -59,8 +62,14 @@ class Mirrors:
         return self.folder() if self._own is None else self._own
 
     def use(self, folder: str | Path | bool | None, *, trust: bool) -> None:
-        """Keep the book's own mirror in step from now on: in this folder, with True in the one that the book lies in;
-        with None only if there is one already."""
+        """Make a folder the book's own mirror and sync it: this folder, with True the one that the book lies in, with
+        None that one if it has a mirror already."""
+        if folder is False:
+            return
+        from .mirror import (
+            shows,  # loaded when there may be a folder: a command that reads touches no markdown
+        )
+
         beside = self._session.services.beside
         if folder is None and self._session.ledger.store.facts.read_only:
             return
@@ -71,7 +80,7 @@ class Mirrors:
             except (CommonplaceError, OSError) as error:  # nobody asked for it: the book itself is well
                 self._own = None
                 log.warning("the markdown beside this book could not be taken in: %s", error)
-        elif folder is not None and folder is not False:
+        elif folder is not None:
             mirror = self.folder(None if folder is True else folder, trust=trust)
             mirror.check_trust()  # before it counts as the book's: closing would try to sync it again
             self._own = mirror

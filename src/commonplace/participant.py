@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from .granting import Access
+from .inbox import inbox
 from .memory.documents import Documents
 from .memory.remembering import remember
 from .memory.verbs import Memory, forget
@@ -37,6 +38,7 @@ class Participant:
     forget = method(forget)
     run = method(run)
     work = method(work)
+    inbox = method(inbox)
 
     @cached_property
     def memory(self) -> Memory:

@@ -21,7 +21,7 @@ from .folders import Folder, check_plain
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Access(NamedTuple):
+class FileAccess(NamedTuple):
     """What a book's own file says about who may use it."""
 
     mode: int = 0o600
@@ -34,13 +34,13 @@ class Access(NamedTuple):
         return self.mode | (self.mode & 0o444) >> 2
 
     @property
-    def writers(self) -> Access:
+    def writers(self) -> FileAccess:
         """For what only writers need, such as locks: whoever may open a lock's file, be it to read, can hold it."""
         kept = sum(bits for bits in (0o600, 0o060, 0o006) if self.mode & bits & 0o222)
         return self._replace(mode=kept | 0o600)
 
 
-def access_of(book: Path | None) -> Access:
+def access_of(book: Path | None) -> FileAccess:
     """What holds for the files of the book whose own file, or folder, this is; for its owner alone where there is no
     book yet, or it is kept by a server."""
     found = None
@@ -50,11 +50,11 @@ def access_of(book: Path | None) -> Access:
             if stat.S_ISDIR(found.st_mode):
                 found = (book / "book.json").stat()
     if found is None or stat.S_ISDIR(found.st_mode):
-        return Access()
-    return Access(found.st_mode & 0o666 | 0o600, found.st_uid, found.st_gid)
+        return FileAccess()
+    return FileAccess(found.st_mode & 0o666 | 0o600, found.st_uid, found.st_gid)
 
 
-def open_private(path: Path | str, flags: int, access: Access, dir_fd: int | None = None) -> int:
+def open_private(path: Path | str, flags: int, access: FileAccess, dir_fd: int | None = None) -> int:
     """Open a file of a book, and make it if it is not there. No link is followed. Raises EngineUnavailable if somebody
     else has put it there."""
     while True:
@@ -73,7 +73,7 @@ def open_private(path: Path | str, flags: int, access: Access, dir_fd: int | Non
         return fd
 
 
-def make_folder(path: Path, access: Access) -> None:
+def make_folder(path: Path, access: FileAccess) -> None:
     """Make a folder, and those above it that are missing. One that is there must be ours or the book's owner's."""
     if not path.parent.exists():
         make_folder(path.parent, access)
@@ -83,7 +83,7 @@ def make_folder(path: Path, access: Access) -> None:
         os.close(fd)
 
 
-def open_folder(path: Path, access: Access) -> int:
+def open_folder(path: Path, access: FileAccess) -> int:
     """A descriptor of a folder that nobody else could have prepared."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -94,7 +94,7 @@ def open_folder(path: Path, access: Access) -> int:
     return fd
 
 
-def _settle(file: int | Path, name: str, access: Access, mode: int) -> None:
+def _settle(file: int | Path, name: str, access: FileAccess, mode: int) -> None:
     """See that a file or folder is ours or the book's owner's, and give it the mode and group that it should have."""
     found = os.stat(file)  # noqa: PTH116  a descriptor, or a path
     _check(found, name, access)
@@ -109,13 +109,13 @@ def _settle(file: int | Path, name: str, access: Access, mode: int) -> None:
         os.chmod(file, mode)  # noqa: PTH101
 
 
-def check_private(path: Path, access: Access) -> None:
+def check_private(path: Path, access: FileAccess) -> None:
     """See that what lies there, if anything, was made by us or by the book's owner, without opening it."""
     with suppress(FileNotFoundError):
         _check(path.lstat(), str(path), access)
 
 
-def _check(found: os.stat_result, name: str, access: Access) -> None:
+def _check(found: os.stat_result, name: str, access: FileAccess) -> None:
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise EngineUnavailable(f"{name} is a link, or no ordinary file: remove it")
     if not may_have_made(found, access):
@@ -125,14 +125,14 @@ def _check(found: os.stat_result, name: str, access: Access) -> None:
         )
 
 
-def may_have_made(found: os.stat_result, access: Access) -> bool:
+def may_have_made(found: os.stat_result, access: FileAccess) -> bool:
     """Whether a file was made by us, by the book's owner, by root, or by somebody who may write the book anyway."""
     if not hasattr(os, "getuid") or found.st_uid in (os.getuid(), access.uid, 0):
         return True
     return bool(access.mode & 0o002 or (access.mode & 0o020 and found.st_gid == access.gid))
 
 
-def create_private(path: Path, access: Access) -> None:
+def create_private(path: Path, access: FileAccess) -> None:
     """Make an empty file, unless there is one. Nobody can open it before it has its mode, and no descriptor of it is
     closed here once others can see it: that would drop the locks that SQLite holds on it in this process."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.new")
@@ -147,7 +147,7 @@ def create_private(path: Path, access: Access) -> None:
         beside.unlink()
 
 
-def create_logs(database: Path, access: Access) -> None:
+def create_logs(database: Path, access: FileAccess) -> None:
     """Make the files that SQLite keeps beside a database while it is open, unless they are there. SQLite would give
     them the mode of the database, and not its group."""
     if access.mode & 0o060:
@@ -157,7 +157,7 @@ def create_logs(database: Path, access: Access) -> None:
                 create_private(path, access)
 
 
-def settle(path: Path, access: Access) -> None:
+def settle(path: Path, access: FileAccess) -> None:
     """Give a file that another program has made for us, if it is there, the mode and group of the book."""
     with suppress(FileNotFoundError):
         _settle(path, str(path), access, access.mode)

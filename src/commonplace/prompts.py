@@ -4,6 +4,7 @@ receipts that tell how each came about."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,16 @@ from .events import Event, check_call, check_name, check_whole
 from .memory.items import Item
 from .memory.portions import Portion
 from .memory.reading import item_at
+from .memory.requests import RECEIPT
 from .memory.visibility import may_be_told
 from .recall.bisecting import Bisected, bisected
-from .recall.checking import checked
+from .recall.checking import Checks
 from .recall.data import as_data
-from .recall.digesting import made_digest, maker, wanted_digest
+from .recall.digesting import check_stable, made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
 from .recall.lately import salient, window
-from .recall.packing import SPARE, CountTokens, all_of, estimated, long_term_block
+from .recall.lines import all_of
+from .recall.packing import SPARE, CountTokens, estimated, long_term_block
 from .recall.premises import changed_facts
 from .recall.prompting import (
     NUDGES,
@@ -37,17 +40,17 @@ from .recall.prompting import (
     changed_lines,
     work_part,
 )
-from .recall.receipts import WRITTEN, Counted, Receipt, around
+from .recall.receipts import Counted, Receipt, around
 from .recall.receipts import read as read_receipt
 from .state.prompt import MOST, inputs
 from .state.reading import seen_state
 from .state.redaction import redactor_of
-from .verbs import method
+from .verbs import method, verb
 from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
 if TYPE_CHECKING:
     from .ledger import At
-    from .recall.digests import Gathering, Wanted
+    from .recall.digests import Gathering, Maker, Wanted
     from .session import Session
 
 ReceiptList = list[Receipt]
@@ -68,6 +71,7 @@ def prompt(
     ignore_memory: bool = False,
     count_tokens: CountTokens | None = None,
     work: object = None,
+    receipt: bool = True,
     at: At = None,
 ) -> Prompt:
     """The task and all that this actor should know for it, as text for a model: what is pinned and what the team
@@ -75,34 +79,36 @@ def prompt(
     has changed since it was told. With a `work` (or its id), also how that stands and what this actor has to do in
     it, and the nudges that wait for it, which are told by this. `parts` chooses among them; what is given goes into
     one budget. As of `at`, it says what could have been known then, and tells nothing for good. Its receipt gives
-    all of it again."""
+    all of it again. `receipt` is whether a receipt is written; without one nothing is written, so that it cannot be
+    stable and tells nothing for good."""
     wanted_parts = _parts_of(parts)
     for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if one is not None:
             check_whole(name, one)
-    if stable and at is not None:
-        raise BadInput("a stable prompt goes on with the last one, so it is of now: leave at out")
     count = count_tokens or session.services.count_tokens
     room = Room(max_chars, max_tokens, estimated if count is None else Counted(count))
     wanted = wanted_digest(session, task, None, None, None, None, count_tokens, ignore_memory, at)
-    wanted = replace(wanted, stable=check_name("stable", stable) if stable else "", in_prompt=True)
+    wanted = replace(wanted, stable=check_stable(stable, at, receipt), receipt=receipt, in_prompt=True)
+    making, tells = maker(session), receipt and at is None
+    if tells and not session.refusal:
+        session.services.premises.look()
     building = Building(room, wanted.at)
     _fixed_parts(session, building, task, wanted_parts)
     if over := building.over:
         building.left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
     if "changed" in wanted_parts and not wanted.ignored:
-        wanted = _changed_part(session, building, wanted)
+        wanted = _changed_part(session, building, wanted, making.checks, tells)
     if work is not None:
-        focus = focus_of(session, work)
+        focus = focus_of(session, work, tells)
         if "nudges" in wanted_parts:
-            _nudges_part(session, building, focus, "changed" not in wanted_parts)
+            _nudges_part(building, focus, "changed" not in wanted_parts)
         if "work" in wanted_parts:
-            _work_part(session, building, focus)
+            _work_part(building, focus)
     gathering = None
     if not wanted.ignored and {"long_term", "digest"} & wanted_parts:
-        gathering = maker(session).gather(wanted)
+        gathering = making.gather(wanted)
         if "long_term" in wanted_parts and session.reads("long_term", at):
-            wanted = _long_term_part(session, building, wanted, gathering)
+            wanted = _long_term_part(session, building, wanted, making, gathering)
     if "recent" in wanted_parts and not wanted.ignored:
         recent_part, events = _recent_part(session, task, building)
         if room.over({**building.parts, "recent": recent_part}):
@@ -112,8 +118,9 @@ def prompt(
             building.add("recent", recent_part, events)
     has_digest = "digest" in wanted_parts
     if has_digest:
-        wanted = _within(session, wanted, building, gathering)
-    digest = made_digest(session, replace(wanted, around=around(building, has_digest)), gathering)
+        wanted = _within(wanted, building, making, gathering)
+    wanted = replace(wanted, around=around(building, has_digest))
+    digest = made_digest(session, making, wanted, gathering)
     building.add("digest", digest.text)
     omitted = [*digest.omitted, *building.omitted]
     told = [*building.left_out, *omitted, *((one.what, one.why) for one in digest.left_out)]
@@ -123,7 +130,7 @@ def prompt(
     )
 
 
-def _nudges_part(session: Session, building: Building, focus: WorkFocus, changes: bool) -> None:
+def _nudges_part(building: Building, focus: WorkFocus, changes: bool) -> None:
     """Add the nudges that wait for this actor, as many as there is room for; the rest waits on."""
     waiting = focus.waiting(changes, building.at)
 
@@ -139,11 +146,11 @@ def _nudges_part(session: Session, building: Building, focus: WorkFocus, changes
     told = set(focus.deliver(ids) if number and building.at is None else ids)
     lines = [(id, line) for id, line in waiting[:number] if id in told]
     shown = [id for id, _ in lines]
-    session.was_shown(shown)
+    building.shown += shown
     building.add("nudges", "\n".join((NUDGES, *(line for _, line in lines))) if lines else "", shown)
 
 
-def _work_part(session: Session, building: Building, focus: WorkFocus) -> None:
+def _work_part(building: Building, focus: WorkFocus) -> None:
     """Add how a work stands, as far as there is room for it."""
     lines, position = focus.lines(building.at)
 
@@ -153,12 +160,14 @@ def _work_part(session: Session, building: Building, focus: WorkFocus) -> None:
     number = building.fitted("work", build, len(lines))
     if number < len(lines):
         building.leave_out(f"{len(lines) - number} lines about the work", "the budget has no room for them")
-    session.was_shown([id for id, _ in lines[:number]])
+    building.shown += [id for id, _ in lines[:number]]
     building.add("work", build(number))
     building.work = Focused(focus.id, position, number)
 
 
-def _changed_part(session: Session, building: Building, wanted: Wanted) -> Wanted:
+def _changed_part(
+    session: Session, building: Building, wanted: Wanted, checks: Checks, tells: bool
+) -> Wanted:
     """Add what has changed since this actor was told, as much as there is room for; the rest comes next time."""
     run, at = session.run, building.at
     if not session.rules.enabled:
@@ -167,7 +176,7 @@ def _changed_part(session: Session, building: Building, wanted: Wanted) -> Wante
     nudged = [one.id for one in every if was_nudged_of(session.ledger, session.actor, one.id)]
     news = [one for one in every if one.id not in nudged]
     now = _what_holds_now(session, news, wanted)
-    lines = changed_lines(news, _as_lines(session, now, at))
+    lines = changed_lines(news, _as_lines(now, checks, at))
 
     def build(number: int) -> str:
         return "\n".join((PREMISES, *lines[:number])) if number else ""
@@ -178,18 +187,18 @@ def _changed_part(session: Session, building: Building, wanted: Wanted) -> Wante
             f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them"
         )
     shown = [one for one in news[:number] if one.id in now]
-    session.was_shown([now[one.id].id for one in shown])
+    building.shown += [now[one.id].id for one in shown]
     also = tuple((now[one.id].id, now[one.id].position) for one in shown)
     named = [one.id for one in news[:number]]
     quoted = [one.payload["item"] for one in news[:number] if one.payload["text"]]
     building.add("changed", build(number), [*named, *quoted, *(id for id, _ in also)])
-    return replace(wanted, told=(*nudged, *named) if at is None else (), also=also)
+    return replace(wanted, told=(*nudged, *named) if tells else (), also=also)
 
 
-def _as_lines(session: Session, items: Mapping[str, Item], at: int | None) -> dict[str, str]:
+def _as_lines(items: Mapping[str, Item], checks: Checks, at: int | None) -> dict[str, str]:
     """What each of these says, and what has to be known of it."""
-    checks = checked(session, list(items.values()), at)
-    stale = {id: known.check.stale for id, known in checks.items() if known.check.stale}
+    known = checks.of(list(items.values()), at)
+    stale = {id: one.check.stale for id, one in known.items() if one.check.stale}
     marks = {
         name: (["disputed"] if one.disputed else [])
         + ([f"stale: {stale[one.id]}"] if one.id in stale else [])
@@ -201,13 +210,15 @@ def _as_lines(session: Session, items: Mapping[str, Item], at: int | None) -> di
     }
 
 
-def _long_term_part(session: Session, building: Building, wanted: Wanted, gathering: Gathering) -> Wanted:
+def _long_term_part(
+    session: Session, building: Building, wanted: Wanted, making: Maker, gathering: Gathering
+) -> Wanted:
     """Add the block of long-term memory, and with it what the digest need not say."""
     own = session.rules
     most = own.max_chars if own.enabled and own.inject else 0
     if not most:
         return wanted
-    candidates, barred, shortened, total = maker(session).long_term(wanted, gathering, most)
+    candidates, barred, shortened, total = making.long_term(wanted, gathering, most)
     fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
     packed = long_term_block(candidates, fits, rest=fits < most)
     cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
@@ -217,7 +228,7 @@ def _long_term_part(session: Session, building: Building, wanted: Wanted, gather
         room = "the budget" if fits < most else f"{most:,} characters"
         building.leave_out("long-term memory", f"{left} of {total} do not fit into {room}")
     building.add("long_term", packed.text)
-    session.was_shown(packed.ids)
+    building.shown += packed.ids
     whole = tuple((one.id, one.version) for one in packed.taken if one.id not in cut)
     after = [one for one in candidates if one.id not in packed.ids][:SPARE]
     building.block = [one for one in candidates if one.id in packed.ids or one in after]
@@ -225,7 +236,7 @@ def _long_term_part(session: Session, building: Building, wanted: Wanted, gather
     return replace(wanted, beside=whole)
 
 
-def _within(session: Session, wanted: Wanted, building: Building, gathering: Gathering | None) -> Wanted:
+def _within(wanted: Wanted, building: Building, making: Maker, gathering: Gathering | None) -> Wanted:
     """The digest that is asked for, within what is left of a prompt's budget. Tokens of parts need not add up to
     those of the whole, so it is tried first."""
     budgets, less, room, made = wanted.rules.budgets, 0, building.room, building.parts
@@ -234,7 +245,7 @@ def _within(session: Session, wanted: Wanted, building: Building, gathering: Gat
         fitting = _with_total(wanted, total)
         if total.max_tokens in (None, 0):
             return fitting
-        tried = maker(session).make(fitting, gathering, delivered=False)
+        tried = making.make(fitting, gathering, delivered=False)
         if not room.over({**made, "digest": tried.text}):
             return fitting
         less = less * 2 + 8
@@ -297,16 +308,15 @@ class Receipts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def get(self, id: str, at: At = None) -> Receipt:
         """The receipt of a digest or prompt: what was asked, what went in and what did not. Its reader and the owner
         can see it; `.replay()` gives the text again."""
         event = self._session.ledger.event(check_name("a receipt", id))
         actor, upto = self._session.actor, None if at is None else self._session.ledger.position(at)
-        known = event is not None and event.kind == WRITTEN and (upto is None or event.position <= upto)
+        known = event is not None and event.kind == RECEIPT and (upto is None or event.position <= upto)
         if event is None or not known or actor not in (OWNER, event.actor):
             raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
-        if event.erased:
-            raise Erased(f"receipt {id!r} was erased")
         self._session.check_memory_is_on()
         reader = self._session.speaking_for(event.actor)
         with self._session.items(at) as judge, self._session.snapshot() as now:
@@ -323,6 +333,7 @@ class Receipts:
 
             return read_receipt(event, self._session.ledger, may_see, partial(_said_of_work, reader))
 
+    @verb
     def list(self, run_id: str | None = None, at: At = None) -> ReceiptList:
         """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
         actor, run = (
@@ -331,10 +342,15 @@ class Receipts:
         )
         upto = None if at is None else self._session.ledger.position(at)
         found = self._session.ledger.events(
-            0, upto, run_id=run, kinds=(WRITTEN,), actor=None if actor == OWNER else actor
+            0, upto, run_id=run, kinds=(RECEIPT,), actor=None if actor == OWNER else actor
         )
-        return [self.get(one.id, at) for one in found if not one.erased]
+        receipts = []
+        for event in found:
+            with suppress(Erased):  # it was erased itself, and not only something in it
+                receipts.append(self.get(event.id, at))
+        return receipts
 
+    @verb
     def bisect(
         self,
         run_id: str | None = None,
@@ -368,6 +384,7 @@ class Receipts:
 
     # what has just happened
 
+    @verb
     def changed_facts(self, at: At = None) -> Events:
         """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
         `at`."""

@@ -20,7 +20,7 @@ from .events import (
     draft,
     draft_from,
 )
-from .recall.receipts import TRACED
+from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def record(
     labels: Mapping[str, str] | None = None,
     schema_version: int = 1,
 ) -> Event:
-    """Record one event and answer with it as it stands in the ledger.
+    """Record one event and return it as it is stored in the ledger.
 
-    With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content answers with the
-    event of the first time, other content is a Conflict. Only the owner records in the name of another `actor`.
+    With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content returns the first
+    event, other content raises Conflict. Only the owner records in the name of another `actor`.
     """
     session.check_may_act(kind if isinstance(kind, str) else "record")
     fields = {
@@ -61,7 +61,7 @@ def record(
         schema_version=schema_version,
         **_own(session, fields),
     )
-    stored: list[Event] = session.ledger.submit("record", [event], event.size)
+    stored: list[Event] = session.write("record", [event], event.size)
     return stored[0]
 
 
@@ -70,7 +70,9 @@ def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) ->
     session.check_may_act("record_all")
     batch = list(check_each("events", events))
     ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
-    own = [fields if isinstance(fields, Draft) else _own(session, fields, ids) for fields in batch]
+    # A draft names its actor itself, so it is for the owner alone: for others `_own` refuses what is no mapping.
+    drafted = Draft if session.is_owner else ()
+    own = [fields if isinstance(fields, drafted) else _own(session, fields, ids) for fields in batch]
     drafts = [draft_from(fields, actor=session.actor) for fields in own]
     size = sum(event.size for event in drafts)
     if len(drafts) > MAX_BATCH or size > MAX_BATCH_BYTES:
@@ -78,7 +80,7 @@ def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) ->
             f"a batch of {len(drafts):,} events and {size:,} bytes is over the limit of {MAX_BATCH:,} events or "
             f"{MAX_BATCH_BYTES:,} bytes: record it in parts"
         )
-    stored: list[Event] = session.ledger.submit("record", drafts, size)
+    stored: list[Event] = session.write("record", drafts, size)
     return stored
 
 
@@ -106,7 +108,11 @@ def _own(session: Session, fields: Mapping[str, Any], batch: Collection[object] 
     for parent in parents if isinstance(parents, list | tuple) else ():
         if isinstance(parent, str) and parent not in batch and not _sees(session, parent):
             raise NotFound(f"there is no event {shown(parent)} to derive from: leave it out of parents")
-    sources = _holding(session, blobs_of(payload)) if isinstance(payload, dict) else []
+    try:
+        digests = blobs_of(payload) if isinstance(payload, dict) else ()
+    except RecursionError:  # it is nested too deeply, and `draft` says so
+        digests = ()
+    sources = _holding(session, digests)
     if sources and (parents is None or isinstance(parents, list | tuple)):
         own["parents"] = list(dict.fromkeys((*(parents or ()), *sources)))
     return own
@@ -127,7 +133,7 @@ def _holding(session: Session, digests: Iterable[str]) -> list[str]:
             positions = [int(key[1]) for key, _ in now.scan("blobs", digest)]
         holding = (next(session.ledger.events(at - 1, at), None) for at in positions)
         seen = (event for event in holding if event is not None and any(session.visible([event])))
-        source = next((event for event in seen if not event.erased and event.kind != TRACED), None)
+        source = next((event for event in seen if not event.erased and event.kind != RECEIPT), None)
         if source is None:
             raise NotFound(f"there is no blob {shown(digest)} to refer to: give its bytes, as Blob(data)")
         sources.append(source.id)
@@ -142,15 +148,15 @@ def events(
     actor: str | None = None,
     at: At = None,
 ) -> Iterator[Event]:
-    """The events after a position that this actor may see, in order, up to `at` (now, when the call is made); in a
-    turn, those of its run."""
+    """The events that this actor may see, in order: those after the position `after`, up to `at` (by default the
+    moment of the call). In a turn, those of its run."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
     found = session.ledger.events(check_position("after", after), upto, *chosen)
     return session.visible(found, None if at is None else upto)
 
 
 def event(session: Session, id: str, at: At = None) -> Event:
-    """One event by its id. One that this actor may not see is NotFound like one that is not there."""
+    """One event by its id. Raises NotFound if it does not exist or this actor may not see it."""
     upto = None if at is None else session.ledger.position(at)
     found = session.ledger.event(check_name("id", id))
     if found is not None and (upto is None or found.position <= upto):
@@ -169,9 +175,9 @@ def watch(
     actor: str | None = None,
     timeout: float | None = None,
 ) -> Iterator[Event]:
-    """Events that this actor may see as they are committed, by whatever process, under the rights in force as each
-    comes; first those after `after` (None: only new ones) that are already there. Blocks in between. Ends when the book
-    is closed, or when `timeout` seconds have brought nothing."""
+    """Yield events as any process commits them, as far as this actor may see each when it is committed. Begins with
+    the stored events after the position `after`; None: only new ones. Blocks while there is nothing new. Ends when the
+    book is closed, or after `timeout` seconds without a new event."""
     chosen = _filters(session, run_id, kinds, actor)
     reached = session.ledger.head if after is None else check_position("after", after)
     news = session.follow(reached, check_seconds("timeout", timeout), chosen)
@@ -191,7 +197,7 @@ def _filters(
 
 
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
-    """The same events as a log or a page may show them: without the secrets of their runs."""
+    """The same events without the secrets of their runs, as a log or a page may show them."""
     hide = as_logged(session.ledger.snapshot)
     return (hide(_an_event(event)) for event in check_each("events", events))
 

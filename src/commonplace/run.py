@@ -33,7 +33,7 @@ from .state.requests import (
     Merged,
     Open,
     Reopen,
-    Step,
+    RunStep,
     Written,
 )
 from .state.sharing import sees_others
@@ -47,7 +47,7 @@ class Run:
     """One run, as one actor sees it. The owner sees all of it, an agent what the sharing rules let it see.
 
     A `with` block closes it: completed, or failed when an exception leaves the block. A run that was not
-    closed, because its process died say, is still running: open it again by its id and go on.
+    closed, for example because its process died, is still running: open it again by its id.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Run:
 
     def _submit(self, command: str, request: Any) -> Any:
         self._session.acting_as(self.viewer, self.id).check_may_act(command)
-        return self._ledger.submit(command, request)
+        return self._session.write(command, request)
 
     # reading
 
@@ -78,7 +78,7 @@ class Run:
         return seen_state(self._ledger, self.id, self.viewer, at)
 
     def catch_up(self) -> int:
-        """Let the projection of the cqrs model catch up; answers as of where it now speaks."""
+        """Update the projection of the cqrs model; returns the position that it has reached."""
         return self._ledger.follow("state.projection")
 
     @property
@@ -104,8 +104,8 @@ class Run:
             return about(snapshot, self.id).depth
 
     def steps(self) -> dict[str, dict[str, Any]]:
-        """How far each node of the workflow's graph has come. An agent sees how far, not what came out; under
-        isolation only how far it has come itself."""
+        """How far each node of the workflow's graph has come. An agent sees no results; under the strategy `isolated`
+        it sees only its own node."""
         with self._ledger.snapshot() as snapshot:
             known = about(snapshot, self.id)
             found = steps(snapshot, self.id, known.fork)
@@ -144,12 +144,12 @@ class Run:
         self._save_if("per_agent", "per_run")
 
     def reopen(self) -> bool:
-        """Let a failed or cancelled run go on. Answers whether it was one."""
+        """Let a failed or cancelled run continue. Returns whether it was one."""
         reopened: bool = self._submit("state.reopen", Reopen(self.id, self.viewer))
         return reopened
 
     def fork(self, at: At = None, run_id: str | None = None) -> Run:
-        """A new run that begins as this one was at `at`. It costs the same however much the state holds."""
+        """A new run that begins as this one was at `at`. The cost does not depend on the size of the state."""
         with self._ledger.snapshot(at) as snapshot:
             position = snapshot.position
         id = new_id() if run_id is None else check_name("run_id", run_id)
@@ -174,9 +174,9 @@ class Run:
         folder: Path | None = None,
         persistence: Persistence | None = None,
     ) -> Run:
-        """A run within this one, one level deeper, with a state of its own that begins with `inherit`, which
-        comes from the events at `sources`: what is erased there is erased in the child, too. Without a policy
-        of its own, this run's holds."""
+        """A run within this one, one level deeper. Its state begins with `inherit`, which comes from the events at
+        the positions `sources`: what is erased there is erased in the child, too. Without a `policy`, this run's
+        holds."""
         for field, given, wanted in (("policy", policy, Policy), ("start", start, Start)):
             if given is not None and not isinstance(given, wanted):
                 raise BadInput(f"{field} {shown(given)} is not a {wanted.__name__}")
@@ -200,8 +200,8 @@ class Run:
         return child
 
     def save(self) -> Path:
-        """Write the state to a file beside the workflow, as its `persistence` says, and answer where. It is for
-        people and other programs, so secrets are not in it; the ledger has everything."""
+        """Write the state to a file beside the workflow, as its `persistence` says, and return the path. The file
+        is for people and other programs and holds no secrets; the ledger has everything."""
         while True:
             path, as_of = self._write_state()
             if not any(self._ledger.events(as_of, kinds=(ERASED,))):
@@ -284,8 +284,8 @@ class Turn(Participant):
         """Write fields of this agent's own entry, all or nothing.
 
         Contract, limits and reserved keys are checked first. With `partial`, fields that the contract
-        requires may still be missing; they are asked for at the end of the turn. With `seen` (the `as_of` of
-        the state that was read) it is a Conflict if one of these fields was written since.
+        requires may still be missing; they must be there at the end of the turn. With `seen` (the `as_of` of
+        the state that was read) raises Conflict if one of these fields was written since.
         """
         return self._change("set", output, seen=seen, partial=partial)
 
@@ -298,19 +298,19 @@ class Turn(Participant):
     """The same under the cqrs model, where agents issue commands and read from a projection."""
 
     def finish(self, output: Mapping[str, Any] | None = None, **more: Any) -> None:
-        """End the turn well, with a last write in the same commit if there is one."""
+        """End the turn successfully, with a last write in the same commit if `output` is given."""
         self.write_with(output or {}, _step(self.own_run, self.agent, FINISHED, more))
 
-    def write_with(self, output: Mapping[str, Any], step: Step, **more: Any) -> None:
+    def write_with(self, output: Mapping[str, Any], step: RunStep, **more: Any) -> None:
         """Write an output together with what it means for its own node, in one commit."""
-        if not isinstance(step, Step):
-            raise BadInput(f"step {shown(step)} is not a Step")
+        if not isinstance(step, RunStep):
+            raise BadInput(f"step {shown(step)} is not a RunStep")
         own = replace(step, run=self.own_run.id, node=self.agent, of="", by=self.own_run.viewer)
         self._change("set", output, step=own, **more)
         self.own_run._ended()
 
     def fail(self, error: BaseException | str, **more: Any) -> None:
-        """End the turn badly; the error goes to `_errors`, without secrets."""
+        """End the turn as failed; the error goes to `_errors`, without secrets."""
         if not isinstance(error, BaseException | str):
             raise BadInput(f"error {shown(error)} is neither an exception nor text: give what went wrong")
         kind = type(error).__name__ if isinstance(error, BaseException) else "error"
@@ -346,9 +346,9 @@ class Turn(Participant):
             _beside(error, partial(self.fail, error))
 
 
-def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> Step:
+def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> RunStep:
     """How far a node has come, checked. Raises BadInput."""
-    step = Step(
+    step = RunStep(
         run.id, check_name("a node", node), check_text("status", status), **{**more, "by": run.viewer}
     )
     return replace(

@@ -22,6 +22,7 @@ from .state.opening import takes_part
 from .state.policy import Policy, Start
 from .state.redaction import redactor_of
 from .state.requests import OPENED, Merged, Open
+from .verbs import verb
 
 if TYPE_CHECKING:
     from .ledger import At
@@ -57,11 +58,10 @@ def run(
     initial: Mapping[str, Any] | None = None,
     create: bool = True,
 ) -> Run:
-    """A run with a state: a new one, or with the id of one that is there, that one, to go on with (`create=False`: only
-    that, else NotFound).
+    """Begin a run, or continue the one with this `run_id`. With `create=False` raises NotFound if there is none.
 
-    `workflow` is a folder with a workflow.awp.yaml, whose rules then hold; without one every agent may take part and
-    sees everything. `initial` are values to start with.
+    `workflow` is a folder with a workflow.awp.yaml, whose rules hold in the run; without one every agent may take part
+    and sees everything. `initial` holds the values that the state begins with.
     """
     from .run import Run
 
@@ -80,7 +80,7 @@ def run(
         named = {} if plan is None else {"name": plan.name, "version": plan.version}
         start = Start() if plan is None else plan.start
         try:
-            session.ledger.submit("state.open", Open(id, session.actor, policy, start, values, named))
+            session.write("state.open", Open(id, session.actor, policy, start, values, named))
             if plan is not None and session.is_owner:
                 _configure_memory(session, plan)
             opened._begun()
@@ -98,6 +98,7 @@ class Runs:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def list(self, at: At = None) -> RunInfos:
         """The runs that this actor may know of, in the order in which they were first seen."""
         session = self._session
@@ -110,14 +111,17 @@ class Runs:
             runs = [info for info in runs if info.id in seen]
         return sorted(runs, key=lambda info: info.first)
 
+    @verb
     def get(self, run_id: str) -> Run:
-        """A run that is there. Raises NotFound."""
+        """An existing run. Raises NotFound."""
         return known_run(self._session, run_id)
 
+    @verb
     def state(self, run_id: str, at: At = None) -> State:
         """The state of a run as of `at`, as far as this actor may see it."""
         return self.get(run_id).state(at)
 
+    @verb
     def execute(
         self,
         workflow: str | Path | Workflow,
@@ -128,13 +132,13 @@ class Runs:
         ask: Ask | None = None,
         tell: Tell | None = None,
     ) -> Outcome:
-        """Run a workflow's graph to its end. With the id of a run that did not come to its end, go on with it: agents
-        that have finished are not run again.
+        """Run a workflow's graph to its end. With the `run_id` of an unfinished run, continue it: agents that have
+        finished are not run again.
 
-        `agents` maps agents to functions (sync or async, called with their turn, answering their output),
-        `"module:function"` or commands; agents that are not named are run as their files say. `ask` answers for people
-        in interactive loops; `tell` hears of every step. Raises RunFailed, or BadWorkflow with everything that is wrong
-        with the files. Only the owner executes workflows.
+        `agents` maps agents to functions (sync or async, called with their turn, returning their output),
+        `"module:function"` or commands; other agents are run as their files say. `ask` answers for people in
+        interactive loops; `tell` is called with every step. Raises RunFailed, or BadWorkflow with every error in the
+        files. Only the owner executes workflows.
         """
         from .workflow.runner import run_workflow
 
@@ -153,10 +157,12 @@ class Runs:
             tell=tell or (lambda _news: None),
         )
 
+    @verb
     def fork(self, run_id: str, at: At = None, new_id: str | None = None) -> Run:
         """A new run that begins as another one was at `at`."""
         return self.get(run_id).fork(at, new_id)
 
+    @verb
     def diff(self, a: str, b: str, *, redacted: bool = False) -> Differences:
         """What differs between two states, each a run's id, or `id@position` for an earlier one; with `redacted`, as a
         log or a page may show it."""
@@ -169,6 +175,7 @@ class Runs:
         found = differences(*states)
         return redacted_differences(found, hide) if redacted else found
 
+    @verb
     def merge(self, fork: str, prefer: str | None = None) -> Merged:
         """Bring what a fork has written back into the run it came from: see `Run.merge`."""
         return self.get(fork).merge(prefer)

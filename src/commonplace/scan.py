@@ -22,21 +22,21 @@ from .errors import StorageFailed
 CHUNK = 8 * 1024 * 1024
 
 
-class Trace(msgspec.Struct, frozen=True):
+class FoundText(msgspec.Struct, frozen=True):
     """A file that still holds one of the texts; `text` is its number."""
 
     path: str
     text: int
 
 
-def look_for(texts: Sequence[str], paths: Iterable[Path]) -> list[Trace]:
+def look_for(texts: Sequence[str], paths: Iterable[Path]) -> list[FoundText]:
     """Where these texts still are, below these files and folders. Another process looks."""
     asked = json.dumps({"texts": list(texts), "paths": [str(one) for one in paths]})
     command = [sys.executable, "-m", "commonplace.scan"]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)  # noqa: S603  ourselves
     if done.returncode:
         raise StorageFailed(f"the raw files could not be looked at: {done.stderr.strip()[-300:]}")
-    return msgspec.json.decode(done.stdout, type=list[Trace])
+    return msgspec.json.decode(done.stdout, type=list[FoundText])
 
 
 def forms(text: str) -> list[bytes]:

@@ -18,10 +18,10 @@ from .access.commands import Denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import BookClosed, Denied, NotEnabled
 from .events import Event, check_position
-from .memory.reading import Judge, judging
-from .memory.requests import Kept, Remember
+from .memory.reading import VisibleItems, judging
+from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
-from .recall.checking import checked
+from .recall.checking import Checks
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
 from .state.redaction import as_logged
@@ -48,6 +48,12 @@ WRITES = {
     "memory.core": "long_term",
 }  # fmt: skip
 """The tier that a command writes to; other commands are about memory as a whole."""
+
+CHANGING_ITEMS = frozenset({
+    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.retell",
+    "memory.erase",
+})  # fmt: skip
+"""The commands that can change what an item says, or end it."""
 
 
 class Services:
@@ -124,8 +130,16 @@ class Session:
         self.check_may_act(act)
         if command.startswith("memory."):
             self._check_writes(command, request)
-            self.services.showing.note(self.ledger)
-        return self.ledger.submit(command, request)
+        return self.write(command, request)
+
+    def write(self, command: str, request: Any, size: int = 1) -> Any:
+        """Run a command. What was shown and is not noted yet is noted first; afterwards, actors that relied on what
+        the command has changed are told."""
+        self.services.showing.note()
+        answer = self.ledger.submit(command, request, size)
+        if command in CHANGING_ITEMS:
+            self.services.premises.look_after_write()
+        return answer
 
     def check_may_act(self, act: str) -> None:
         """Raises Denied, and records it, if this session only reads."""
@@ -234,7 +248,7 @@ class Session:
                 with self.snapshot(at) as then:
                     yield Viewer(((then, rights_of(then, self.actor, self.run)), (now, rights)))
 
-    def items(self, at: At = None) -> AbstractContextManager[Judge]:
+    def items(self, at: At = None) -> AbstractContextManager[VisibleItems]:
         """The items of the book as of `at`, as far as this actor may see them."""
         return judging(self.ledger, self.actor, at, self.run)
 
@@ -251,17 +265,15 @@ class Session:
     ) -> Iterator[Event]:
         """Events of the whole ledger as they are committed, whether this actor may see them or not; None: only new
         ones. Ends when the book is closed, or when `timeout` seconds have brought nothing."""
-        ledger, premises = self.ledger, self.services.premises
+        ledger = self.ledger
         reached = ledger.head if after is None else check_position("after", after)
         quiet_since = monotonic()
         with suppress(BookClosed):
-            premises.look()
             while not ledger.closed:
                 left = 3600.0 if timeout is None else quiet_since + timeout - monotonic()
                 head = ledger.store.wait(reached, max(left, 0))
                 if ledger.closed or (head <= reached and left <= 0):
                     return
-                premises.look()
                 for event in ledger.events(reached, head, *chosen):
                     yield event
                     quiet_since = monotonic()
@@ -280,14 +292,16 @@ class Session:
 
     def was_shown(self, ids: Sequence[str]) -> None:
         """Keep in mind what an agent was shown, so that it does not come back as new evidence. The next write notes
-        it."""
-        if ids and not self.is_owner and not self.refusal:
+        it; a book that may only be read has none."""
+        if ids and not self.is_owner and not self.refusal and not self.ledger.store.facts.read_only:
             self.services.showing.add(self.actor, self.run, ids)
 
-    def was_kept(self, kept: Kept) -> None:
+    def was_kept(self, kept: RememberResult) -> None:
         """What an item says of files and commands is checked at once, so that it is known when it changes."""
         if kept.outcome == "stored" and kept.item_id is not None and self.services.repository is not None:
             with self.items() as items:
                 item = items.item(kept.item_id)
             if item is not None:
-                checked(self, [item])
+                checks = Checks(self)
+                checks.of([item])
+                checks.record()

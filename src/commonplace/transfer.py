@@ -34,8 +34,8 @@ from .events import (
     FORMAT,
     SALT,
     Draft,
+    ErasedEvent,
     Event,
-    Gone,
     Header,
     canonical,
     decode,
@@ -99,7 +99,7 @@ class Source:
 # export
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _ExportLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One event of an export. Its names and order are the format."""
 
     position: int
@@ -122,7 +122,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     clock: str | None = None
 
 
-_read_line = msgspec.json.Decoder(_Line).decode
+_read_line = msgspec.json.Decoder(_ExportLine).decode
 
 
 def export_file(
@@ -199,8 +199,8 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
         kind, payload = event.kind, event.payload
         if ledger.registry.owner(kind) is not None:
             kind, payload = IMPORTED, {"kind": kind, "payload": payload}
-        # A trace quotes items that may have been taken back since: only its receipt shows it.
-        for digest in event.blobs if event.kind != "receipt.traced" else ():
+        # The trace of a receipt quotes items that may have been taken back since: only the receipt itself shows it.
+        for digest in event.blobs if event.kind != "receipt.written" else ():
             data = None if digest in sent else ledger.blob(digest)
             if data is not None:
                 sent.add(digest)
@@ -226,7 +226,7 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
 
 def _event_line(record: Record) -> bytes:
     header, body = read_header(record), record.body
-    line = _Line(
+    line = _ExportLine(
         position=header.position,
         id=header.id,
         kind=header.kind,
@@ -283,7 +283,7 @@ def of_file(path: Path) -> Source:
     if not path.exists():
         raise BadInput(f"there is no file {path}: check the path")
     if not path.is_file():
-        raise BadInput(f"{path} is not a file: give the JSONL file that `commonplace export` wrote")
+        raise BadInput(f"{path} is not a file: give the JSONL file that `commonplace book export` wrote")
     with path.open("rb") as lines:
         first = _plain_line(lines.readline(), path, 1)
     if first.get("commonplace") != "export":
@@ -371,7 +371,7 @@ def _read_event(raw: bytes, path: Path, number: int) -> Record:
     return record
 
 
-def _header(line: _Line) -> Header:
+def _header(line: _ExportLine) -> Header:
     """The header a line stands for; its fields are checked as those of any event are."""
     happened = None if line.occurred_at is None else datetime.fromisoformat(line.occurred_at)
     checked = draft(
@@ -501,7 +501,7 @@ def _check(ledger: Ledger, source: Source) -> tuple[bool, list[Event]]:
     return (exact and not blank) or position == 0, list(tombstones.values())
 
 
-def _erased_by(record: Record) -> list[Gone]:
+def _erased_by(record: Record) -> list[ErasedEvent]:
     try:
         return erased_by(unseal(record))
     except Corrupt as problem:

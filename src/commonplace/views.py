@@ -307,7 +307,7 @@ def damaged(row: Row) -> Corrupt:
 def _damaged(view: str, key: Key, position: int | None = None) -> Corrupt:
     shown = "/".join(map(str, key))
     return Corrupt(
-        f"the row {shown!a} of the view {view!r} is damaged: run `commonplace rebuild`, which makes it again "
+        f"the row {shown!a} of the view {view!r} is damaged: run `commonplace book rebuild`, which makes it again "
         "from the ledger",
         position,
     )

@@ -18,7 +18,7 @@ from ..events import Event, iso
 FIRST = "0" * 64
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     seq: int
     timestamp: str
     event_type: str
@@ -76,7 +76,7 @@ AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
 }
 
 
-def entries(events: Iterable[Event]) -> Iterator[Entry]:
+def entries(events: Iterable[Event]) -> Iterator[AuditEntry]:
     """The audit of these events, in order, each entry chained to the one before it."""
     seq, previous = 0, FIRST
     for event in events:
@@ -94,14 +94,14 @@ def entries(events: Iterable[Event]) -> Iterator[Entry]:
             "prev_hash": previous,
         }
         previous = digest(entry)
-        yield msgspec.convert({**entry, "hash": previous}, Entry)
+        yield msgspec.convert({**entry, "hash": previous}, AuditEntry)
 
 
 def digest(entry: dict[str, Any]) -> str:
     return sha256(dumps(entry, sort_keys=True).encode()).hexdigest()
 
 
-def first_bad(chain: Iterable[Entry]) -> int | None:
+def first_bad(chain: Iterable[AuditEntry]) -> int | None:
     """The number of the first entry that is not what its hash says, or does not follow from the one before."""
     previous = FIRST
     for expected, entry in enumerate(chain, 1):

@@ -130,7 +130,7 @@ def need(overlay: Overlay, actor: str, act: str, what: str) -> Denied | None:
     return refuse(
         overlay,
         Denial(actor, act, what),
-        f"{actor!r} may not {ACTS[act]}: the owner can allow it with book.grant({actor!r}, acts=[{act!r}])",
+        f"{actor!r} may not {ACTS[act]}: the owner can allow it with book.access.grant({actor!r}, acts=[{act!r}])",
     )
 
 
@@ -140,7 +140,7 @@ def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | N
     if permission == "read_write" or (permission == "read" and not write):
         return None
     act = "write to" if write else "read"
-    mend = f"The owner can change that with book.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})"
+    mend = f"The owner can change that with book.access.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})"
     if permission != rights_of(overlay, actor).tier(tier):
         mend = "In this run its workflow says so: see memory.access_control there, and memory.tiers in the agent's file"
     told = f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. {mend}"
@@ -156,7 +156,10 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
         rights = rights_of(overlay, actor, run)
         if rights.emits(kind):
             continue
-        allowed, mend = rights.may_emit, f"The owner can change that with book.grant({actor!r}, may_emit=[…])"
+        allowed, mend = (
+            rights.may_emit,
+            f"The owner can change that with book.access.grant({actor!r}, may_emit=[…])",
+        )
         if msgspec.structs.replace(rights, run_may_emit=None).emits(kind):
             allowed, mend = rights.run_may_emit, "In this run the may_emit of its agent file says so"
         told = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"

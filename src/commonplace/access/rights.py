@@ -84,7 +84,7 @@ PUBLIC_KINDS = frozenset(
 """Kinds that everybody may see, whoever recorded them. Of all others an actor sees its own."""
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class AccessRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What was said about one subject. None: nothing, so the wider rule holds.
 
     `may_emit` are kinds that it may record, `sees` kinds of others that it may see besides the public ones,
@@ -137,9 +137,9 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
     if actor == OWNER:
         return Rights(OWNER)
     own = _rule(lens, f"actor:{actor}")
-    role = _rule(lens, f"role:{own.role}") if own.role else Rule()
+    role = _rule(lens, f"role:{own.role}") if own.role else AccessRule()
     rules = [_rule(lens, EVERYBODY), role, own]
-    in_run = rule_in(lens, run, actor) or Rule()
+    in_run = rule_in(lens, run, actor) or AccessRule()
     brought = ROLES.get(own.role or "", frozenset())
 
     def last(name: str, default: Any) -> Any:
@@ -162,13 +162,13 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
     )
 
 
-def rule_in(lens: Lens, run: str | None, actor: str) -> Rule | None:
+def rule_in(lens: Lens, run: str | None, actor: str) -> AccessRule | None:
     """What a run's own rules leave an actor: its own, or else what they say of everybody. The runtime is no agent."""
     if run is None or actor in RESERVED_ACTORS:
         return None
     for subject in (actor, EVERYBODY):
         if (row := lens.get("state.rights", run, subject)) is not None:
-            return typed(row, Rule, "state.rights", run, subject)
+            return typed(row, AccessRule, "state.rights", run, subject)
     return None
 
 
@@ -177,9 +177,9 @@ def role_of(lens: Lens, actor: str) -> str | None:
     return None if actor == OWNER else _rule(lens, f"actor:{actor}").role
 
 
-def _rule(lens: Lens, subject: str) -> Rule:
+def _rule(lens: Lens, subject: str) -> AccessRule:
     row = lens.get("rights", subject)
-    return Rule() if row is None else typed(row, Rule, "rights", subject)
+    return AccessRule() if row is None else typed(row, AccessRule, "rights", subject)
 
 
 def check_actor(name: object) -> str:
@@ -255,14 +255,14 @@ def _matches(kind: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(kind, pattern) for pattern in patterns)
 
 
-def checked_rule(given: dict[str, Any]) -> Rule:
+def checked_rule(given: dict[str, Any]) -> AccessRule:
     """A rule from plain data. Raises BadInput that says what is allowed."""
     try:
         _, plain, _ = encode_payload(given)
         ceiling = plain.get("ceiling")
         if ceiling is not None and ceiling not in SENSITIVITY:
             raise BadInput(f"there is no sensitivity {shown(ceiling)}: it is one of {', '.join(SENSITIVITY)}")
-        rule = msgspec.convert(plain, Rule)
+        rule = msgspec.convert(plain, AccessRule)
     except msgspec.ValidationError as error:
         raise BadInput(f"that is not a rule about rights: {error}. Its fields are {_FIELDS}") from None
     if given.get("role") is not None and rule.role not in ROLES:
@@ -278,4 +278,4 @@ def checked_rule(given: dict[str, Any]) -> Rule:
     return rule
 
 
-_FIELDS = ", ".join(Rule.__struct_fields__)
+_FIELDS = ", ".join(AccessRule.__struct_fields__)

@@ -43,7 +43,7 @@ from ..errors import (
     StorageFailed,
 )
 from ..interrupts import run_inside
-from ..private import Access, access_of, make_folder, open_private
+from ..private import FileAccess, access_of, make_folder, open_private
 from .clock import boot_clock
 from .contract import (
     Engine,
@@ -57,9 +57,9 @@ from .contract import (
     WriteSet,
     grantable,
 )
-from .gate import Gate
+from .gate import FileLock
 from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
-from .memory import LeaseBook, MemoryReads, Rows, _Data
+from .memory import LeaseBook, MemoryReads, VersionedRows, _Data
 
 log = logging.getLogger("commonplace")
 
@@ -69,7 +69,7 @@ NAMES = ("ledger.jsonl", "book.json", "leases.json", "redo.json", "ledger.torn")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class _LedgerLine(msgspec.Struct, omit_defaults=True):
     """One record. Header and payload stand as the JSON they are; anything else is kept as base64."""
 
     position: int
@@ -90,11 +90,11 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_LedgerLine).decode
 
 
 def to_line(record: Record, more: int) -> bytes:
-    line = _Line(
+    line = _LedgerLine(
         record.position, record.id, record.created_at, record.hash.hex(), _check(record), more, record.run
     )
     if _is_json(record.header):
@@ -389,7 +389,7 @@ class FilesStore(LocalStore):
 
     def forget_rows(self) -> None:
         self._data = copy(self._data)
-        self._data.rows, self._data.folded = Rows(), 0
+        self._data.rows, self._data.folded = VersionedRows(), 0
 
     def _read_book(self) -> None:
         seen = _identity(self._book)
@@ -663,9 +663,9 @@ class FilesEngine(Engine):
         return FilesStore(self.folder, self._disk)
 
     def _lay_out(self) -> None:
-        make_folder(self.folder, Access())
+        make_folder(self.folder, FileAccess())
         self._check_for_remains()  # before anything is made beside them
-        gate = Gate(self.folder / "gate", only=True)
+        gate = FileLock(self.folder / "gate", only=True)
         try:
             run_inside(gate.inside(self.timeout), lambda _: self._make_files())
         finally:

@@ -27,7 +27,7 @@ RECENT = 0.1
 """For how long a process that had to wait lets others go first, in seconds."""
 
 
-class Gate:
+class FileLock:
     """Lets one thread of one process in at a time.
 
     `only`: there is no other lock, so after entering it checks that the file is still the one that others would lock.
@@ -159,7 +159,7 @@ class Gate:
 class Inside:
     """A context manager that holds the lock. It may be exited twice."""
 
-    def __init__(self, gate: Gate, timeout: float) -> None:
+    def __init__(self, gate: FileLock, timeout: float) -> None:
         self._gate, self._timeout = gate, timeout
 
     def __enter__(self) -> None:
@@ -169,7 +169,7 @@ class Inside:
         self._gate.leave(self)
 
 
-_gates: WeakSet[Gate] = WeakSet()
+_gates: WeakSet[FileLock] = WeakSet()
 
 
 def _in_child() -> None:

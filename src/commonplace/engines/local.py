@@ -15,7 +15,7 @@ from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
 from ..forks import Born
 from ..private import access_of, open_private
 from .contract import Store, Tx
-from .gate import Gate
+from .gate import FileLock
 from .watch import Watch
 
 SLOW_CHECK = 0.5
@@ -108,7 +108,7 @@ def remove_beside(book: Path) -> None:
 class GatedTx(Tx):
     """A transaction that holds a gate from `with` to its end."""
 
-    def __init__(self, gate: Gate, timeout: float) -> None:
+    def __init__(self, gate: FileLock, timeout: float) -> None:
         self._gate, self._timeout = gate, timeout
 
     def __enter__(self) -> Self:
@@ -146,25 +146,25 @@ class LocalStore(Store):
     def __init__(self, gate: Path, book: Path, only: bool = False) -> None:
         self._gate_file, self._book_file, self._only = gate, book, only
         self._gate_mutex = threading.Lock()
-        self._opened_gate: Gate | None = None
+        self._opened_gate: FileLock | None = None
         self._born = Born()
         self._closed = False
         self._watches: list[Watch] = []
 
     @property
-    def _gate(self) -> Gate:
+    def _gate(self) -> FileLock:
         """Made when it is first needed, so that a file that turns out to be no sound book has nothing beside it."""
         with self._gate_mutex:
             if self._opened_gate is None:
                 self._opened_gate = self._open_gate()
             return self._opened_gate
 
-    def _open_gate(self) -> Gate:
+    def _open_gate(self) -> FileLock:
         book = self._book_file
         if self.facts.read_only:
             raise ReadOnly(f"this user may read {book} and not write it: ask its owner for the right to")
         try:
-            return Gate(self._gate_file, self._only, book)
+            return FileLock(self._gate_file, self._only, book)
         except PermissionError as error:
             raise EngineUnavailable(
                 f"{error.filename} is not for the group that {book} is for: let its owner open the book once, or do "

@@ -42,7 +42,7 @@ FACTS = Facts(
 )
 
 
-class Rows:
+class VersionedRows:
     """Versioned rows in memory: per space, the keys in order and each key's versions by position.
 
     A row at position 0 has no other version. Snapshots that were taken before it is written again or removed still
@@ -170,7 +170,7 @@ class _Data:
         self.records: list[Record] = []
         self.by_id: dict[str, int] = {}
         self.by_run: defaultdict[str, list[int]] = defaultdict(list)
-        self.rows = Rows()
+        self.rows = VersionedRows()
         self.blobs: dict[str, bytes] = {}
         self.leases = LeaseBook()
         self.top = 0

@@ -181,7 +181,7 @@ def _translated(error: psycopg.Error) -> CommonplaceError:
     )
 
 
-class _News:
+class _ServerNews:
     """Wakes those who wait for the head to move.
 
     One thread with one listening connection serves every waiter of the store. It starts with the first
@@ -537,7 +537,7 @@ class PostgresStore(Store):
             name="commonplace",
             open=True,
         )
-        self.news = _News(self._connect, book, replica)
+        self.news = _ServerNews(self._connect, book, replica)
 
     def check(self) -> None:
         self._born.check()

@@ -37,7 +37,15 @@ from ..errors import (
     StorageFailed,
 )
 from ..interrupts import run_inside
-from ..private import Access, access_of, check_private, create_logs, create_private, make_folder, may_write
+from ..private import (
+    FileAccess,
+    access_of,
+    check_private,
+    create_logs,
+    create_private,
+    make_folder,
+    may_write,
+)
 from .clock import boot_clock
 from .contract import (
     Engine,
@@ -182,7 +190,7 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         return Corrupt(
             f"a page of {path} is damaged: it does not match its checksum. Copy the book to a new place with "
-            "`commonplace copy`, which makes all views again from the ledger, or restore a backup"
+            "`commonplace book copy`, which makes all views again from the ledger, or restore a backup"
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
@@ -190,7 +198,7 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
         return NotABook(f"{path} is not a SQLite database: choose another path for the book")
     if isinstance(error, apsw.CorruptError):
         return Corrupt(
-            f"{path} is damaged ({error}). Run `commonplace verify`, and restore from a backup or a copy"
+            f"{path} is damaged ({error}). Run `commonplace book verify`, and restore from a backup or a copy"
         )
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.NoMemError):
         return StorageFailed(
@@ -508,9 +516,7 @@ class SqliteStore(LocalStore):
             return str(damage)
         if answer == "ok":
             return None
-        return (
-            f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace copy`"
-        )
+        return f"SQLite finds {self.path} damaged ({answer}). Copy the book to a new one with `commonplace book copy`"
 
     def drop_spaces(self, prefix: str) -> None:
         with self.read() as reads:
@@ -673,8 +679,8 @@ class SqliteEngine(Engine):
         if not self.path.exists():
             if not create:
                 raise BookNotFound(f"there is no book at {self.path}; create it with `commonplace init`")
-            make_folder(self.path.parent, Access())
-            create_private(self.path, Access())
+            make_folder(self.path.parent, FileAccess())
+            create_private(self.path, FileAccess())
         elif self.path.stat().st_size:
             self._check_whose()
         else:
@@ -699,7 +705,7 @@ class SqliteEngine(Engine):
             raise EngineUnavailable(
                 f"{self.path} is empty and belongs to another user of this host: choose another path for the book"
             )
-        self.path.chmod(Access().mode)
+        self.path.chmod(FileAccess().mode)
 
     def _check_beside(self) -> None:
         """SQLite uses a log that lies there, whoever made it."""

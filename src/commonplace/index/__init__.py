@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .embedders import embedder_of
     from .search import Found, Hit, How, Index
-    from .store import Change, Doc, Erase, Gone, Put, Reword, Who, not_ours, other_database
+    from .store import Change, Doc, Erase, Put, RemovedDoc, Reword, Who, not_ours, other_database
     from .vectors import Embedder, static_words
 
 __all__ = [
@@ -17,11 +17,11 @@ __all__ = [
     "Embedder",
     "Erase",
     "Found",
-    "Gone",
     "Hit",
     "How",
     "Index",
     "Put",
+    "RemovedDoc",
     "Reword",
     "Who",
     "embedder_of",
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "embedders": "embedder_of",
     "search": "Found Hit How Index",
-    "store": "Change Doc Erase Gone Put Reword Who not_ours other_database",
+    "store": "Change Doc Erase RemovedDoc Put Reword Who not_ours other_database",
     "vectors": "Embedder static_words",
 }
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ..paging import pages
 from .near import Vocabulary
-from .rows import Rows
+from .rows import IndexRows
 from .score import Ints
-from .store import VECTORS, File, Head, Who
-from .view import View
+from .store import VECTORS, File, IndexHead, Who
+from .view import IndexView
 
 ENDLESS = 2**63 - 1
 FEW = 1 << 16
@@ -56,11 +56,11 @@ class Columns:
         self._buffer: dict[int, list[int]] = {}
         self._lists: dict[int, Entries] = {}
         self._lists_take = 0
-        self._vectors = Rows(FEW)
-        self._views: dict[tuple[int, tuple[bool, ...]], View] = {}
+        self._vectors = IndexRows(FEW)
+        self._views: dict[tuple[int, tuple[bool, ...]], IndexView] = {}
         self._in_order = (-1, np.zeros(0, np.int64))
 
-    def follow(self, file: File, head: Head) -> None:
+    def follow(self, file: File, head: IndexHead) -> None:
         """Read what has come to the file since the last time, whoever wrote it."""
         if head.position == self._position:
             return
@@ -126,10 +126,10 @@ class Columns:
         held = self._fields.nbytes + len(self.ids) * ID + self._in_order[1].nbytes + self._lists_take + views
         return held + self._vectors.memory + self.vocabulary.memory
 
-    def view(self, file: File, as_of: int, may: tuple[bool, ...]) -> View:
+    def view(self, file: File, as_of: int, may: tuple[bool, ...]) -> IndexView:
         """What somebody may see as of then who may see these kinds now; the last few are remembered."""
         key = (as_of, may)
-        found = self._views.pop(key, None) or View(self, self._visible(file, as_of, may))
+        found = self._views.pop(key, None) or IndexView(self, self._visible(file, as_of, may))
         self._views[key] = found
         while len(self._views) > VIEWS:
             del self._views[next(iter(self._views))]
@@ -158,7 +158,7 @@ class Columns:
             self._in_order = self.size, parts[np.argsort(self.session[parts], kind="stable")]
         return self._in_order[1]
 
-    def vectors(self, file: File, width: int) -> Rows:
+    def vectors(self, file: File, width: int) -> IndexRows:
         """The vector of every document, so wide; zeros where it has none."""
         known = self._vectors
         if known.size < self.size or not self.size:

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from ..words import folded, has_letter, lowered, names, stem
 from .columns import among
 from .hints import ASKS, TELLS_TIME, asks_when, dates, nearness
-from .rows import Rows, nearest
+from .rows import IndexRows, nearest
 from .score import K1, UNIT, B, Floats, Ints, Mask, rarity, scores
 from .store import File
 from .vectors import SCALE, TOKEN_SCALE, Tokens, Vectors, likeness
-from .view import Talks, View
+from .view import IndexView, Talks
 
 FIRST = {
     "bm_pc": 6.206, "bm_s": 7.449, "date": 4.945, "spk": 1.404, "when": 2.096, "isq": -0.93, "pq_bm": 2.31,
@@ -85,7 +85,7 @@ class Word(NamedTuple):
 class Signals:
     """The signals of one query over the documents that its reader may see, for those of them that are asked for."""
 
-    def __init__(self, view: View, words: list[Word], query: str) -> None:
+    def __init__(self, view: IndexView, words: list[Word], query: str) -> None:
         self._view, self._columns, self._words, self._query = view, view.columns, words, query
         self._most = sum(one.rarity for one in words) or 1
         size = self._columns.size
@@ -297,7 +297,7 @@ def _step(which: NDArray[np.int32], start: Ints) -> Ints:
 class Alike:
     """How alike documents are to what is wanted: of few all are compared at once, of many those that are asked for."""
 
-    def __init__(self, rows: Rows, wanted: Vectors) -> None:
+    def __init__(self, rows: IndexRows, wanted: Vectors) -> None:
         self._rows, self._wanted = rows, wanted
         self._all = rows.likeness(wanted)[0] if rows.few else np.zeros(0, np.int64)
         self._apart = None if rows.few else rows.apart(wanted)
@@ -308,7 +308,7 @@ class Alike:
         )
         return found
 
-    def middle(self, view: View) -> int:
+    def middle(self, view: IndexView) -> int:
         """How alike the documents are usually that the reader may see; of many, some of them are looked at."""
         docs = np.flatnonzero(view.visible)
         if self._apart is not None:

@@ -39,7 +39,7 @@ _TIME = re.compile(
 )
 
 
-class Named(NamedTuple):
+class NamedTime(NamedTuple):
     """A day, month or year that a question names; what it leaves open is 0."""
 
     year: int
@@ -56,7 +56,7 @@ def asks_when(query: str) -> bool:
     return _WHEN.search(query) is not None
 
 
-def dates(query: str) -> list[Named]:
+def dates(query: str) -> list[NamedTime]:
     """The days, months and years that a question names. `may` alone is a verb."""
     found = []
     for one in _DATES.finditer(query):
@@ -70,11 +70,11 @@ def dates(query: str) -> list[Named]:
             if one["m3"] and one[0].lower() == "may":
                 continue
         if 0 <= month <= 12 and 0 <= day <= 31:
-            found.append(Named(year, month, day))
+            found.append(NamedTime(year, month, day))
     return found
 
 
-def nearness(named: list[Named], time_us: Ints) -> Floats:
+def nearness(named: list[NamedTime], time_us: Ints) -> Floats:
     """How near times are to the nearest of the dates named, from 0 to 1: shortly after counts for more than before,
     because people tell of what was."""
     best = np.zeros(len(time_us))

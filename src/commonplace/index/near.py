@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .rows import Rows
+from .rows import IndexRows
 from .score import Floats, Ints
 from .store import WORD_VECTORS, File
 from .vectors import Embedder, Vectors, likeness, shares
@@ -21,7 +21,7 @@ class Vocabulary:
     def __init__(self) -> None:
         self._nums: list[int] = []
         self._places = np.zeros(0, np.int64)
-        self._vectors = Rows()
+        self._vectors = IndexRows()
         self._made: dict[str, Vectors] = {}
 
     @property

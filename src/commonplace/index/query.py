@@ -46,7 +46,7 @@ class Term(NamedTuple):
         return not self.prefix and self.word in STOPWORDS
 
 
-class Asked(NamedTuple):
+class ParsedQuery(NamedTuple):
     terms: tuple[Term, ...]
     phrases: tuple[re.Pattern[str], ...]
     """To be searched for in `flat` texts."""
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
     """The query as far as it was read."""
 
 
-def parse(query: str) -> Asked:
+def parse(query: str) -> ParsedQuery:
     """Read a query. Stopwords are left out, unless it (or a phrase of it) has nothing else. `cut` says that
     it was longer than a query may be: 1,024 characters, 12 words of 64 characters each."""
     text = normal(query[:MAX_QUERY].encode("utf-8", "replace").decode())
@@ -86,7 +86,7 @@ def parse(query: str) -> Asked:
             terms[_key(term)] = known._replace(
                 phrases=known.phrases | term.phrases, correctable=known.correctable and term.correctable
             )
-    return Asked(tuple(terms.values()), tuple(phrases), cut, text)
+    return ParsedQuery(tuple(terms.values()), tuple(phrases), cut, text)
 
 
 def flat(text: str) -> str:

@@ -20,7 +20,7 @@ Differ = NDArray[np.uint16]
 T = TypeVar("T", np.int8, np.uint64)
 
 
-class Rows:
+class IndexRows:
     """Vectors by their numbers; zeros where a number has none. One byte for each of their parts, and a bit beside it
     once there are more than `few`. What is added is put behind the last; when the room for it is used up, there is half
     as much again."""

@@ -31,11 +31,11 @@ from .fusion import (
     weighed,
     weights_of,
 )
-from .query import MAX_QUERY, Asked, Term, flat, parse
+from .query import MAX_QUERY, ParsedQuery, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
 from .store import VERSIONS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
-from .view import View
+from .view import IndexView
 
 LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
 
@@ -295,13 +295,13 @@ class Index:
 class _Search:
     """One search in one state of the file."""
 
-    def __init__(self, file: File, view: View, embedder: Embedder | None) -> None:
+    def __init__(self, file: File, view: IndexView, embedder: Embedder | None) -> None:
         self._file = file
         self._embedder = embedder
         self._view = view
         self._columns = view.columns
 
-    def answer(self, asked: Asked, kept: Mask, limit: int, as_of: int) -> Found:
+    def answer(self, asked: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
         corrected: dict[str, str] = {}
         found = [self._matches(term, corrected) for term in asked.terms]
         gained = np.zeros(self._columns.size)
@@ -328,7 +328,7 @@ class _Search:
         hits = self._hits([(doc, min(one, MILLION)) for doc, one in ranked], [], 1)
         return Found(hits, max(len(docs), alike.count(kept)), {}, as_of, len(query) > MAX_QUERY)
 
-    def hybrid(self, asked: Asked, kept: Mask, limit: int, as_of: int) -> Found:
+    def hybrid(self, asked: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
         """What answers by all signals together: see `fusion`."""
         corrected: dict[str, str] = {}
         found = [self._matches(term, corrected) for term in asked.terms]
@@ -476,7 +476,7 @@ class _Search:
                 near.append((-having, word))
         return min(near)[1] if near else None
 
-    def _phrases(self, asked: Asked, found: list[_Matches], docs: Ints) -> Iterator[Mask]:
+    def _phrases(self, asked: ParsedQuery, found: list[_Matches], docs: Ints) -> Iterator[Mask]:
         """Which of the documents have each phrase. Only texts with all its words are looked at."""
         for phrase, pattern in enumerate(asked.phrases):
             has = np.ones(len(docs), np.bool_)

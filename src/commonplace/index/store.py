@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
-from ..private import Access, access_of, create_private, make_folder, may_have_made, open_private, settle
+from ..private import FileAccess, access_of, create_private, make_folder, may_have_made, open_private, settle
 from ..words import LONGEST, STOPWORDS, counted, near, stem, version
 from .hints import flags
 from .vectors import Embedder, TokenEmbedder, Vectors
@@ -184,7 +184,7 @@ class Put(msgspec.Struct, frozen=True):
     doc: Doc
 
 
-class Gone(msgspec.Struct, frozen=True):
+class RemovedDoc(msgspec.Struct, frozen=True):
     """From here on there is no document with this id. Earlier on there still is."""
 
     id: str
@@ -203,10 +203,10 @@ class Reword(msgspec.Struct, frozen=True):
     doc: Doc
 
 
-Change = Put | Gone | Erase | Reword
+Change = Put | RemovedDoc | Erase | Reword
 
 
-class Head(NamedTuple):
+class IndexHead(NamedTuple):
     fingerprint: str
     book: str
     """The id of the book that it is of."""
@@ -274,7 +274,7 @@ class File:
         """Nobody else opens this index or throws it away meanwhile. What fails raises an error of this package."""
         assert self.path is not None
         try:
-            make_folder(self.path.parent, Access())
+            make_folder(self.path.parent, FileAccess())
             with _locked(self.path):
                 yield
         except apsw.Error as error:
@@ -422,9 +422,9 @@ class File:
 
     # Reading. All of these expect to be within `using`.
 
-    def head(self) -> Head:
+    def head(self) -> IndexHead:
         for row in self.rows(HEAD):
-            return Head(*row)
+            return IndexHead(*row)
         raise apsw.CorruptError("the index has no head")
 
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -577,7 +577,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_ch
 class Writing:
     """One transaction's changes on their way into the file."""
 
-    def __init__(self, file: File, head: Head, made: Iterator[tuple[bytes, bytes]]) -> None:
+    def __init__(self, file: File, head: IndexHead, made: Iterator[tuple[bytes, bytes]]) -> None:
         self._file = file
         self._made = made
         self._do = file.connection.execute
@@ -592,7 +592,7 @@ class Writing:
             case Put(doc):
                 self._do(END, (position, doc.id))
                 self._add(position, doc)
-            case Gone(id):
+            case RemovedDoc(id):
                 self._do(END, (position, id))
             case Erase(ids):
                 nums = [row[0] for id in dict.fromkeys(ids) for row in self._file.rows(VERSIONS, (id,))]
@@ -747,7 +747,7 @@ class Damaged(Exception):
     """The file was damaged and is a new, empty one now. It never leaves the index."""
 
 
-def _access(index: Path) -> Access:
+def _access(index: Path) -> FileAccess:
     """An index is named after the book that it lies beside; one in a cache is for nobody else."""
     return access_of(index.with_suffix(""))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .columns import Columns
 
 
-class View:
+class IndexView:
     """The documents that a reader may see. It is remembered from one search to the next, and never changed."""
 
     def __init__(self, columns: Columns, visible: Mask) -> None:

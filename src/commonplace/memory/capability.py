@@ -39,6 +39,7 @@ from .requests import (
     DELETED,
     FORGOTTEN,
     RECALLED,
+    RECEIPT,
     UPDATED,
     Shown,
 )
@@ -192,16 +193,21 @@ def _fold_stone(key: Key, before: Any, event: Event) -> Any:
 
 def decide_shown(overlay: Overlay, request: Shown) -> int | None:
     """Remember what was shown to whom, once. Answers the position, or None when nothing is new."""
-    run = request.run or ""
-    fresh = [
-        id
-        for id in request.shown
-        if overlay.get("memory.shown", run, id, request.actor) is None and not _gone(overlay, id)
-    ]
+    fresh = not_noted(overlay, request)
     if not fresh:
         return None
     one = draft(RECALLED, actor=request.actor, payload={"shown": fresh}, run_id=request.run, parents=fresh)
     return overlay.emit(one).position
+
+
+def not_noted(overlay: Overlay, request: Shown) -> list[str]:
+    """What of this the book does not say yet, without what was erased meanwhile."""
+    return [
+        id
+        for id in dict.fromkeys(request.shown)
+        if overlay.get("memory.shown", request.run or "", id, request.actor) is None
+        and not _gone(overlay, id)
+    ]
 
 
 def _gone(overlay: Overlay, id: str) -> bool:
@@ -390,14 +396,14 @@ MEMORY = Capability(
             2,
             lambda event: [(event.run_id or "", id, event.actor) for id in event.payload["shown"]],
             lambda _key, _before, event: event.position,
-            kinds=frozenset({RECALLED}),
+            kinds=frozenset({RECALLED, RECEIPT}),
         ),
         View(
             "memory.heard",
             2,
             _heard,
             lambda key, _before, event: event.payload["shown"][key[3]],
-            kinds=frozenset({RECALLED}),
+            kinds=frozenset({RECALLED, RECEIPT}),
             fresh=True,
         ),
         View(

@@ -32,7 +32,7 @@ from .remember import (
     successors,
     weight_of,
 )
-from .requests import CONSOLIDATED, DELETED, FORGOTTEN, Forget, Forgotten, Mark, Patch, Resolve
+from .requests import CONSOLIDATED, DELETED, FORGOTTEN, Forget, Forgotten, MarkItems, Patch, Resolve
 from .upkeep import Retell, note_of
 
 DELETERS = ("user", "operator", "system", "budget", "consolidation")
@@ -134,7 +134,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     )
 
 
-def decide_mark(overlay: Overlay, request: Mark) -> int | Denied:
+def decide_mark(overlay: Overlay, request: MarkItems) -> int | Denied:
     find = _to_forget if request.act == "restored" else known
     items = [one for one in (find(overlay, request.by, id) for id in request.ids) if one is not None]
     position = overlay.position
@@ -151,7 +151,7 @@ def decide_mark(overlay: Overlay, request: Mark) -> int | Denied:
     return position
 
 
-def _dispute_again(overlay: Overlay, request: Mark, item: Item) -> int | None:
+def _dispute_again(overlay: Overlay, request: MarkItems, item: Item) -> int | None:
     """Put in doubt again what an item that waits again says otherwise about."""
     held = item.held.items if item.held is not None else ()
     others = [one for one in successors(overlay, held) if one.current and item.id not in one.disputed]
@@ -159,7 +159,7 @@ def _dispute_again(overlay: Overlay, request: Mark, item: Item) -> int | None:
     return change(overlay, request.by, "disputed", changes, why=request.why) if changes else None
 
 
-def _put(overlay: Overlay, request: Mark, item: Item, after: dict[str, Any]) -> int | None:
+def _put(overlay: Overlay, request: MarkItems, item: Item, after: dict[str, Any]) -> int | None:
     """Record that fields of an item are others now; None if they are as they were."""
     if after == {name: getattr(item, name) for name in after}:
         return None
@@ -178,12 +178,12 @@ def _put(overlay: Overlay, request: Mark, item: Item, after: dict[str, Any]) -> 
 
 def follow_core(overlay: Overlay, by: str, core: str, team: bool) -> None:
     """Let everybody see the entries of a core, or nobody but its owner: the core says who may see them."""
-    request = Mark(by, (), "shared" if team else "unshared", "as its core")
+    request = MarkItems(by, (), "shared" if team else "unshared", "as its core")
     for item in [one for one in all_items(overlay) if one.core == core]:
         _put(overlay, request, item, {"shared": team})
 
 
-def _marked(overlay: Overlay, request: Mark, item: Item) -> dict[str, Any]:
+def _marked(overlay: Overlay, request: MarkItems, item: Item) -> dict[str, Any]:
     match request.act:
         case "shared" | "unshared":
             if item.core is not None:

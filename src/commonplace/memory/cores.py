@@ -11,7 +11,7 @@ from ..errors import NotFound
 from ..reader import Lens
 from ..views import typed
 from .items import Item
-from .reading import Judge
+from .reading import VisibleItems
 
 CORE_SET = "memory.core.set"
 
@@ -51,7 +51,7 @@ DEEPEST = 10
 MOST_STEPS = 1_000
 
 
-class Step(msgspec.Struct, frozen=True):
+class LinkStep(msgspec.Struct, frozen=True):
     """An item that a link leads to: how far away, by which relation, and from which item. A relation that was
     followed against its direction has `^` before it."""
 
@@ -78,9 +78,9 @@ def may_know(rights: Rights, core: Core) -> bool:
     return may_see_of(rights, core.owner, CORE_SET, {"sensitivity": "private", **audience})
 
 
-def walked(judge: Judge, first: Item, depth: int, relations: set[str] | None) -> list[Step]:
+def walked(judge: VisibleItems, first: Item, depth: int, relations: set[str] | None) -> list[LinkStep]:
     """Every item within so many links of the first one that the reader may see, each once."""
-    seen, found, edge = {first.id}, list[Step](), [first]
+    seen, found, edge = {first.id}, list[LinkStep](), [first]
     for distance in range(1, depth + 1):
         ahead: list[Item] = []
         for item in edge:
@@ -92,7 +92,7 @@ def walked(judge: Judge, first: Item, depth: int, relations: set[str] | None) ->
                 other = judge.item(id)
                 if other is not None and other.status in ("live", "superseded"):
                     seen.add(id)
-                    found.append(Step(distance, relation, item.id, judge.shown(other)))
+                    found.append(LinkStep(distance, relation, item.id, judge.shown(other)))
                     ahead.append(other)
         edge = ahead
     return found

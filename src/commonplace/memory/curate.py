@@ -22,23 +22,23 @@ ENOUGH = 2
 """In how many different runs or on how many different days something must have been said."""
 
 
-class Line(NamedTuple):
+class LoggedLine(NamedTuple):
     text: str
     event: str
     cited: str
     origin: str
 
 
-class Candidate(NamedTuple):
+class Recurrence(NamedTuple):
     """Something that recurs, and where it was said."""
 
     text: str
-    lines: tuple[Line, ...]
+    lines: tuple[LoggedLine, ...]
 
 
-def candidates(lines: list[Line]) -> list[Candidate]:
+def candidates(lines: list[LoggedLine]) -> list[Recurrence]:
     """What was said, in nearly the same words, in different runs or on different days."""
-    groups: list[list[Line]] = []
+    groups: list[list[LoggedLine]] = []
     words: list[frozenset[str]] = []
     under: dict[str, list[int]] = {}
     for line in lines:
@@ -55,7 +55,7 @@ def candidates(lines: list[Line]) -> list[Candidate]:
                 under.setdefault(mark.word, []).append(found)
         groups[found].append(line)
     return [
-        Candidate(group[0].text, tuple(group))
+        Recurrence(group[0].text, tuple(group))
         for group in groups
         if len({line.origin for line in group}) >= ENOUGH
     ]
@@ -75,7 +75,7 @@ def curated(session: Session, days: int, dry_run: bool) -> dict[str, Any]:
                 where = (
                     f"memory/{day}.md ({from_us(entry.time_us):%H:%M:%S} {entry.agent}{run}, line {number})"
                 )
-                lines.append(Line(said, entry.id, where, entry.run or day))
+                lines.append(LoggedLine(said, entry.id, where, entry.run or day))
     found = []
     for one in candidates(lines):
         cited = list(dict.fromkeys(line.cited for line in one.lines))

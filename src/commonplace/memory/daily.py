@@ -40,7 +40,7 @@ class Log(msgspec.Struct, frozen=True):
     """False: the runtime logs, whatever the agent may do in this tier."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """One entry of a day, with the id of the event that it is."""
 
     id: str
@@ -112,28 +112,28 @@ def days(lens: Lens) -> list[str]:
     return list(dict.fromkeys(str(key[0]) for key, _ in lens.scan("memory.days")))
 
 
-def entries(lens: Lens, day: str) -> list[Entry]:
+def entries(lens: Lens, day: str) -> list[LogEntry]:
     return [
         _entry(key, row, lens.get("labels", row["id"]) or {}) for key, row in lens.scan("memory.days", day)
     ]
 
 
-def all_entries(lens: Lens) -> dict[str, list[Entry]]:
+def all_entries(lens: Lens) -> dict[str, list[LogEntry]]:
     """The entries of every day, in order."""
     changed = {key[0]: labels for key, labels in lens.scan("labels")}
-    found = dict[str, list[Entry]]()
+    found = dict[str, list[LogEntry]]()
     for key, row in lens.scan("memory.days"):
         found.setdefault(str(key[0]), []).append(_entry(key, row, changed.get(row["id"], {})))
     return found
 
 
-def _entry(key: Key, row: dict[str, Any], labels: Mapping[str, str]) -> Entry:
+def _entry(key: Key, row: dict[str, Any], labels: Mapping[str, str]) -> LogEntry:
     sensitivity = labels.get("sensitivity", row["sensitivity"])
     plain = {**row, "sensitivity": sensitivity, "day": key[0], "position": key[1]}
-    return msgspec.convert(plain, Entry)
+    return msgspec.convert(plain, LogEntry)
 
 
-def page(day: str, found: Iterable[Entry]) -> str:
+def page(day: str, found: Iterable[LogEntry]) -> str:
     """A day as markdown."""
     return "\n\n".join([f"# {day}", *(one.markdown for one in found)]) + "\n"
 

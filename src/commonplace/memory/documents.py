@@ -1,4 +1,4 @@
-"""What is written down along the way: daily logs, notes of sessions and tasks, gates, NOTES.md."""
+"""Documents of the working tier: daily logs, notes of sessions and tasks, gates, NOTES.md."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from msgspec.structs import replace
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
 from ..events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
+from ..verbs import verb
 from . import daily, papers, upkeep
-from .daily import Entry, Log
-from .papers import NOTES, SECTIONS, Gate, Line, Note, checked_gate, gates_path, session_path, task_path
+from .daily import Log, LogEntry
+from .papers import (
+    NOTES,
+    SECTIONS,
+    DocumentLine,
+    Note,
+    RecordGate,
+    checked_gate,
+    gates_path,
+    session_path,
+    task_path,
+)
 from .reading import settings_of
 from .upkeep import Shelve
 
@@ -23,18 +34,19 @@ if TYPE_CHECKING:
     from .viewer import Viewer
 
 Texts = list[str]
-Entries = list[Entry]
-Lines = list[Line]
+Entries = list[LogEntry]
+Lines = list[DocumentLine]
 
 
 class Documents:
-    """What is written down along the way, each under its author's rights: `book.documents`."""
+    """Daily logs, notes of sessions and tasks, gates and NOTES.md: `book.documents`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     # daily logs
 
+    @verb
     def log(self, text: str, *, id: str | None = None) -> Event:
         """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely."""
         text, secrets = self._guarded(text)
@@ -51,16 +63,18 @@ class Documents:
         event: Event = self._session.submit("memory.log", request, "log")
         return event
 
+    @verb
     def days(self, at: At = None, *, archived: bool = False) -> Texts:
-        """The days that something was logged on; with `archived`, those that were put aside."""
+        """The days that have log entries; with `archived`, those that were archived."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
             lens = viewer.lens
             days = [day for day in daily.days(lens) if upkeep.shelved(lens, "day", day) == archived]
             return [day for day in days if any(map(viewer.sees_entry, daily.entries(lens, day)))]
 
+    @verb
     def day(self, day: date | str, at: At = None) -> Entries:
-        """What was logged on a day, in order."""
+        """The log entries of a day, in order."""
         self._session.check_reads("working")
         named = daily.check_day("day", day)
         with self._session.viewer(at) as viewer:
@@ -70,35 +84,42 @@ class Documents:
 
     # documents
 
+    @verb
     def notes(self, at: At = None) -> str:
         """NOTES.md: the active objective."""
         return papers.rendered(NOTES, self.get(NOTES, at))
 
+    @verb
     def write_notes(self, text: str, *, seen: int | None = None, id: str | None = None) -> Event:
-        """Write NOTES.md anew. It holds the active objective only: what belongs elsewhere is refused, each with
-        its line."""
+        """Replace NOTES.md. It holds the active objective only: other content is refused, with its line. With `seen`
+        (a position) it is refused if the notes were written since."""
         return self._note(NOTES, "set", text, seen=check_seen(seen), id=id)
 
+    @verb
     def add_to_session(self, task: str, text: str, section: str = "Worklog") -> Event:
         """Add to the notes of a session, in one of five sections."""
         if section not in SECTIONS:
             raise BadInput(f"there is no section {shown(section)}: the sections are {', '.join(SECTIONS)}")
         return self._note(session_path(task), "append", text, section)
 
+    @verb
     def session(self, task: str, at: At = None) -> str:
         """The notes of a session, as markdown; "" when there are none, or when they were cleared."""
         path = session_path(task)
         found = self.get(path, at)
         return papers.rendered(path, found) if found else ""
 
+    @verb
     def clear_session(self, task: str) -> Event:
-        """End a session: its notes are gone for agents. The owner can still read them as of before."""
+        """End a session: agents cannot read its notes any more. The owner still can, as of before."""
         return self._note(session_path(task), "clear", "")
 
+    @verb
     def add_to_task(self, task: str, document: str, text: str, *, anew: bool = False) -> Event:
-        """Add to a document in a task's folder (decisions, revisions, verified_items, a report), or write it anew."""
+        """Add to a document in a task's folder (decisions, revisions, verified_items, a report); `anew` replaces it."""
         return self._note(task_path(task, document), "set" if anew else "append", text)
 
+    @verb
     def task(self, task: str, at: At = None) -> dict[str, str]:
         """The documents of a task's folder by their names."""
         self._session.check_reads("working")
@@ -106,31 +127,34 @@ class Documents:
         found = {path: self.get(path, at) for path in self.list(at) if path.startswith(below)}
         return {path.removeprefix(below): papers.rendered(path, lines) for path, lines in found.items()}
 
+    @verb
     def record_gate(
         self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any
     ) -> Event:
-        """Record a gate that a task has come to: which, what was decided, and with phase, confidence, reason,
-        next_action, iteration_index (the first is 0), max_iterations and trace_id if they are known. Further fields are
-        kept in the event's payload."""
+        """Record the decision at a gate of a task. `more` may hold phase, confidence, reason, next_action,
+        iteration_index (from 0), max_iterations and trace_id; other fields are kept in the event's payload."""
         given = encode_payload({**more, "gate": gate, "decision": decision})[1]
         if blobs_of(given):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
         event = masked(checked_gate(self._session.actor, given))
-        request = Gate(self._session.actor, gates_path(task, id), event, self._session.run)
+        request = RecordGate(self._session.actor, gates_path(task, id), event, self._session.run)
         recorded: Event = self._session.submit("memory.gate", request, "gate")
         return recorded
 
+    @verb
     def gates(self, task: str, id: str | None = None, at: At = None) -> str:
-        """The gates of a task, one JSON object a line."""
+        """The gates of a task, one JSON object per line."""
         path = gates_path(task, id)
         return papers.rendered(path, self.get(path, at))
 
+    @verb
     def list(self, at: At = None) -> Texts:
-        """The paths of all documents that hold something which this actor may see."""
+        """The paths of the documents that have entries this actor may see."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
             return [path for path in papers.papers(viewer.lens) if self._lines(viewer, path)]
 
+    @verb
     def get(self, path: str, at: At = None) -> Lines:
         """The entries of a document by its path."""
         self._session.check_reads("working")
@@ -138,6 +162,7 @@ class Documents:
         with self._session.viewer(at) as viewer:
             return [_shown(line) for line in self._lines(viewer, path)]
 
+    @verb
     def restore(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
         """Bring back days and tasks that were archived."""
         chosen_days = tuple(daily.check_day("a day", day) for day in check_each("days", days))

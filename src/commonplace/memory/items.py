@@ -281,7 +281,7 @@ SKETCHED = 64
 """Words of a text by which it is compared before it is read."""
 
 
-class Mark(NamedTuple):
+class WordMark(NamedTuple):
     """A word under which an item is found by items that are alike, how many words the item has, and as which of
     its rarest words this one counts."""
 
@@ -291,17 +291,17 @@ class Mark(NamedTuple):
 
 
 @lru_cache(256)
-def marks(words: frozenset[str]) -> list[Mark]:
+def marks(words: frozenset[str]) -> list[WordMark]:
     """The words under which alike items meet. Of two sets of words that are at least 0.85 alike, the first few in a
     fixed order must share one (of more than a hundred words, nearly always); the order puts words first that few
     texts have."""
     ordered = sorted(words, key=_rarity)
     few = len(words) - ceil(FLAGGED * len(words)) + 1
     chosen = ordered[: min(few, MOST_MARKS)]
-    return [Mark(word[:60], len(words), place) for place, word in enumerate(chosen, 1)]
+    return [WordMark(word[:60], len(words), place) for place, word in enumerate(chosen, 1)]
 
 
-def alike_places(mark: Mark) -> list[tuple[int, int]]:
+def alike_places(mark: WordMark) -> list[tuple[int, int]]:
     """Where an alike item can have the same mark: among how many words, and as which of its rarest at the most.
     What lies behind the two places must be enough for all the words that the two must share."""
     found = []

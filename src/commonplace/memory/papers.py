@@ -57,14 +57,14 @@ class Note(msgspec.Struct, frozen=True):
     seen: int | None = None
 
 
-class Gate(msgspec.Struct, frozen=True):
+class RecordGate(msgspec.Struct, frozen=True):
     by: str
     path: str
     event: Mapping[str, Any]
     run: str | None = None
 
 
-class Line(msgspec.Struct, frozen=True):
+class DocumentLine(msgspec.Struct, frozen=True):
     """One entry of a paper."""
 
     id: str
@@ -150,7 +150,7 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
     )
 
 
-def decide_gate(overlay: Overlay, request: Gate) -> Event | Denied:
+def decide_gate(overlay: Overlay, request: RecordGate) -> Event | Denied:
     refused = need_tier(overlay, request.by, "working", True, request.run)
     if refused:
         return refused
@@ -238,7 +238,7 @@ def fold(key: Key, _before: Any, event: Event) -> Any:
     return row
 
 
-def lines(lens: Lens, path: str) -> list[Line]:
+def lines(lens: Lens, path: str) -> list[DocumentLine]:
     """The entries of a paper that count, in order."""
     rows = lens.scan("memory.papers", path)
     since = next((row["since"] for key, row in rows if key[1] == WHOLE), 0)
@@ -246,12 +246,12 @@ def lines(lens: Lens, path: str) -> list[Line]:
     return [_line(lens, key, row) for key, row in kept]
 
 
-def _line(lens: Lens, key: Key, row: dict[str, Any]) -> Line:
+def _line(lens: Lens, key: Key, row: dict[str, Any]) -> DocumentLine:
     """An entry with the sensitivity that holds for it by now."""
     changed = lens.get("labels", row["id"]) or {}
     level = changed.get("sensitivity", row.get("sensitivity", "private"))
     plain = {"position": row.get("changed", key[1]), **row, "sensitivity": level}
-    return msgspec.convert(plain, Line, strict=False)
+    return msgspec.convert(plain, DocumentLine, strict=False)
 
 
 def papers(lens: Lens, below: str = "") -> list[str]:
@@ -263,7 +263,7 @@ def papers(lens: Lens, below: str = "") -> list[str]:
 # rendering
 
 
-def rendered(path: str, found: list[Line]) -> str:
+def rendered(path: str, found: list[DocumentLine]) -> str:
     """A paper as its file holds it."""
     if path.endswith(".ndjson"):
         return "".join(f"{one.text}\n" for one in found)
@@ -278,7 +278,7 @@ def rendered(path: str, found: list[Line]) -> str:
     return "\n\n".join([f"# {title_of(path)}", *(one.text.strip() for one in found)]) + "\n"
 
 
-def _bullet(line: Line) -> str:
+def _bullet(line: DocumentLine) -> str:
     first, *rest = line.text.strip().splitlines() or [""]
     return "\n".join([f"- {first}", *(f"  {one}" for one in rest)])
 

@@ -124,7 +124,7 @@ def may_name(rights: Rights, item: Item) -> bool:
     return may_see_of(rights, item.agent, CREATED, labels_of(item))
 
 
-class Judge:
+class VisibleItems:
     """Whether a reader may see an item: by the rights and labels of then, and of now."""
 
     def __init__(self, then: Lens, now: Lens, rights: Callable[[Lens], Rights]) -> None:
@@ -201,7 +201,7 @@ class Judge:
 
 
 @contextmanager
-def judging(ledger: Ledger, actor: str, at: At, run: str | None = None) -> Iterator[Judge]:
+def judging(ledger: Ledger, actor: str, at: At, run: str | None = None) -> Iterator[VisibleItems]:
     """A judge of what an actor may see, as of `at`, for the length of a `with` block; in a run, under its rules."""
 
     def rights(lens: Lens) -> Rights:
@@ -209,10 +209,10 @@ def judging(ledger: Ledger, actor: str, at: At, run: str | None = None) -> Itera
 
     with ledger.snapshot() as now:
         if at is None:
-            yield Judge(now, now, rights)
+            yield VisibleItems(now, now, rights)
             return
         with ledger.snapshot(at) as then:
-            yield Judge(then, now, rights)
+            yield VisibleItems(then, now, rights)
 
 
 def chosen(

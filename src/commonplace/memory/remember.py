@@ -43,7 +43,7 @@ from .items import (
 )
 from .markdown import HEAD, block, size
 from .reading import MEMORY_MD, compared, item_at, may_read, of_memory, settings_of
-from .requests import CREATED, RECALLED, UPDATED, Kept, Remember
+from .requests import CREATED, RECALLED, RECEIPT, UPDATED, Remember, RememberResult
 from .similar import FLAGGED
 from .visibility import may_read_id, may_see
 
@@ -91,7 +91,7 @@ class Case(NamedTuple):
         return found if found is not None and holds_for(self.new, found) else None
 
 
-def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
+def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:
     refused = need_tier(overlay, request.by, "long_term", True, request.run)
     if request.content["kind"] == "episode":
         refused = refused or need_tier(overlay, request.by, "episodic", False, request.run)
@@ -105,7 +105,7 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
             return again
     _check_links(case)
     if request.excluded and not request.override:
-        return Kept(
+        return RememberResult(
             None,
             "rejected",
             f"{request.excluded}. If it is worth keeping all the same, say why in `override`",
@@ -123,14 +123,16 @@ def decide_remember(overlay: Overlay, request: Remember) -> Kept | Denied:
         case = case._replace(request=request)  # a correction is for those who know what it corrects
     broader = _more_specific(case)
     if broader is not None and broader.id not in request.supersedes:
-        return Kept(broader.id, "rejected", f"a more specific fact of the repository is known: {broader.id}")
+        return RememberResult(
+            broader.id, "rejected", f"a more specific fact of the repository is known: {broader.id}"
+        )
     held = _held(case, superseded)
-    if isinstance(held, Kept):
+    if isinstance(held, RememberResult):
         return held
     return replace(_store(case, superseded, held), follows=follows)
 
 
-def _again(overlay: Overlay, request: Remember) -> Kept | None:
+def _again(overlay: Overlay, request: Remember) -> RememberResult | None:
     """What was answered when the same call was made before."""
     record = overlay.record_of(request.id or "")
     if record is None:
@@ -154,7 +156,9 @@ def _again(overlay: Overlay, request: Remember) -> Kept | None:
         if held is None
         else _known_held(overlay, rights_of(overlay, request.by), msgspec.convert(held, Held))
     )
-    return Kept(event.id, "flagged" if held else "stored", "as the first time", kept, position=event.position)
+    return RememberResult(
+        event.id, "flagged" if held else "stored", "as the first time", kept, position=event.position
+    )
 
 
 def _known_held(overlay: Overlay, rights: Rights, held: Held) -> Held:
@@ -225,9 +229,9 @@ def _echo_by_lineage(case: Case) -> str:
         event = overlay.event(parent)
         if event is None or not may_see(overlay, rights, event):
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
-        if event.kind == RECALLED or event.kind.startswith("receipt."):
+        if event.kind in (RECALLED, RECEIPT):
             listed = [*event.payload.get("included", ()), *event.payload.get("block", ())]
-            ids = event.payload.get("shown", [row[0] for row in listed])
+            ids = dict.fromkeys((*event.payload.get("shown", ()), *(row[0] for row in listed)))
             # An item that the author may not read any more must not show in the answer, not even by a right guess.
             shown = (item_at(overlay, id) for id in ids)
             items = [item for item in shown if item is not None and may_read(rights, item)]
@@ -240,8 +244,8 @@ def _echo_by_lineage(case: Case) -> str:
     return found
 
 
-def _is_echo(of: str) -> Kept:
-    return Kept(
+def _is_echo(of: str) -> RememberResult:
+    return RememberResult(
         None,
         "rejected",
         f"an echo: memory itself has shown this ({of}), so it is no new evidence. Say what is new",
@@ -269,25 +273,27 @@ def _twin(case: Case) -> Item | None:
     return None
 
 
-def _known_already(overlay: Overlay, request: Remember, twin: Item) -> Kept:
+def _known_already(overlay: Overlay, request: Remember, twin: Item) -> RememberResult:
     if twin.agent != request.by and was_shown(overlay, request.by, request.run, twin.id):
         return _is_echo(twin.id)
     if not twin.current:
         held = None if twin.held is None else _known_held(overlay, rights_of(overlay, request.by), twin.held)
-        return Kept(twin.id, "flagged", "the same is held already: resolve it", held, position=twin.position)
+        return RememberResult(
+            twin.id, "flagged", "the same is held already: resolve it", held, position=twin.position
+        )
     if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
         told = f"it is remembered already, from the same origin{_not_taken(request, twin)}"
-        return Kept(twin.id, "merged", told, position=twin.position)
+        return RememberResult(twin.id, "merged", told, position=twin.position)
     said = joined(*subject_and_fact(request.content))
     if framed(said) and not framed(twin.text):
         told = f"it is remembered already, and this says itself that it repeats it{_not_taken(request, twin)}"
-        return Kept(twin.id, "merged", told, position=twin.position)
+        return RememberResult(twin.id, "merged", told, position=twin.position)
     source = _source(request.content.get("provenance", {}))
     added = Corroboration(request.by, overlay.position + 1, request.run, source)
     changes = {"corroborated": [*twin.corroborated, added]}
     event = change(overlay, request.by, "corroborated", {twin.id: changes}, run=request.run)
     told = f"it is remembered already, and this corroborates it{_not_taken(request, twin)}"
-    return Kept(twin.id, "merged", told, position=event)
+    return RememberResult(twin.id, "merged", told, position=event)
 
 
 def _not_taken(request: Remember, twin: Item) -> str:
@@ -399,7 +405,7 @@ def standing(
     return found
 
 
-def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
+def _held(case: Case, superseded: tuple[Item, ...]) -> Held | RememberResult | None:
     """Why the item must wait for a choice, if it must; or why it cannot be kept at all."""
     overlay, request, rights, new = case
     content, replaced = request.content, tuple(one.id for one in superseded)
@@ -409,7 +415,7 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | Kept | None:
     if core is not None:
         needed, given = core.config.min_confidence, content.get("confidence", 0.0)
         if given < needed:
-            return Kept(
+            return RememberResult(
                 None, "rejected", f"its confidence is {given:g} and the core {core.id!r} asks for {needed:g}"
             )
     keeps = rights.may("keep_memory")
@@ -503,7 +509,7 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
 # storing
 
 
-def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
+def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> RememberResult:
     overlay, request = case.overlay, case.request
     content = dict(request.content)
     under = same_key(case)
@@ -541,7 +547,7 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Kept:
         end_disputes(overlay, request.by, one)
     reason = "" if held is None else f"{held.because}: {WAITS[held.why]}"
     others = [] if held is None else [item_at(overlay, id) for id in held.items]
-    return Kept(
+    return RememberResult(
         event.id,
         "stored" if held is None else "flagged",
         reason,

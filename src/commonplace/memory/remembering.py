@@ -19,7 +19,7 @@ from .facts import checked_fact
 from .items import SHAPES, check_tasks, checked, from_row, texts_in, value_text
 from .reading import Settings, labelled, settings_of
 from .remember import comparable, echo_among, new_item, texts_of
-from .requests import Kept, Remember
+from .requests import Remember, RememberResult
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
@@ -68,16 +68,16 @@ def remember(
     run_id: str | None = None,
     session_id: str | None = None,
     id: str | None = None,
-) -> Kept:
+) -> RememberResult:
     """Keep something for later: a note, a procedure or an episode as text, or a fact as key and value.
 
-    The answer says what became of it: stored, merged with what is known, flagged (held until somebody
-    chooses) or rejected, and why. An item is its author's own unless it is `shared` with the team (what the
-    owner keeps is shared) or public. Prompts show what is `pinned` before all else. `supersedes` names the
-    items it takes the place of, with their pins; True: the author's own fact under the same key. `tasks` are those
-    that a work begins with whose `pattern` it is: titles, or mappings with the fields of a task, which depend on
-    each other by their titles. `override` is a reason to keep what would not be kept. With an `id` of your own the
-    call can be repeated safely.
+    The result says what became of it: stored, merged with an item that says the same, flagged (held until somebody
+    chooses) or rejected, and why. Only its author sees an item unless it is `shared` with the team or public; what the
+    owner remembers is shared. Prompts show `pinned` items first. `supersedes` names the items that this one replaces,
+    whose pins it inherits; True: the author's own fact under the same key. It holds from `valid_from` until
+    `valid_until`. `provenance` says where it comes from. A pattern has `tasks`, with which a work can begin: titles, or
+    mappings with the fields of a task, which depend on each other by their titles. `override` is a reason to keep what
+    the setting `exclusions` would reject. With an `id` of your own the call can be repeated safely.
     """
     kind = ("note" if key is None else "fact") if kind is None else kind
     shape_of(kind)
@@ -107,12 +107,12 @@ def remember(
     content = encode_payload(checked(kind, given))[1]
     check_no_blob(content)
     run = session.run if run_id is None else check_name("run_id", run_id)
-    session.services.showing.note(session.ledger)
+    session.services.showing.note()
     with session.snapshot() as now:
         settings = settings_of(now)
         content, secrets, sensitivity = without_secrets_as_set(settings, content, sensitivity)
         if secrets and settings.secrets == "reject":
-            return Kept(
+            return RememberResult(
                 None,
                 "rejected",
                 f"it holds a secret ({', '.join(secrets)}): keep it in a vault",
@@ -140,7 +140,7 @@ def remember(
         id=None if id is None else check_name("id", id),
         occurred_us=None if occurred_at is None else to_us("occurred_at", occurred_at),
     )
-    kept: Kept = session.submit("memory.remember", request, "remember")
+    kept: RememberResult = session.submit("memory.remember", request, "remember")
     if kept.held is not None and kept.held.comparison:
         with session.items() as judge:
             others = [judge.item(one) for one in kept.held.items]

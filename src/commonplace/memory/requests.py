@@ -12,6 +12,8 @@ from .items import Held
 CREATED, UPDATED = "memory.item.created", "memory.item.updated"
 FORGOTTEN, DELETED, CONSOLIDATED = "memory.item.forgotten", "memory.item.deleted", "memory.item.consolidated"
 RECALLED, CONFIGURED = "memory.recalled", "memory.configured"
+RECEIPT = "receipt.written"
+"""What a digest or prompt leaves behind; as RECALLED, it says what was shown to its reader for the first time."""
 
 Outcome = Literal["stored", "merged", "flagged", "rejected"]
 
@@ -40,7 +42,7 @@ class Remember(msgspec.Struct, frozen=True):
     occurred_us: int | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RememberResult(msgspec.Struct, frozen=True):
     """What became of something to remember.
 
     stored: it is a new item. merged: it was known already, and `item_id` is what it is known as. flagged: it is
@@ -128,7 +130,7 @@ class Patch(msgspec.Struct, frozen=True):
     """The same key again changes nothing: the edit was taken in before."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class MarkItems(msgspec.Struct, frozen=True):
     """Change what an item counts as: shared, verified, archived, restored."""
 
     by: str

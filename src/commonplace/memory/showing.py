@@ -1,14 +1,19 @@
-"""What was shown to whom, kept in mind until the next write: a reader never waits for the disk.
+"""What was shown to whom, held in memory until something is written: a reader never waits for the disk.
 
-Each open book has one. It is lost with its process, so the book knows of what was shown as far as it was noted.
+Each open book has one. What waits is noted in the ledger before the next write of this process, after two seconds in
+which nothing was shown, or when the book is closed. A killed process loses what waits; the book knows of what was shown
+as far as it was noted.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from ..errors import CommonplaceError
 from ..events import decode
 from .requests import Shown
 
@@ -18,17 +23,28 @@ if TYPE_CHECKING:
 MOST_NOTED = 1_000
 """Things that one event notes at the most."""
 
-
 MOST_WAITING = 10_000
 """Things shown to one actor in one run that wait to be noted: of more, the oldest are forgotten."""
+
+IDLE = 2.0
+"""Seconds in which nothing was shown, after which what waits is noted."""
+
+log = logging.getLogger("commonplace")
 
 
 class Showing:
     """The ids of what was shown to each actor in each run, or outside any, and is not noted yet."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    THREAD = "commonplace-shown"
+    """The name of the thread that notes it when nobody writes. It exists only while something waits."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = threading.Condition()
         self._waiting: dict[tuple[str, str | None], dict[str, None]] = {}
+        self._last = 0.0
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
     def add(self, actor: str, run: str | None, ids: Iterable[str]) -> None:
         with self._lock:
@@ -36,26 +52,60 @@ class Showing:
             waiting.update(dict.fromkeys(ids))
             while len(waiting) > MOST_WAITING:
                 del waiting[next(iter(waiting))]
+            self._last = monotonic()
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._note_when_idle, name=self.THREAD, daemon=True)
+                self._thread.start()
 
-    def note(self, ledger: Ledger) -> None:
-        """Record what is not noted yet. What could not be recorded waits on."""
+    def note(self) -> None:
+        """Record what waits. What could not be recorded waits on."""
         if not self._waiting:
             return
         with self._lock:
             waiting, self._waiting = self._waiting, {}
+            self._lock.notify_all()
         while waiting:
             (actor, run), ids = waiting.popitem()
             try:
-                self._note(ledger, actor, run, list(ids))
+                self._record(actor, run, list(ids))
             except BaseException:
-                for (whose, where), left in [((actor, run), ids), *waiting.items()]:
-                    self.add(whose, where, left)
+                with self._lock:
+                    for whose, left in [((actor, run), ids), *waiting.items()]:
+                        self._waiting[whose] = left | self._waiting.get(whose, {})
                 raise
 
-    @staticmethod
-    def _note(ledger: Ledger, actor: str, run: str | None, ids: list[str]) -> None:
-        with ledger.snapshot() as now:
+    def close(self) -> None:
+        """Record what waits, and end the thread. Nothing waits for a thread after this."""
+        with self._lock:
+            self._closed, thread = True, self._thread
+            self._lock.notify_all()
+        if thread is not None:
+            thread.join()
+        self._try_to_note()
+
+    def _note_when_idle(self) -> None:
+        """What cannot be recorded now is left to the next write, or to the thread that the next reader starts."""
+        recorded = True
+        while True:
+            with self._lock:
+                while self._waiting and not self._closed and (left := self._last + IDLE - monotonic()) > 0:
+                    self._lock.wait(left)
+                if not (self._waiting and recorded) or self._closed:
+                    self._thread = None
+                    return
+            recorded = self._try_to_note()
+
+    def _try_to_note(self) -> bool:
+        try:
+            self.note()
+        except CommonplaceError as error:
+            log.warning("what was shown last could not be noted: %s", error)
+            return False
+        return True
+
+    def _record(self, actor: str, run: str | None, ids: list[str]) -> None:
+        with self._ledger.snapshot() as now:
             noted = now.get_all(decode, "memory.shown", [(run or "", id, actor) for id in ids])
         fresh = [id for id, position in zip(ids, noted, strict=True) if position is None]
         for start in range(0, len(fresh), MOST_NOTED):
-            ledger.submit("memory.shown", Shown(actor, run, tuple(fresh[start : start + MOST_NOTED])))
+            self._ledger.submit("memory.shown", Shown(actor, run, tuple(fresh[start : start + MOST_NOTED])))

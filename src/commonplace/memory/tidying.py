@@ -8,8 +8,8 @@ from msgspec import convert
 
 from . import daily, papers
 from .cores import Core
-from .reading import Judge, settings_of
-from .requests import Forget, Mark
+from .reading import VisibleItems, settings_of
+from .requests import Forget, MarkItems
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _do(session: Session, chore: Chore) -> None:
             what = "day" if chore.act == "archive days" else "task"
             session.submit("memory.shelve", Shelve(by, what, chore.names, chore.why), "gc")
         case "archive items":
-            session.submit("memory.mark", Mark(by, chore.names, "archived", chore.why), "gc")
+            session.submit("memory.mark", MarkItems(by, chore.names, "archived", chore.why), "gc")
         case "consolidate facts":
             session.submit("memory.forget", Forget(by, chore.names, chore.why, "consolidation"), "gc")
         case "consolidate episodes":
@@ -52,7 +52,7 @@ def _do(session: Session, chore: Chore) -> None:
             session.submit("memory.forget", Forget(by, chore.names, chore.why, "budget"), "gc")
 
 
-def _holdings(lens: Lens, judge: Judge) -> Holdings:
+def _holdings(lens: Lens, judge: VisibleItems) -> Holdings:
     tasks: dict[str, tuple[int, str]] = {}
     for path in papers.papers(lens, papers.TASKS):
         task = path.split("/")[2]

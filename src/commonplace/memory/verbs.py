@@ -24,13 +24,14 @@ from ..events import (
     to_us,
 )
 from ..private import new_file
-from .cores import DEEPEST, Core, SetCore, Step, core_of, no_core, walked
+from ..verbs import verb
+from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
 from .facts import checked_fact
 from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
 from .markdown import fitting
 from .reading import Settings, chosen, of_memory, settings_of, tombstones
 from .remembering import check_no_blob, remember, shape_of, without_secrets_as_set
-from .requests import Forget, Forgotten, Kept, Mark, Patch, Resolve, Tombstone
+from .requests import Forget, Forgotten, MarkItems, Patch, RememberResult, Resolve, Tombstone
 from .tidying import tidied
 from .upkeep import Upkeep
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 Items = list[Item]
 Tombstones = list[Tombstone]
 Cores = list[Core]
-Steps = list[Step]
+Steps = list[LinkStep]
 
 CONFIRMATION = "FORGET"
 
@@ -63,16 +64,17 @@ _EMPTY: dict[str, Any] = {
 
 
 class Memory:
-    """What an actor can do with durable memory, under its own rights: `book.memory`."""
+    """Reading and changing items of memory, under an actor's rights: `book.memory`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def resolve(self, kept: Kept | str, choice: str, rationale: str = "") -> Item:
-        """Choose what becomes of an item that is held: for a near-duplicate or proposal "skip", "merge" (its
+    @verb
+    def resolve(self, kept: RememberResult | str, choice: str, rationale: str = "") -> Item:
+        """Settle an item that is held: for a near-duplicate or proposal "skip", "merge" (its
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
-        settles. Answers the item that stands."""
-        id = kept.item_id if isinstance(kept, Kept) else kept
+        settles. Returns the item that holds afterwards."""
+        id = kept.item_id if isinstance(kept, RememberResult) else kept
         if id is None:
             raise BadInput("nothing was kept, so there is nothing to choose: the answer's reason says why")
         request = Resolve(
@@ -81,11 +83,12 @@ class Memory:
         stands: str = self._session.submit("memory.resolve", request, "resolve")
         return self.get(stands)
 
+    @verb
     def revise(
         self, id: str, *, why: str = "", seen: int | None = None, once: str = "", **fields: Any
     ) -> Item:
-        """Change fields of an item; None takes one away. With `seen` (its `position` when it was read) it is a
-        Conflict if somebody was quicker; the same `once` again changes nothing."""
+        """Change fields of an item; None removes one. With `seen` (its `position` when it was read) raises Conflict if
+        it was changed since. `once` is an idempotency key: a second call with it changes nothing."""
         item = self.get(id)
         times = {"occurred_at": "occurred_us", "observed_at": "observed_us", "valid_from": "valid_from_us",
                  "valid_until": "valid_until_us"}  # fmt: skip
@@ -119,26 +122,32 @@ class Memory:
         self._session.submit("memory.patch", request, "revise")
         return self.get(id)
 
+    @verb
     def share(self, id: str, why: str = "") -> Item:
-        """Let the whole team see an item of one's own."""
+        """Let the whole team see an item of this actor."""
         return self._marked((id,), "shared", why)
 
+    @verb
     def unshare(self, id: str, why: str = "") -> Item:
-        """Keep an item to oneself again. Who has read it has read it."""
+        """Show an item only to its author again, also to readers of the past."""
         return self._marked((id,), "unshared", why)
 
+    @verb
     def verify(self, id: str, why: str = "") -> Item:
-        """Say that an item was checked and holds."""
+        """Record that an item was checked and holds."""
         return self._marked((id,), "verified", why)
 
+    @verb
     def archive(self, id: str, why: str = "") -> Item:
-        """Put an item aside: it is kept, and no longer found."""
+        """Set an item aside: it is kept, and not found any more."""
         return self._marked((id,), "archived", why)
 
+    @verb
     def restore(self, id: str, why: str = "") -> Item:
         """Bring back what was archived, dropped or forgotten, as long as it was not erased."""
         return self._marked((id,), "restored", why)
 
+    @verb
     def link(self, id: str, relation: str, to: str) -> Item:
         """Connect two items: `related`, `depends_on`, or a relation of your own."""
         return self._marked(
@@ -153,16 +162,16 @@ class Memory:
         links: tuple[tuple[str, str], ...] = (),
     ) -> Item:
         named = tuple(check_name("an item", id) for id in ids)
-        request = Mark(self._session.actor, named, act, masked(check_text("why", why)), links)
+        request = MarkItems(self._session.actor, named, act, masked(check_text("why", why)), links)
         self._session.submit("memory.mark", request, act)
         return self.get(ids[0])
 
+    @verb
     def repository_fact(
         self, subject: str, fact: str, *, citations: Sequence[str], reason: str, category: str, **more: Any
-    ) -> Kept:
-        """Keep a fact about the repository that will matter beyond one plan: what it is about, one or two sentences,
-        where it can be seen (file:line), why it matters, and its category. It is never changed: a new one supersedes
-        it."""
+    ) -> RememberResult:
+        """Remember a fact about the repository: its subject, one or two sentences, where it can be seen (file:line),
+        why it matters, and its category. It is never changed, only superseded by a new one."""
         subject, fact, cited = checked_fact(subject, fact, citations, reason, category)
         return remember(
             self._session, key=subject, value=fact, citations=cited, reason=reason, category=category,
@@ -171,8 +180,9 @@ class Memory:
 
     # reading
 
+    @verb
     def get(self, id: str, at: At = None) -> Item:
-        """One item as of `at`. One that this actor may not see is NotFound like one that is not there."""
+        """One item as of `at`. Raises NotFound if it does not exist or this actor may not see it."""
         self._session.check_memory_is_on()
         id = check_name("an item", id)
         with self._session.items(at) as judge:
@@ -187,6 +197,7 @@ class Memory:
             self._session.check_reads(tier)
         raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
 
+    @verb
     def list(
         self,
         /,
@@ -204,9 +215,9 @@ class Memory:
         valid_at: datetime | None = None,
         **unknown: Never,
     ) -> Items:
-        """The items that match everything that is given, oldest first, as of `at` (when the book knew of them)
-        and `valid_at` (when they hold). `status` None: also those that are held, superseded or put aside. A filter, a
-        field of `provenance` or a category that there is not is BadInput, never an empty answer."""
+        """The items that match every filter, oldest first: known to the book as of `at`, and holding at `valid_at`.
+        `status` None: also held, superseded, archived, dropped and forgotten ones. Raises BadInput for an unknown
+        filter, category or field of `provenance`."""
         _known_filters(
             "memory.list", unknown, "kind key tag agent core scope category provenance status at valid_at"
         )
@@ -230,9 +241,10 @@ class Memory:
         self._session.was_shown([one.id for one in listed])
         return listed
 
+    @verb
     def long_term(self, at: At = None) -> Items:
-        """What MEMORY.md holds, as far as this actor may see it: what the team knows and has not expired, the pinned
-        and the newest that fits."""
+        """What MEMORY.md holds, as far as this actor may see it: of the team's items that have not
+        expired, the pinned ones and the newest that fit."""
         self._session.check_reads("long_term")
         now_us = self._session.ledger.moment(at)
         with self._session.items(at) as judge:
@@ -242,32 +254,37 @@ class Memory:
         self._session.was_shown([one.id for one in fit])
         return fit
 
+    @verb
     def held(self, why: str | None = None, *, core: str | None = None, at: At = None) -> Items:
-        """The items that wait for somebody to choose, with `resolve`: near-duplicates, what was proposed for a core
-        ("proposal"), what contradicts another item ("dispute"); those that wait for one reason, if it is named."""
+        """The items that wait for `resolve`, all or for one reason: "near_duplicate", "proposal" (for a core) or
+        "dispute" (it contradicts another item)."""
         held = self.list(core=core, status="held", at=at)
         return [item for item in held if item.held is not None and why in (None, item.held.why)]
 
+    @verb
     def disputes(self, at: At = None) -> Items:
-        """The items that contradict what is remembered, and wait to be settled."""
+        """The items that contradict another item and wait for `resolve`."""
         return self.held("dispute", at=at)
 
+    @verb
     def tombstones(self, at: At = None) -> Tombstones:
-        """What was forgotten: by whom, when and why; never what it said."""
+        """What was forgotten: by whom, when and why, without content."""
         actor = self._session.actor
         with self._session.snapshot(at) as snapshot:
             found = tombstones(snapshot)
         return [one for one in found if actor in (OWNER, one.agent)]
 
+    @verb
     def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
-        """Take what recurs in the daily logs into long-term memory, with its lines cited. `dry_run` shows it
-        first. It is derived from the logs: as sensitive as they are, and gone when they are erased."""
+        """Promote what recurs in the daily logs of the last `days` to long-term memory, citing its lines. The items are
+        derived from the logs: as sensitive as they are, and erased with them. `dry_run` only shows what it would do."""
         from .curate import curated
 
         if type(days) is not int or not 1 <= days <= 365:
             raise BadInput(f"days {shown(days)} is not a whole number from 1 to 365")
         return curated(self._session, days, dry_run)
 
+    @verb
     def import_(
         self,
         source: str | Path,
@@ -277,8 +294,8 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
     ) -> Adopted:
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
-        export of mem0 or of the MCP memory server. The answer says what each part became; doing it again changes
-        nothing."""
+        export of mem0 or of the MCP memory server. The report says what each part became; importing again
+        changes nothing."""
         from .imports.adopt import adopt
 
         self._session.check_may_act("adopt")
@@ -286,8 +303,9 @@ class Memory:
             self._session, check_path("a source", source), dry_run, shared, check_call("progress", progress)
         )
 
+    @verb
     def export(self, to: str | Path, at: At = None) -> int:
-        """Write the items that this actor may see as JSON, one a line. Answers how many."""
+        """Write the items that this actor may see, of every status, as JSON, one per line. Returns how many."""
         found = self.list(status=None, at=at)
         try:
             with new_file(check_path("a file", to), self._session.services.beside) as file:
@@ -298,23 +316,27 @@ class Memory:
 
     # keeping it small
 
+    @verb
     def tidy(self, *, dry_run: bool = False, now: datetime | None = None) -> Upkeep:
         """Keep memory small: archive old logs, ended tasks and aged entries, and consolidate what exceeds the
-        budget, in a fixed order; each chore says why. `dry_run` shows it first. It can all be undone until
-        something is erased."""
+        budget, in a fixed order; each chore says why. `dry_run` only shows what it would do. Everything can be
+        restored until it is erased."""
         moment = to_us("now", now or datetime.now(UTC))
         self._session.submit("memory.keeper", self._session.actor, "gc")
         return tidied(self._session, moment, dry_run)
 
     # how it is kept
 
+    @verb
     def settings(self, at: At = None) -> Settings:
+        """How the book's durable memory is kept, as of `at`."""
         with self._session.snapshot(at) as snapshot:
             return settings_of(snapshot)
 
+    @verb
     def configure(self, **fields: Any) -> Settings:
-        """Change how the book's durable memory is kept: see `Settings`. The embedder `auto` is the best one that is
-        installed here now; its name is what is kept."""
+        """Change settings of the book's memory: see `Settings`. The embedder `auto` stands for the best one that is
+        installed now, whose name is stored."""
         from .capability import Configure
 
         if isinstance(fields.get("embedder"), str):
@@ -325,31 +347,35 @@ class Memory:
 
     # cores
 
+    @verb
     def set_core(self, id: str, **fields: Any) -> Core:
-        """Make a core, or change these fields of it, which takes a librarian or person."""
+        """Create a core, or change these fields of it. Only a librarian or person may."""
         request = SetCore(self._session.actor, check_name("a core", id), masked(encode_payload(fields)[1]))
         core: Core = self._session.submit("memory.core", request, "core")
         return core
 
+    @verb
     def core(self, id: str, at: At = None) -> Core:
-        """A core by its id. One that this actor may not know of is NotFound like one that is not there."""
+        """A core by its id. Raises NotFound if it does not exist or this actor may not know of it."""
         id = check_name("a core", id)
         with self._session.viewer(at) as viewer:
             if not viewer.sees_core(id):
                 raise NotFound(no_core(id))
             return core_of(viewer.lens, id)
 
+    @verb
     def cores(self, at: At = None) -> Cores:
         """The cores that this actor may know of."""
         with self._session.viewer(at) as viewer:
             found = [convert(row, Core) for _, row in viewer.lens.scan("memory.cores")]
             return [core for core in found if viewer.sees_core(core.id)]
 
+    @verb
     def suggestions(
         self, core: str | None = None, *, now: datetime | None = None, at: At = None
     ) -> Suggestions:
-        """What could be done for memory, or for one core, as of `at`: duplicates to merge, links to make, what has
-        grown stale, better tags. It changes nothing."""
+        """What could be improved in memory, or in one core, as of `at`: duplicates to merge, items to link, refresh or
+        tag. It changes nothing."""
         from .suggestions import suggested
 
         rules = {one.id: one.config for one in self.cores(at)}
@@ -358,10 +384,11 @@ class Memory:
         now_us = self._session.ledger.moment(at) if now is None else to_us("now", now)
         return suggested(self.list(core=core, at=at), rules, now_us)
 
+    @verb
     def traverse(
         self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
     ) -> Steps:
-        """Where links lead from an item, in both directions, up to so many steps away, the nearest first."""
+        """The items that links lead to from an item, in both directions, up to `depth` steps away, nearest first."""
         if type(depth) is not int or not 1 <= depth <= DEEPEST:
             raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
         first = self.get(start, at)
@@ -389,9 +416,9 @@ def forget(
     seen: int | None = None,
     **unknown: Never,
 ) -> Forgotten:
-    """Forget items by id, key, tag or provenance (all that is given must match). They leave tombstones and
-    can be restored, unless `erase`: then their content and everything derived from it is gone. It takes
-    `confirm="FORGET"`; `dry_run` shows first what it would do."""
+    """Forget the items that match every filter: id, key, tag, provenance. They leave tombstones and can be restored.
+    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`; `dry_run`
+    only shows what it would do."""
     _known_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run seen")
     if confirm != CONFIRMATION and not dry_run:
         raise BadInput(

@@ -9,8 +9,8 @@ from msgspec import convert
 from ..access.rights import Rights, may_see_of
 from . import daily, papers
 from .cores import Core, may_know
-from .daily import Entry
-from .papers import Line
+from .daily import LogEntry
+from .papers import DocumentLine
 
 if TYPE_CHECKING:
     from ..reader import Lens
@@ -30,10 +30,10 @@ class Viewer(NamedTuple):
     def now(self) -> Lens:
         return self.pairs[-1][0]
 
-    def sees_entry(self, entry: Entry) -> bool:
+    def sees_entry(self, entry: LogEntry) -> bool:
         return self._sees(entry.id, entry.agent, daily.LOGGED, entry.sensitivity)
 
-    def sees_line(self, line: Line) -> bool:
+    def sees_line(self, line: DocumentLine) -> bool:
         return self._sees(line.id, line.by, papers.NOTED, line.sensitivity)
 
     def _sees(self, id: str, author: str, kind: str, sensitivity: str) -> bool:

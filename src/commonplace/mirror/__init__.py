@@ -1,7 +1,7 @@
 """The markdown people edit: pages of blocks as files, and the hand edits in them taken in. `pages` is pure text,
 `folder` is the edge. Neither knows what a block stands for."""
 
-from .folder import Difference, Mirror, Report, shows
+from .folder import FileDifference, Mirror, Report, shows
 from .pages import Added, Block, Changed, Clash, Edit, Page, Removed, Taken, edits, merge, parse, render
 
 __all__ = [
@@ -9,8 +9,8 @@ __all__ = [
     "Block",
     "Changed",
     "Clash",
-    "Difference",
     "Edit",
+    "FileDifference",
     "Mirror",
     "Page",
     "Removed",

@@ -31,7 +31,7 @@ from .pages import (
     Block,
     Clash,
     Edit,
-    Known,
+    LastWritten,
     Page,
     Parsed,
     Part,
@@ -77,7 +77,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FileDifference:
     """How a file stands: hand edits that wait, clashes, why it cannot be read, and whether it is to be written."""
 
     path: str
@@ -95,7 +95,7 @@ class _Seen:
     raw: bytes | None
     text: str
     file: Parsed
-    known: Known
+    known: LastWritten
     answers: dict[str, Taken] = field(default_factory=dict)
 
 
@@ -193,7 +193,7 @@ class Mirror:
         """Wake whoever watches this folder, in any process: the pages have changed."""
         self._files.write(f"{OWN}/poke", os.urandom(8))
 
-    def status(self) -> list[Difference]:
+    def status(self) -> list[FileDifference]:
         """The files that differ from their pages, and how. Changes nothing."""
         found = []
         for path, page in check(self._pages()).items():
@@ -201,10 +201,10 @@ class Mirror:
                 seen = self._read(path)
                 merged = merge(seen.known, page, seen.file)
                 behind = not merged.edits and not _fits(page, seen, merged.parts)
-                one = Difference(path, tuple(merged.edits), tuple(merged.clashes), "", behind)
+                one = FileDifference(path, tuple(merged.edits), tuple(merged.clashes), "", behind)
             except LEFT_ALONE as error:
-                one = Difference(path, refused=_told(error))
-            found += [one] if one != Difference(path) else []
+                one = FileDifference(path, refused=_told(error))
+            found += [one] if one != FileDifference(path) else []
         return found
 
     def check_book(self) -> bool:
@@ -499,13 +499,13 @@ class Mirror:
     def _base(self, path: str) -> str:
         return f"{OWN}/base/{_key(path)}.json"
 
-    def _load(self, path: str) -> Known:
+    def _load(self, path: str) -> LastWritten:
         try:
-            return msgspec.json.decode(self._files.read(self._base(path)) or b"", type=Known)
+            return msgspec.json.decode(self._files.read(self._base(path)) or b"", type=LastWritten)
         except UNREADABLE:  # damaged is as good as deleted
-            return Known(token=os.urandom(8).hex())
+            return LastWritten(token=os.urandom(8).hex())
 
-    def _save(self, path: str, known: Known) -> None:
+    def _save(self, path: str, known: LastWritten) -> None:
         told = json.dumps({"path": path, **asdict(known)}, ensure_ascii=False)
         self._files.write(self._base(path), told.encode())
 

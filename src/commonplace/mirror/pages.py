@@ -344,7 +344,7 @@ def _joined(lines: list[str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LastWritten:
     """What is remembered of a file: the versions that were written, newest last, as the hash of each block and,
     under "", of the head; the newest one's head and texts. `taken` are edits that were taken in: the version they
     were made on, the block or None, the text, and the block that holds it now. `token` goes into the ids of edits,
@@ -368,22 +368,24 @@ def edits(base: Page | None, text: str) -> list[Edit]:
     if file.problems:
         raise BadInput(f"the text cannot be read as a page: {'; '.join(file.problems)}")
     page = base or Page("")
-    known = Known() if base is None else advanced(Known(), page, Parsed(), {}, stamp_of(page))
+    known = LastWritten() if base is None else advanced(LastWritten(), page, Parsed(), {}, stamp_of(page))
     return merge(known, page, file).edits
 
 
-def merge(known: Known, ours: Page, file: Parsed, answers: Mapping[str, Taken] | None = None) -> Merged:
+def merge(
+    known: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken] | None = None
+) -> MergedPage:
     """Three ways, block by block: what only the person changed is an edit, what only we changed is written, what
     both changed is a clash, a removal being a change like any other. Without a version to compare with nobody
     can say who changed a block: texts that differ clash, and what is missing comes back."""
-    return Merged(known, ours, file, answers or {})
+    return MergedPage(known, ours, file, answers or {})
 
 
-class Merged:
+class MergedPage:
     """A page and a file put together: edits that have no answer yet, every clash that stands, the ids of those that
     the file does not show yet, and the parts that the file should have once no edit is left open."""
 
-    def __init__(self, known: Known, ours: Page, file: Parsed, answers: Mapping[str, Taken]) -> None:
+    def __init__(self, known: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken]) -> None:
         self.edits: list[Edit] = []
         self.clashes: list[Clash] = []
         self.fresh: set[str] = set()
@@ -508,7 +510,7 @@ class Merged:
         return _sha(self._known.token, self._path, named, base, after)
 
 
-def _named(known: Known, file: Parsed) -> str:
+def _named(known: LastWritten, file: Parsed) -> str:
     """The version that a file's page line names."""
     return (known.newest if file.stamp == MERGED else file.stamp) or ""
 
@@ -540,7 +542,9 @@ def _same(theirs: str | None, text: str | None) -> bool:
 # remembering
 
 
-def advanced(known: Known, ours: Page, file: Parsed, answers: Mapping[str, Taken], stamp: str) -> Known:
+def advanced(
+    known: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken], stamp: str
+) -> LastWritten:
     """What to remember before a page is written under this stamp, over this file. It is also right if the writing
     never happens: the file's own page line tells."""
     then, now = _named(known, file), {one.id: one.text for one in ours.blocks}
@@ -564,10 +568,12 @@ def advanced(known: Known, ours: Page, file: Parsed, answers: Mapping[str, Taken
     versions[stamp] = {"": digest(ours.head.strip("\n")), **{id: digest(text) for id, text in now.items()}}
     kept = min(VERSIONS, max(HASHES // len(versions[stamp]), 16))
     taken = [one for one in dict.fromkeys(taken) if one[3] in now][-TAKEN:]
-    return Known(known.token, tuple(versions.items())[-kept:], ours.head, now, tuple(taken), known.asked)
+    return LastWritten(
+        known.token, tuple(versions.items())[-kept:], ours.head, now, tuple(taken), known.asked
+    )
 
 
-def settled(known: Known, token: str) -> Known:
+def settled(known: LastWritten, token: str) -> LastWritten:
     """What to remember once the file holds what it should: the same edit, made again, is a new one."""
     taken = tuple(one for one in known.taken if one[0] != known.newest)
     return replace(known, token=token if known.asked else known.token, taken=taken, asked=False)
@@ -615,7 +621,7 @@ def check(pages: Iterable[Page]) -> dict[str, Page]:
     return found
 
 
-def without(known: Known, ids: Collection[str]) -> Known:
+def without(known: LastWritten, ids: Collection[str]) -> LastWritten:
     """What is remembered, with nothing left of these blocks: not their texts, nor what could tell them."""
     return replace(
         known,

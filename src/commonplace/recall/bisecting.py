@@ -9,7 +9,7 @@ import msgspec
 from .receipts import Receipt
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedDigest(msgspec.Struct, frozen=True):
     """One digest as it was and as it would have been: the lines it loses and gains, and both texts."""
 
     receipt: str
@@ -28,7 +28,7 @@ class Effect(msgspec.Struct, frozen=True):
     item: str
     with_it: tuple[str, ...]
     """What was derived from it and goes with it."""
-    changed: tuple[Changed, ...]
+    changed: tuple[ChangedDigest, ...]
 
     @property
     def lines(self) -> int:
@@ -68,7 +68,7 @@ def bisected(
     return Bisected(run, len(receipts), tuple(ordered), unread)
 
 
-def _without(receipt: Receipt, gone: frozenset[str]) -> Changed | None:
+def _without(receipt: Receipt, gone: frozenset[str]) -> ChangedDigest | None:
     from_block = any(id in gone for id, _ in receipt.block)
     before = after = receipt.trace.text if receipt.trace is not None else ""
     lost: list[str] = []
@@ -81,4 +81,4 @@ def _without(receipt: Receipt, gone: frozenset[str]) -> Changed | None:
         gained = [line for line in now if line not in was]
     if before == after and not from_block:
         return None
-    return Changed(receipt.id, receipt.position, tuple(lost), tuple(gained), before, after, from_block)
+    return ChangedDigest(receipt.id, receipt.position, tuple(lost), tuple(gained), before, after, from_block)

@@ -6,10 +6,11 @@ from typing import Any
 
 from ..events import Event
 from ..keys import Key
+from ..memory.requests import RECEIPT
 from ..views import Capability, Kind, View
-from .checking import CHECKED, decide_checked, fold_check
+from .checking import CHECKED, checked_items, decide_checked, fold_check
 from .premises import CHANGED, decide_changed
-from .receipts import TRACED, WRITTEN, decide_receipt
+from .receipts import decide_receipt, without_words
 
 
 def _relied(event: Event) -> list[Key]:
@@ -44,10 +45,6 @@ def _stable(event: Event) -> list[Key]:
     return [(event.actor, event.payload["stable"])] if event.payload.get("stable") else []
 
 
-def _without_query(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "request": {**payload["request"], "query": ""}}
-
-
 def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "text": ""}
 
@@ -64,8 +61,7 @@ def _fold_swept(_key: Key, before: Any, event: Event) -> Any:
 RECALL = Capability(
     "recall",
     kinds=(
-        Kind(WRITTEN, residue=_without_query),
-        Kind(TRACED),
+        Kind(RECEIPT, residue=without_words),
         Kind(CHANGED, residue=_without_words),
         Kind(CHECKED),
     ),
@@ -75,20 +71,20 @@ RECALL = Capability(
         "recall.checked": decide_checked,
     },
     views=(
-        View("recall.relied", 1, _relied, _fold_relied, kinds=frozenset({WRITTEN, CHANGED})),
+        View("recall.relied", 1, _relied, _fold_relied, kinds=frozenset({RECEIPT, CHANGED}), present=True),
         View(
             "recall.news", 1, _news, lambda _key, _before, event: event.position if event.kind == CHANGED else None,
-            kinds=frozenset({WRITTEN, CHANGED}),
+            kinds=frozenset({RECEIPT, CHANGED}),
         ),
         View(
             "recall.ignoring", 1, _ignoring, lambda _key, _before, event: event.position,
-            kinds=frozenset({WRITTEN}),
+            kinds=frozenset({RECEIPT}), present=True,
         ),
-        View("recall.stable", 1, _stable, lambda _key, _before, event: event.id, kinds=frozenset({WRITTEN})),
-        View("recall.checks", 1, lambda event: [(event.payload["item"],)], fold_check, kinds=frozenset({CHECKED})),
         View(
-            "recall.swept", 1, lambda _: [("",)],
-            _fold_swept, kinds=frozenset({WRITTEN}),
+            "recall.stable", 1, _stable, lambda _key, _before, event: event.id, kinds=frozenset({RECEIPT}),
+            present=True,
         ),
+        View("recall.checks", 1, checked_items, fold_check, kinds=frozenset({CHECKED, RECEIPT})),
+        View("recall.swept", 1, lambda _: [("",)], _fold_swept, kinds=frozenset({RECEIPT}), present=True),
     ),
 )  # fmt: skip

@@ -23,7 +23,7 @@ from ..events import Event, canonical, check_path, draft
 from ..keys import Key
 from ..memory.items import Item
 from ..overlay import Overlay
-from .commands import Named, lacks, manifest, named_by, spoken_of
+from .commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -48,7 +48,7 @@ _QUOTED = re.compile(r"`([^`\n]{1,200})`")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(\)")
 
 
-class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that can be looked up: a file, lines or a symbol in one, or a command with what it is to make."""
 
     file: str = ""
@@ -75,12 +75,12 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def claims(item: Item) -> tuple[Claim, ...]:
+def claims(item: Item) -> tuple[FileClaim, ...]:
     """What an item says that can be looked up."""
     return tuple(dict.fromkeys((*_cited(item), *_named(item))))[:MOST_CLAIMS]
 
 
-def _cited(item: Item) -> Iterator[Claim]:
+def _cited(item: Item) -> Iterator[FileClaim]:
     for one in item.citations:
         match = _CITED.fullmatch(one.strip())
         if match and _PATH.fullmatch(match["file"]):
@@ -90,17 +90,17 @@ def _cited(item: Item) -> Iterator[Claim]:
         first = int(lines[1]) if lines else 0
         last = int(lines[2] or lines[1]) if lines else 0
         if ref.get("file"):
-            yield Claim(str(ref["file"]), str(ref.get("symbol") or "")[:200], first, last, cited=True)
+            yield FileClaim(str(ref["file"]), str(ref.get("symbol") or "")[:200], first, last, cited=True)
 
 
-def _named(item: Item) -> Iterator[Claim]:
+def _named(item: Item) -> Iterator[FileClaim]:
     said = item.text
     files = [*dict.fromkeys(map(_claim, _PATH.finditer(said)))][:MOST_CLAIMS]
     yield from files
     for match in _QUOTED.finditer(said):
         call = _CALL.fullmatch(match[1])
         if call:
-            yield from (Claim(one.file, call[1]) for one in files)
+            yield from (FileClaim(one.file, call[1]) for one in files)
         elif not _PATH.fullmatch(match[1]):
             yield from (_of_command(named, cited=True) for named in named_by(match[1]))
     yield from (
@@ -108,15 +108,15 @@ def _named(item: Item) -> Iterator[Claim]:
     )
 
 
-def _of_command(named: Named, cited: bool) -> Claim:
+def _of_command(named: NamedCommand, cited: bool) -> FileClaim:
     program, target, file, folder, if_there = named
     sure = cited and bool(target)
-    return Claim(file, command=program, target=target, folder=folder, if_there=if_there, cited=sure)
+    return FileClaim(file, command=program, target=target, folder=folder, if_there=if_there, cited=sure)
 
 
-def _claim(match: re.Match[str], cited: bool = False) -> Claim:
+def _claim(match: re.Match[str], cited: bool = False) -> FileClaim:
     first = int(match["first"] or 0)
-    return Claim(match["file"], "", first, int(match["last"] or first), cited=cited)
+    return FileClaim(match["file"], "", first, int(match["last"] or first), cited=cited)
 
 
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,7 +168,7 @@ def reading() -> Read:
     return read
 
 
-def _look(root: Path, claim: Claim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
+def _look(root: Path, claim: FileClaim, before: str, files: dict[str, str], read: Read) -> tuple[str, str]:
     """What is wrong with a claim, and the hash of the lines it cites."""
     if claim.target:
         path = manifest(root, claim.command, claim.folder)
@@ -272,13 +272,13 @@ def repository_around(book: Path | None, named: str | Path | None) -> Path | Non
 # the record
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordChecks(msgspec.Struct, frozen=True):
     by: str
     run: str | None
     checks: tuple[Checked, ...]
 
 
-def decide_checked(overlay: Overlay, request: Record) -> None:
+def decide_checked(overlay: Overlay, request: RecordChecks) -> None:
     """Keep what was found, where it is not what was found before."""
     for one in request.checks:
         known = overlay.get("recall.checks", one.item)
@@ -290,37 +290,61 @@ def decide_checked(overlay: Overlay, request: Record) -> None:
             )
 
 
-def fold_check(_key: Key, _before: Any, event: Event) -> Any:
-    return {"check": event.payload, "position": event.position}
+def checked_items(event: Event) -> list[Key]:
+    """The items that an event says how they were found: a check by itself, or a receipt."""
+    return [(check["item"],) for check in _checks_of(event)]
 
 
-class Known(msgspec.Struct, frozen=True):
-    """A check as it was recorded, and where."""
+def fold_check(key: Key, _before: Any, event: Event) -> Any:
+    check = next(check for check in _checks_of(event) if check["item"] == key[0])
+    return {"check": check, "position": event.position}
+
+
+def _checks_of(event: Event) -> list[dict[str, Any]]:
+    return [event.payload] if event.kind == CHECKED else event.payload["checks"]
+
+
+class RecordedCheck(msgspec.Struct, frozen=True):
+    """A check, and where it was recorded."""
 
     check: Checked
     position: int
 
 
-def checked(session: Session, items: Sequence[Item], at: int | None = None) -> dict[str, Known]:
-    """What is known of these items' claims. As of now it is looked up first, and recorded if it is new."""
-    wanted = [one for one in items if claims(one)]
-    if not wanted:
-        return {}
-    known, root = recorded(session.ledger, wanted, at), session.services.repository
-    if root is None or at is not None:
+class Checks:
+    """What one answer says of files: each item is checked once. What is found anew goes into the answer's receipt, or
+    is recorded by itself."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._read = session, reading()
+        self.found: dict[str, Checked] = {}
+        """What was found that the book does not say yet, by item."""
+
+    def of(self, items: Sequence[Item], at: int | None = None) -> dict[str, RecordedCheck]:
+        """What is known of these items' claims. As of now it is looked up; what is not recorded yet has position 0."""
+        wanted = [item for item in items if claims(item)]
+        known = recorded(self._session.ledger, wanted, at) if wanted else {}
+        root = self._session.services.repository
+        if root is None or at is not None:
+            return known
+        for item in wanted:
+            before = known[item.id].check if item.id in known else None
+            found = self.found.get(item.id) or check(root, item, before, self._read)
+            if found != before:
+                self.found[item.id] = found
+                known[item.id] = RecordedCheck(found, 0)
         return known
-    before = {id: one.check for id, one in known.items()}
-    read = reading()
-    found = [check(root, one, before.get(one.id), read) for one in wanted]
-    changed = tuple(one for one in found if one != before.get(one.item))
-    if not changed:
-        return known
-    session.ledger.submit("recall.checked", Record(session.actor, session.run, changed))
-    return recorded(session.ledger, wanted, None)
+
+    def record(self) -> None:
+        """Record what was found, and is not recorded yet."""
+        if self.found:
+            request = RecordChecks(self._session.actor, self._session.run, tuple(self.found.values()))
+            self._session.ledger.submit("recall.checked", request)
+            self.found = {}
 
 
-def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, Known]:
+def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, RecordedCheck]:
     """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
     with ledger.snapshot(at) as lens:
         rows = {one.id: lens.get("recall.checks", one.id) for one in items}
-    return {id: msgspec.convert(row, Known) for id, row in rows.items() if row is not None}
+    return {id: msgspec.convert(row, RecordedCheck) for id, row in rows.items() if row is not None}

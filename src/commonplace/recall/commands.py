@@ -43,7 +43,7 @@ _RULE = re.compile(r"^ *+([^\s#:=][^:=#\n]*+)::?(?![:=])", re.M)
 _ELSEWHERE = re.compile(r"^[ \t]*-?s?include\b|\$\((?:eval|call)\b", re.M)
 
 
-class Named(NamedTuple):
+class NamedCommand(NamedTuple):
     """What a command names: a program, with or without one of its targets, or a file."""
 
     program: str = ""
@@ -70,7 +70,7 @@ class _Place(NamedTuple):
         return _Place("" if path == "." else path, self.if_there or if_there)
 
 
-def named_by(line: str) -> Iterator[Named]:
+def named_by(line: str) -> Iterator[NamedCommand]:
     """What a line of shell names. A `cd` holds for what follows it, up to the end of its brackets."""
     try:
         parts = [] if "$(" in line else _parts(line)
@@ -115,11 +115,11 @@ def _parts(line: str) -> list[tuple[str, list[str], str]]:
     return [*parts, (before, words, "")]
 
 
-def _of_words(program: str, arguments: list[str], place: _Place) -> Iterator[Named]:
+def _of_words(program: str, arguments: list[str], place: _Place) -> Iterator[NamedCommand]:
     if "/" in program:
         yield from _script(program, place)
     elif _PROGRAM.fullmatch(program):
-        yield Named(program)
+        yield NamedCommand(program)
         plain = [word for word in arguments if not word.startswith("-") and "=" not in word]
         if program == "make" and not any(map(_MAKES_ELSEWHERE.match, arguments)):
             yield from _targets(program, [word for word in plain if not word.isdecimal()], place)
@@ -129,7 +129,7 @@ def _of_words(program: str, arguments: list[str], place: _Place) -> Iterator[Nam
             yield from (named for word in plain[:1] for named in _script(word, place))
 
 
-def _package_script(program: str, arguments: list[str], place: _Place) -> Iterator[Named]:
+def _package_script(program: str, arguments: list[str], place: _Place) -> Iterator[NamedCommand]:
     """The script of a package that is run, in the member of the workspace that is named, if one is."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     words, rest = list[str](), iter(own)
@@ -151,27 +151,27 @@ def _package_script(program: str, arguments: list[str], place: _Place) -> Iterat
         yield from _targets(program, ["test"], place)
 
 
-def _targets(program: str, words: list[str], place: _Place) -> Iterator[Named]:
+def _targets(program: str, words: list[str], place: _Place) -> Iterator[NamedCommand]:
     if place.folder is not None:
         for word in words:
             if re.fullmatch(_NAME, word):
-                yield Named(program, word, "", place.folder, place.if_there)
+                yield NamedCommand(program, word, "", place.folder, place.if_there)
 
 
-def _script(word: str, place: _Place) -> Iterator[Named]:
+def _script(word: str, place: _Place) -> Iterator[NamedCommand]:
     """A file that is run, unless it lies elsewhere."""
     path = word.removeprefix("./")
     if place.folder is not None and not place.if_there and re.fullmatch(r"[\w-][\w./-]*", path):
-        yield Named(file=join(place.folder, path))
+        yield NamedCommand(file=join(place.folder, path))
 
 
-def spoken_of(text: str) -> Iterator[Named]:
+def spoken_of(text: str) -> Iterator[NamedCommand]:
     """What a text may name without saying that it is a command: "make sure" names nothing, unless there is a target
     `sure`."""
     for match in _SPOKEN.finditer(text):
-        yield Named(match[1], match[2].rstrip(".:/"))
+        yield NamedCommand(match[1], match[2].rstrip(".:/"))
     for match in _SPOKEN_SCRIPT.finditer(text):
-        yield Named(file=match[1].rstrip("./"))
+        yield NamedCommand(file=match[1].rstrip("./"))
 
 
 def manifest(root: Path, program: str, folder: str = "") -> Path | None:

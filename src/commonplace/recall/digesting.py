@@ -11,6 +11,7 @@ from ..errors import BadInput
 from ..events import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
+from .lines import DigestLine
 from .observing import recalling
 from .packing import CountTokens
 from .prompting import asks_to_ignore
@@ -18,6 +19,7 @@ from .prompting import asks_to_ignore
 if TYPE_CHECKING:
     from ..ledger import At
     from ..session import Session
+    from .checking import Checks
     from .digests import Digest, Gathering, Maker, Wanted
 
 
@@ -32,6 +34,7 @@ def digest(
     stable: str = "",
     ignore_memory: bool = False,
     count_tokens: CountTokens | None = None,
+    receipt: bool = True,
     at: At = None,
 ) -> Digest:
     """What is remembered about a task, packed into a budget (12 items and 2,400 characters, unless the book or
@@ -40,14 +43,24 @@ def digest(
     `rules` are fields of `memory.v1` that hold for this call. Digests that are asked for under the same `stable`
     name go on with each other: what was there stays byte for byte, and what is new is added. `ignore_memory`, or
     words such as "ignore memory" in the query, leave memory out. `count_tokens` counts the tokens of a text; one
-    for every four characters, unless somebody says so.
+    for every four characters, unless somebody says so. `receipt` is whether a receipt is
+    written; without one nothing is written, and it cannot be
+    stable, and nobody hears later that something in it has changed.
     """
     wanted = wanted_digest(
         session, query, rules, max_items, max_chars, max_tokens, count_tokens, ignore_memory, at
     )
+    wanted = replace(wanted, stable=check_stable(stable, at, receipt), receipt=receipt)
+    return made_digest(session, maker(session), wanted)
+
+
+def check_stable(stable: str, at: At, receipt: bool) -> str:
+    """The name under which digests or prompts go on with each other, checked."""
     if stable and at is not None:
-        raise BadInput("a stable digest goes on with the last one, so it is of now: leave at out")
-    return made_digest(session, replace(wanted, stable=check_name("stable", stable) if stable else ""))
+        raise BadInput("what is stable goes on with the last one, so it is of now: leave at out")
+    if stable and not receipt:
+        raise BadInput("what is stable goes on with the receipt of the last one: leave receipt=False out")
+    return check_name("stable", stable) if stable else ""
 
 
 def wanted_digest(
@@ -76,29 +89,27 @@ def wanted_digest(
     return Wanted(query, settled, now_us, position, ignored, count=count or session.services.count_tokens)
 
 
-def made_digest(session: Session, wanted: Wanted, gathering: Gathering | None = None) -> Digest:
-    session.services.premises.look()
+def made_digest(session: Session, maker: Maker, wanted: Wanted, gathering: Gathering | None = None) -> Digest:
     with recalling(session.actor, "digest") as told:
-        digest = maker(session).make(wanted, gathering, delivered=not session.refusal)
+        digest = maker.make(wanted, gathering, delivered=not session.refusal)
         told |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
+    if digest.receipt_id is not None:  # something in it may have changed since it was read
+        session.services.premises.look_after_write()
     return digest
 
 
-def maker(session: Session) -> Maker:
+def maker(session: Session, checks: Checks | None = None) -> Maker:
     """Makes digests for this actor. Loaded when the first is wanted: it brings the index with it."""
     from .digests import Maker
 
-    return Maker(session)
+    return Maker(session, checks)
 
 
-def rely_on(session: Session, ids: Collection[str]) -> None:
-    """Keep in mind that this actor was told these items elsewhere than in a digest, so that it hears of it when
-    they change."""
+def receipt_of(session: Session, items: Collection[DigestLine], checks: Checks) -> str | None:
+    """Leave a receipt of what this actor was told elsewhere than in a digest, so that it hears of it when these items
+    change. Answers its id."""
     if session.is_owner or session.refusal:
-        return
-    with session.items() as judge:
-        items = [one for one in map(judge.item, ids) if one is not None]
-    if items:
-        wanted = wanted_digest(session, "", {"enabled": True}, 0, 0, None, None, False, None)
-        beside = tuple((one.id, one.position) for one in items)
-        made_digest(session, replace(wanted, ignored="", beside=beside))
+        return None
+    wanted = wanted_digest(session, "", {"enabled": True}, 0, 0, None, None, False, None)
+    beside = tuple((item.id, item.version) for item in items)
+    return made_digest(session, maker(session, checks), replace(wanted, ignored="", beside=beside)).receipt_id

@@ -23,13 +23,14 @@ from ..labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
-from ..memory.reading import Judge, Settings, all_items, chosen, of_memory, settings_of
+from ..memory.reading import Settings, VisibleItems, all_items, chosen, of_memory, settings_of
 from ..memory.requests import CREATED
-from .checking import Known, checked, recorded
+from .checking import Checks, RecordedCheck, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
-from .packing import CUT, LEAST, SPARE, Candidate, CountTokens, Packed, candidate, estimated, pack, text_of
-from .receipts import Around, Counted, Trace, Write, trace_of
+from .lines import DigestLine, candidate, text_of
+from .packing import LEAST, SPARE, CountTokens, Packed, estimated, pack_digest
+from .receipts import Around, Counted, DigestTrace, Write, trace_of
 from .search import MOST, LeftOut, excerpt, visible
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Digest(msgspec.Struct, frozen=True):
 class Wanted(msgspec.Struct, frozen=True):
     """What is asked for, as of `at` (None: now), which is the time `now_us`. `beside` is what the prompt shows already,
     `also` what else it says of items, `told` the premises it tells of, and `around` the prompt itself, of whose budget
-    the digest has the `rest`, if that is less than its own."""
+    the digest has the `rest`, if that is less than its own. Without a `receipt` nothing is left behind."""
 
     query: str
     rules: DigestRules
@@ -88,6 +89,7 @@ class Wanted(msgspec.Struct, frozen=True):
     in_prompt: bool = False
     rest: bool = False
     around: Around | None = None
+    receipt: bool = True
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -114,21 +116,22 @@ class LongTerm(NamedTuple):
     """What may stand in the long-term block, in its order; what may not, and why; what is cut to its share; and how
     much there is."""
 
-    candidates: Sequence[Candidate]
+    candidates: Sequence[DigestLine]
     barred: Sequence[tuple[str, str]]
     cut: Mapping[str, str]
     total: int
 
 
 class Maker:
-    """Makes digests for one actor."""
+    """Makes a digest for one actor, or a prompt around one. What it finds of files goes into their receipt."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, checks: Checks | None = None) -> None:
         self._session, self._ledger = session, session.ledger
+        self.checks = checks or Checks(session)
 
     def make(self, wanted: Wanted, gathering: Gathering | None = None, delivered: bool = True) -> Digest:
-        """A digest with its receipt; unless it is `delivered` to anybody, nothing is written. What was gathered for
-        the same request before is not looked for again."""
+        """A digest with its receipt; one that is not `delivered` to anybody is only tried. What was gathered for the
+        same request before is not looked for again."""
         around = wanted.around
         left_out: Sequence[LeftOut] = ()
         if not wanted.rules.enabled and not wanted.ignored:
@@ -141,13 +144,13 @@ class Maker:
             then = now.position if wanted.at is None else wanted.at
         gathered: Sequence[Gathered] = ()
         index, nothing = "", "" if off else NOT_CONSULTED
-        before, lines, rebased = None, list[_Line](), ""
+        before, lines, rebased = None, list[_DigestLine](), ""
         if not off and not wanted.ignored:
             gathered, left_out, index, nothing = gathering or self.gather(wanted)
             before, rebased = self._before(wanted) if wanted.stable else (None, "")
             lines = self._lines(wanted, before)
         items = [one.item for one in gathered] + [one.item for one in lines if one.item is not None]
-        known = checked(self._session, items, wanted.at)
+        known = self.checks.of(items, wanted.at)
         bar = _Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
@@ -199,10 +202,10 @@ class Maker:
         hidden = {id for id, _ in barred}
         hold = [one for one in ordered if one.id not in hidden]
         enough = most // LEAST + 1  # no line is shorter, so no more can be shown
-        lines, cut, stale = list[Candidate](), dict[str, str](), list[tuple[str, str]]()
+        lines, cut, stale = list[DigestLine](), dict[str, str](), list[tuple[str, str]]()
         for start in range(0, len(hold), enough):
             some = hold[start : start + enough]
-            known_checks = checked(self._session, some, wanted.at)
+            known_checks = self.checks.of(some, wanted.at)
             for one in some:
                 if one.id in known_checks and (why := known_checks[one.id].check.stale):
                     stale.append((one.id, f"stale: {why}"))
@@ -282,7 +285,7 @@ class Maker:
         told += superseded(self._session, wanted.at, partial(look, MOST, ended=True))
         return sorted((*shown[:limit], *hidden), key=_best_first), told
 
-    def _structured(self, judge: Judge, rules: DigestRules) -> Iterator[Gathered]:
+    def _structured(self, judge: VisibleItems, rules: DigestRules) -> Iterator[Gathered]:
         for key in rules.structured.fact_keys:
             form = key_form(key)
             ids = [id for _, id in judge.then.scan("memory.keys", form)]
@@ -300,25 +303,24 @@ class Maker:
 
     # going on
 
-    def _before(self, wanted: Wanted) -> tuple[Trace | None, str]:
+    def _before(self, wanted: Wanted) -> tuple[DigestTrace | None, str]:
         """The trace of the last digest under the same name, or why it is not there any more."""
         with self._session.snapshot() as now:
             id = now.get("recall.stable", self._session.actor, wanted.stable)
         event = None if id is None else self._ledger.event(id)
-        if event is None or event.erased:
+        if event is None:
             return None, ""
-        traced = self._ledger.event(event.payload.get("trace") or "")
-        if traced is None or traced.erased:
+        trace = trace_of(self._ledger, event)
+        if trace is None:
             return None, "something in it was erased"
-        trace = trace_of(self._ledger, traced)
         return (trace, "") if trace.packed().taken else (None, "")
 
-    def _lines(self, wanted: Wanted, before: Trace | None) -> list[_Line]:
+    def _lines(self, wanted: Wanted, before: DigestTrace | None) -> list[_DigestLine]:
         """The lines of the digest before, each with its item as it is now."""
         taken = () if before is None else before.packed().taken
         with self._session.items(wanted.at) as judge:
             found = [(one, judge.item(one.id)) for one in taken]
-            return [_Line(one, None if item is None else judge.shown(item)) for one, item in found]
+            return [_DigestLine(one, None if item is None else judge.shown(item)) for one, item in found]
 
     # writing
 
@@ -326,14 +328,22 @@ class Maker:
         self,
         wanted: Wanted,
         settings: Settings,
-        trace: Trace,
-        packed: Packed,
+        trace: DigestTrace,
+        packed: Packed[DigestLine],
         then: int,
         index: str,
         outside: list[tuple[str, int]],
     ) -> str | None:
-        included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
         around = wanted.around
+        taken = [one.id for one in packed.taken if one.text]
+        beside = [id for id, _ in wanted.beside]
+        shown = tuple(dict.fromkeys((*taken, *beside, *(() if around is None else around.shown))))
+        if not self._leaves_receipt(wanted, settings):
+            self._session.was_shown(shown)
+            if wanted.receipt:
+                self.checks.record()
+            return None
+        included = [[one.id, one.version, n] for n, one in enumerate(packed.taken, 1)]
         work, sources, omitted = (
             (None, (), ()) if around is None else (around.work, around.sources, around.omitted)
         )
@@ -358,19 +368,24 @@ class Maker:
         }
         block = () if around is None else around.whole.block
         words = [one.id for one in (*block, *trace.candidates, *trace.kept) if one.before or one.text]
-        shown = tuple(dict.fromkeys(one.id for one in packed.taken if one.text))
-        must = wanted.ignored or wanted.told or wanted.stable
-        keep = bool(must) or random() < settings.receipts  # noqa: S311  a sample, not a secret
-        named = tuple(dict.fromkeys((*words, *sources)))
-        request = Write(self._session.actor, self._session.run, payload, trace, named, shown, keep)
-        id: str | None = self._ledger.submit("recall.receipt", request) if keep or shown else None
+        named = tuple(dict.fromkeys((*words, *sources, *self.checks.found)))
+        checks = tuple(self.checks.found.values())
+        request = Write(self._session.actor, self._session.run, payload, trace, checks, named, shown)
+        id: str = self._session.write("recall.receipt", request)
         return id
 
+    @staticmethod
+    def _leaves_receipt(wanted: Wanted, settings: Settings) -> bool:
+        """Of how many digests there is a receipt, the book's settings say; but what is told for good, or gone on with,
+        is in one."""
+        must = wanted.ignored or wanted.told or wanted.stable
+        return wanted.receipt and (bool(must) or random() < settings.receipts)  # noqa: S311  a sample, not a secret
 
-class _Line(NamedTuple):
+
+class _DigestLine(NamedTuple):
     """A line that is there already, and its item, if its reader may still see it."""
 
-    shown: Candidate
+    shown: DigestLine
     item: Item | None
 
 
@@ -380,15 +395,17 @@ class _Asked(NamedTuple):
     budgets: Portions
     count: CountTokens
     nothing: str
-    candidates: list[Candidate]
+    candidates: list[DigestLine]
     rest: bool
 
-    def packed(self, rebased: str = "") -> tuple[Trace, Packed]:
-        packed = pack(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
+    def packed(self, rebased: str = "") -> tuple[DigestTrace, Packed[DigestLine]]:
+        packed = pack_digest(self.candidates, self.budgets, self.count, nothing=self.nothing, rest=self.rest)
         kept = _considered(self.candidates, packed)
-        return Trace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
+        return DigestTrace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
 
-    def gone_on(self, bar: _Bar, before: Trace, lines: list[_Line]) -> tuple[Trace, Packed]:
+    def gone_on(
+        self, bar: _Bar, before: DigestTrace, lines: list[_DigestLine]
+    ) -> tuple[DigestTrace, Packed[DigestLine]]:
         """Keep the lines that are there, and add what is new; or begin anew, and say why."""
         rebased = next((why for why in map(bar.breaks, lines) if why), "")
         if rebased:
@@ -404,25 +421,25 @@ class _Asked(NamedTuple):
         there = versions | {one.id: one.version for one in fixes}
         more = [*fixes, *(one for one in self.candidates if there.get(one.id) != one.version)]
         mark = before.mark or mark_of([one.line for one in kept])
-        packed = pack(
+        packed = pack_digest(
             more, self.budgets, self.count, nothing=self.nothing, kept=kept, mark=mark, rest=self.rest
         )
-        missing = {*pack(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
+        missing = {*pack_digest(self.candidates, self.budgets, self.count).ids} - {*packed.ids}
         if packed.over or missing or any(one.id in dict(packed.omitted) for one in fixes):
             return self.packed("the budget was full")
         considered = _considered(more, packed)
-        return Trace(considered, self.budgets, packed.text, self.nothing, tuple(kept), mark), packed
+        return DigestTrace(considered, self.budgets, packed.text, self.nothing, tuple(kept), mark), packed
 
 
 class _Bar:
     """What keeps an item out of a digest, however much room there is."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, known: dict[str, Known]) -> None:
+    def __init__(self, wanted: Wanted, settings: Settings, known: dict[str, RecordedCheck]) -> None:
         self._wanted, self._settings, self._known = wanted, settings, known
         self._beside = {id for id, _ in wanted.beside}
         self._said: dict[str, str] = {}
 
-    def candidate(self, one: Gathered) -> Candidate:
+    def candidate(self, one: Gathered) -> DigestLine:
         item = one.item
         barred, twin = self.why(item), ""
         if not barred:
@@ -430,10 +447,12 @@ class _Bar:
             twin = "" if twin == item.id else twin
             barred = f"it says the same as {twin}" if twin else ""
         if barred and not twin:
-            return Candidate(item.id, item.kind, item.position, one.via, score=one.score, barred=barred)
+            return DigestLine(
+                item.id, item.kind, barred=barred, version=item.position, via=one.via, score=one.score
+            )
         return candidate(item, one.via, one.words, one.score, one.signals, self._stale(item), barred, twin)
 
-    def breaks(self, line: _Line) -> str:
+    def breaks(self, line: _DigestLine) -> str:
         """Why a line cannot stay, so that a digest has to begin anew."""
         item = line.item
         if item is None or item.status == "forgotten":
@@ -478,7 +497,7 @@ def _is_item(who: Who) -> bool:
     return who.kind == CREATED
 
 
-def _of_hits(judge: Judge, via: str, hits: list[Hit]) -> Iterator[Gathered]:
+def _of_hits(judge: VisibleItems, via: str, hits: list[Hit]) -> Iterator[Gathered]:
     for hit in hits:
         for item in _current(judge, [hit.id]):
             words = {word for _, those, _ in hit.matched for word in those.split(" ")}
@@ -489,7 +508,7 @@ def _best_first(one: Gathered) -> tuple[float, int, str]:
     return -one.score, -one.item.recorded_us, one.item.id
 
 
-def _as_block_line(item: Item, found: Gathered | None) -> tuple[Candidate, str]:
+def _as_block_line(item: Item, found: Gathered | None) -> tuple[DigestLine, str]:
     """An item as a line of the long-term block, and why it is cut, if it is. What was found for the task shows what the
     digest would show, unless it is pinned and short enough to stand there whole."""
     text = text_of(item)
@@ -501,7 +520,7 @@ def _as_block_line(item: Item, found: Gathered | None) -> tuple[Candidate, str]:
     if len(line.text) <= BLOCK_SHARE:
         return line, ""
     why = f"cut to {BLOCK_SHARE} of {len(line.text)} characters: one item has no more in the block"
-    return replace(line, text=line.text[: BLOCK_SHARE - 1].rstrip() + CUT), why
+    return line.cut_to(BLOCK_SHARE - 1), why
 
 
 def _part(item: Item, words: Collection[str] = ()) -> str:
@@ -515,12 +534,12 @@ def _gave(hit: Hit) -> tuple[tuple[str, float], ...]:
     return tuple((word, weight) for word, _, weight in hit.matched) or hit.signals
 
 
-def _current(judge: Judge, ids: Sequence[str]) -> list[Item]:
+def _current(judge: VisibleItems, ids: Sequence[str]) -> list[Item]:
     found = (judge.item(id) for id in dict.fromkeys(ids))
     return [judge.shown(one) for one in found if one is not None and one.current]
 
 
-def _considered(candidates: Sequence[Candidate], packed: Packed) -> tuple[Candidate, ...]:
+def _considered(candidates: Sequence[DigestLine], packed: Packed[DigestLine]) -> tuple[DigestLine, ...]:
     """The candidates as a trace keeps them: of those that nobody has looked at, nothing but their ids, apart from the
     first few, which would have come next."""
     why = dict(packed.omitted)
@@ -531,7 +550,7 @@ def _considered(candidates: Sequence[Candidate], packed: Packed) -> tuple[Candid
     )
 
 
-def _correction(item: Item) -> Candidate:
+def _correction(item: Item) -> DigestLine:
     """A line that says that an earlier one no longer holds, and of what was only changed, how it is now."""
     start = f"- [correction] {as_name(item.id)} "
     if item.status == "live":
@@ -539,7 +558,7 @@ def _correction(item: Item) -> Candidate:
         return replace(now, before=f"{start}was changed: {now.before}")
     by = f" by {as_name(item.superseded_by)}" if item.superseded_by else ""
     told = f"was superseded{by}" if item.status == "superseded" else f"is {item.status} now"
-    return Candidate(item.id, item.kind, item.position, CORRECTED, before=f"{start}{told}")
+    return DigestLine(item.id, item.kind, f"{start}{told}", version=item.position, via=CORRECTED)
 
 
 def _shared(before: str, now: str) -> int:
@@ -549,7 +568,7 @@ def _shared(before: str, now: str) -> int:
     )
 
 
-def _why(one: Candidate) -> str:
+def _why(one: DigestLine) -> str:
     signals = ", ".join(f"{name} gave {given:.3f}" for name, given in one.signals)
     return f"{one.via}{f' ({one.score:.3f})' if one.score else ''}{f': {signals}' if signals else ''}"
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..access.redact import TOKEN
 from ..access.secrets import SPARE, beginning
 from ..events import ERASED, Event, erased_by
-from ..index import Change, Doc, Erase, Gone, Put, Who
+from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
 from ..labels import flow
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
@@ -100,9 +100,9 @@ def _of_item(id: str, lens: Lens) -> list[Change]:
     it said."""
     item = item_at(lens, id)
     if item is None:
-        return [Gone(id)]
+        return [RemovedDoc(id)]
     doc = item_doc(item)
-    return [Put(doc)] if item.current else [Put(replace(doc, text="")), Gone(id)]
+    return [Put(doc)] if item.current else [Put(replace(doc, text="")), RemovedDoc(id)]
 
 
 def item_doc(item: Item) -> Doc:
@@ -137,12 +137,12 @@ def _of_paper(event: Event, at: ViewsAt) -> list[Change]:
         return (
             [Erase(tuple(ended))] if ended else []
         )  # a session that has ended is not found as of before, either
-    gone: list[Change] = [Gone(id) for id in ended]
+    gone: list[Change] = [RemovedDoc(id) for id in ended]
     changed = [one for one in after.values() if one.position == event.position]
     return gone + [Put(_line(one, path)) for one in changed]
 
 
-def _line(line: papers.Line, path: str) -> Doc:
+def _line(line: papers.DocumentLine, path: str) -> Doc:
     who = Who(line.by, papers.NOTED, True, line.sensitivity, "working")
     return Doc(line.id, beginning(line.text, MAX_TEXT), who, "working", path, line.written_us)
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..memory.items import Item
 from ..memory.requests import CREATED
-from .checking import Known, checked, recorded
+from .checking import Checks, RecordedCheck, recorded
 from .data import RESULT
-from .search import MOST, Answer, LeftOut, Result, asked, excerpt, result, visible
+from .search import MOST, Answer, LeftOut, SearchResult, asked, excerpt, result, visible
 
 if TYPE_CHECKING:
     from ..index import Found, Hit, How, Index, Who
@@ -30,10 +30,10 @@ Dropped = TypeVar("Dropped")
 
 
 def find(
-    session: Session, wanted: dict[str, Any], at: At, *, explain: bool = False, check_anew: bool = False
+    session: Session, wanted: dict[str, Any], at: At, *, explain: bool = False, checks: Checks | None = None
 ) -> Answer:
-    """Answer one search by one actor. What is said of files is as it was found last, or is checked anew. Raises
-    BadInput."""
+    """Answer one search by one actor. What is said of files is as it was found last; with `checks`, it is checked anew.
+    Raises BadInput."""
     search = asked(**wanted, enabled=session.tiers)
     indexing = session.services.indexing
     with session.snapshot() as now, session.snapshot(at) as then:
@@ -71,7 +71,7 @@ def find(
             ended=ended,
         )
 
-    holding = _Holding(session, position, session.ledger.moment(at), check_anew)
+    holding = _Holding(session, position, session.ledger.moment(at), checks)
     found, hits, dropped, trouble = holding_ones(indexing, look, search.max_results, holding.of)
     left_out += trouble
     total, hits = found.total - len(found.hits) + len(hits), hits[: search.max_results]
@@ -98,8 +98,8 @@ class Holds(NamedTuple):
 class _Holding:
     """Tells hits that still hold from those that do not, for one reader as of one moment."""
 
-    def __init__(self, session: Session, at: int | None, now_us: int, check_anew: bool) -> None:
-        self._session, self._at, self._now_us, self._check_anew = session, at, now_us, check_anew
+    def __init__(self, session: Session, at: int | None, now_us: int, checks: Checks | None) -> None:
+        self._session, self._at, self._now_us, self._checking = session, at, now_us, checks
 
     def of(self, hits: list[Hit]) -> tuple[list[Holds], list[LeftOut]]:
         """The hits that hold, and how many do not, and why. What its reader may not see any more is neither."""
@@ -124,11 +124,11 @@ class _Holding:
                 kept.append(Holds(hit, item, stale.get(hit.id, "")))
         return kept, [LeftOut(f"{number} {what}", why) for (what, why), number in reasons.items()]
 
-    def _checks(self, items: list[Item]) -> dict[str, Known]:
+    def _checks(self, items: list[Item]) -> dict[str, RecordedCheck]:
         if self._session.services.repository is None:
             return {}
-        if self._check_anew:
-            return checked(self._session, items, self._at)
+        if self._checking is not None:
+            return self._checking.of(items, self._at)
         return recorded(self._session.ledger, items, self._at)
 
     def _why_not(self, item: Item) -> tuple[str, str] | None:
@@ -142,7 +142,7 @@ class _Holding:
         return None
 
 
-def _shown(found: Holds, mode: str, explain: bool) -> Result:
+def _shown(found: Holds, mode: str, explain: bool) -> SearchResult:
     """A hit as its reader sees it: of an item only what it says, not the tags by which it is found, too."""
     hit, item, stale = found
     plain = result(hit, mode, explain)

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from ..access.redact import TOKEN
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
-from ..events import ERASED, Event, erased_by
+from ..events import Event
 from ..ledger import Ledger, Progress
 from ..memory.reading import settings_of
 from ..paging import PAGE, pages
@@ -74,8 +72,6 @@ class Indexing:
         self._index: Index | None = None
         self._chosen = (-1, embedder or "static")
         self._lock = Lock()
-        self._left: dict[int, dict[str, Any]] = {}
-        self._erasures = 0
         self.trouble = ""
         self.missing = ""
         """Why the embedder that is wanted makes no vectors, if it does not."""
@@ -199,8 +195,7 @@ class Indexing:
                 why = _misfit(reads, after, hash)
             if why:
                 index.discard(why)
-                target = self._erasures = 0
-                self._left = {}
+                target = 0
                 continue
             if after == head:
                 return index
@@ -222,7 +217,7 @@ class Indexing:
             found = [
                 (event.position, change)
                 for event in events
-                for change in changes(event, now.at, ledger.event, hide, ledger.registry, self._stand_in)
+                for change in changes(event, now.at, ledger.event, hide, ledger.registry, ledger.residue)
             ]
             runs = self._affected(now, events, ledger.event) if known else set()
         found += [
@@ -244,18 +239,6 @@ class Indexing:
                 doc = said(event, hide, self._ledger.registry)
                 if doc is not None and says - {doc.text}:
                     yield Reword(doc)
-
-    def _stand_in(self, event: Event) -> Event | None:
-        """What an erased event left behind, as the erasures that stand after it tell. They are read once."""
-        with self._ledger.reads() as reads:
-            head = reads.head.position
-        for erasure in self._ledger.events(self._erasures, head, kinds=(ERASED,)):
-            self._left |= {
-                gone.position: gone.residue for gone in erased_by(erasure) if gone.residue is not None
-            }
-        self._erasures = head
-        left = self._left.get(event.position)
-        return None if left is None else replace(event, payload=left)
 
     def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
         """Another index of the same book, whatever its settings say."""

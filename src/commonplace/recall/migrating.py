@@ -11,8 +11,8 @@ import msgspec
 
 from ..access.rights import OWNER, rights_of
 from ..errors import NotEnabled
+from ..memory.requests import RECEIPT
 from .indexing import BESIDE
-from .receipts import WRITTEN
 from .search import visible
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Migrated(msgspec.Struct, frozen=True):
 
 def recorded_queries(ledger: Ledger, head: int) -> list[tuple[str, str]]:
     """Who asked what lately, as receipts tell, the last first."""
-    found = ledger.events(max(0, head - LATELY), head, kinds=(WRITTEN,))
+    found = ledger.events(max(0, head - LATELY), head, kinds=(RECEIPT,))
     asked = [(one.actor, one.payload["request"]["query"]) for one in found if not one.erased]
     return [one for one in dict.fromkeys(reversed(asked)) if one[1].strip()][:MOST]
 

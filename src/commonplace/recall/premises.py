@@ -1,11 +1,13 @@
 """Premise watch: who relied on something that has changed since is told, with the line that changed.
 
-The write that changes an item does nothing for it. Whoever makes a digest or watches looks at what has changed since
-somebody last looked, and records one `premise.changed` for each actor whose digest held the item.
+Who changes an item looks right after its commit, and who leaves a receipt right after that: at what has changed since
+somebody last looked. One `premise.changed` is recorded for each actor whose digest held the item. So nothing is lost if
+a process is killed between a change and its look, and reading alone writes nothing.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from hashlib import sha256
 from threading import Lock
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..access.rights import rights_of
+from ..errors import Busy, EngineUnavailable, OutcomeUnknown
 from ..events import Event, draft, read_header, unseal
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
@@ -26,6 +29,8 @@ from .receipts import trace_of
 if TYPE_CHECKING:
     from ..ledger import At, Ledger
     from ..session import Session
+
+log = logging.getLogger("commonplace")
 
 CHANGED = "premise.changed"
 SAID = frozenset({"key", "value", "title", "body", "summary"})
@@ -102,6 +107,14 @@ class PremiseWatch:
             self.reached = head
             return told
 
+    def look_after_write(self) -> None:
+        """The same for who has just changed something: that was written, whatever becomes of this. What could not be
+        told now is told by who looks next."""
+        try:
+            self.look()
+        except (Busy, EngineUnavailable, OutcomeUnknown) as error:
+            log.warning("who relied on what was changed could not be told yet: %s", error)
+
     def _start(self, lens: Lens) -> int:
         """Where to go on: where we have been, or if there is a receipt that we did not know of, where its maker was.
         Somebody may have read an item before it changed and written the receipt after that."""
@@ -142,22 +155,14 @@ class PremiseWatch:
     def _line(self, receipt: str, item: str) -> str:
         """What the receipt's text said of the item, if that is still there."""
         written = self._ledger.event(receipt)
-        traced = (
-            None
-            if written is None or written.erased
-            else self._ledger.event(written.payload.get("trace") or "")
-        )
-        if traced is None or traced.erased:
-            return ""
-        return dict(trace_of(self._ledger, traced).lines()).get(item, "")
+        trace = None if written is None else trace_of(self._ledger, written)
+        return "" if trace is None else dict(trace.lines()).get(item, "")
 
 
 def changed_facts(session: Session, at: At = None) -> list[Event]:
     """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
     `at`."""
     session.check_enabled("memory.read")
-    if at is None:
-        session.services.premises.look()
     run = session.run
     with session.snapshot() as now, session.snapshot(at) as then:
         rows = then.scan("recall.news", session.actor)

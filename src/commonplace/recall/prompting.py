@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,10 +13,10 @@ from ..access.secrets import masked
 from ..events import Event
 from ..memory.portions import Portion
 from .data import as_name
-from .packing import Candidate, CountTokens
+from .lines import DigestLine
+from .packing import CountTokens, most_that_fits, over
 
 if TYPE_CHECKING:
-    from ..ledger import At
     from .digests import Digest
 
 PARTS = ("task", "inputs", "work", "nudges", "long_term", "digest", "recent", "changed")
@@ -74,10 +74,12 @@ class Building:
         self.parts: dict[str, str] = {}
         self.kept: dict[str, str] = {}
         self.sources: list[str] = []
+        self.shown: list[str] = []
+        """The ids of the items, nudges, tasks and decisions that its parts show."""
         self.omitted: list[tuple[str, str]] = []
         self.left_out: list[tuple[str, str]] = []
         self.work: Focused | None = None
-        self.block: Sequence[Candidate] = ()
+        self.block: Sequence[DigestLine] = ()
         self.block_chars = 0
 
     def add(self, name: str, text: str, sources: Sequence[str] = (), kept: str | None = None) -> None:
@@ -98,62 +100,32 @@ class Building:
         return self.room.over(self.parts)
 
 
-class Focus(Protocol):
-    """What a work has for a prompt: how things stand, and words that wait for whoever is prompted. Lines are data."""
-
-    @property
-    def id(self) -> str: ...
-
-    def lines(self, at: At = None) -> tuple[Sequence[tuple[str, str]], int]:
-        """What matters most first: the id of what a line is about, and the line. And as of which position."""
-        ...
-
-    def waiting(self, changes: bool, at: At = None) -> Sequence[tuple[str, str]]:
-        """The nudges that wait, or waited then, the most urgent first; with `changes`, also of what was told and has
-        changed since."""
-        ...
-
-    def deliver(self, ids: Sequence[str]) -> Sequence[str]:
-        """Tell these: answers those that nobody was quicker to tell."""
-        ...
-
-
 class Room:
     """One budget for all parts of a prompt."""
 
     def __init__(self, max_chars: int | None, max_tokens: int | None, count: CountTokens) -> None:
-        self._chars, self._tokens, self._count = max_chars, max_tokens, count
+        self._budget, self._count = Portion(None, max_chars, max_tokens), count
 
     def over(self, made: Mapping[str, str]) -> str:
         """Which budget the parts exceed, if they do."""
-        text = prompt_text(made)
-        if self._chars is not None and len(text) > self._chars:
-            return f"it has {len(text):,} characters, and the budget is {self._chars:,}"
-        if self._tokens is not None and self._count(text) > self._tokens:
-            return f"it has {self._count(text):,} tokens, and the budget is {self._tokens:,}"
-        return ""
+        return over(self._budget, prompt_text(made), self._count)
 
     def fitted(self, made: Mapping[str, str], name: str, build: Callable[[int], str], most: int) -> int:
         """The most that a part may be built with, up to `most`, so that everything fits; 0 if nothing does."""
-        if not self.over({**made, name: build(most)}):
-            return most
-        least = 0
-        while least < most:
-            middle = (least + most + 1) // 2
-            if self.over({**made, name: build(middle)}):
-                most = middle - 1
-            else:
-                least = middle
-        return least
+
+        def fits(size: int) -> bool:
+            return not self.over({**made, name: build(size)})
+
+        return most if fits(most) else most_that_fits(fits, 1, most - 1) or 0
 
     def left(self, made: Mapping[str, str], total: Portion, less: int = 0) -> Portion:
         """What is left for the last part, within what that may have anyway, and less so many tokens."""
         used = prompt_text({**made, "digest": "x"})
         chars, tokens = total.max_chars, total.max_tokens
-        if self._chars is not None:
-            chars = _least(chars, self._chars - len(used) + 1)
-        if self._tokens is not None:
-            tokens = _least(tokens, self._tokens - self._count(used) - less)
+        if self._budget.max_chars is not None:
+            chars = _least(chars, self._budget.max_chars - len(used) + 1)
+        if self._budget.max_tokens is not None:
+            tokens = _least(tokens, self._budget.max_tokens - self._count(used) - less)
         return replace(total, max_chars=chars, max_tokens=tokens)
 
 

@@ -1,10 +1,10 @@
 """Receipts: what each digest and prompt was made of, so that it can be shown, made again and watched.
 
-A receipt is a small event without what items say: what was asked, as of when, which items in which versions stand on
-which line, how many were left out and why, and the hash of the text. Its *trace* is an event of its own with the
-candidates and the exact text as a blob, derived from the items and events whose words are in it: when one of these is
-erased, the trace goes, and the receipt stays. What a prompt says of a work is not in the trace, because tasks change
-too often to name all that their words come from: it is read again, as of then.
+A receipt is one event: what was asked, as of when, which items in which versions stand on which line, how many were
+left out and why, what was found of files, and the hash of the text. Its blob is the *trace*: the candidates and the
+exact text. The event is derived from the items and events whose words are in it. When one of these is erased, the trace
+and the query go, and the rest of the receipt can still be read. What a prompt says of a work is not in the trace,
+because tasks change too often to name all that their words come from: it is read again, as of then.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
-from ..events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso, new_id
-from ..memory.capability import MEMORY, decide_shown
+from ..events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso
+from ..memory.capability import not_noted
 from ..memory.portions import Portions
-from ..memory.requests import Shown
+from ..memory.requests import RECEIPT, Shown
 from ..overlay import Overlay
-from .packing import Candidate, CountTokens, Packed, estimated, long_term_block, pack
+from .checking import Checked
+from .lines import DigestLine
+from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
 from .prompting import Building, Focused, prompt_text
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
-
-WRITTEN, TRACED = "receipt.written", "receipt.traced"
 
 
 class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,10 +37,10 @@ class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
     from, into so many characters."""
 
     parts: dict[str, str]
-    block: tuple[Candidate, ...] = ()
+    block: tuple[DigestLine, ...] = ()
     chars: int = 0
 
-    def long_term(self, without: frozenset[str] = frozenset()) -> Packed:
+    def long_term(self, without: frozenset[str] = frozenset()) -> Packed[DigestLine]:
         return long_term_block([one for one in self.block if one.id not in without], self.chars)
 
     def text(self, digest: str, work: str) -> str:
@@ -58,6 +58,8 @@ class Around(msgspec.Struct, frozen=True):
     digest: bool
     omitted: tuple[tuple[str, str], ...] = ()
     """Items that its long-term block leaves out, or cuts, and why."""
+    shown: tuple[str, ...] = ()
+    """What it shows besides the digest, by id."""
 
 
 def around(building: Building, has_digest: bool) -> Around:
@@ -66,18 +68,18 @@ def around(building: Building, has_digest: bool) -> Around:
     whole = Whole(kept, tuple(building.block), building.block_chars)
     return Around(
         whole, tuple(building.sources), building.work, building.kept.get("work", ""), has_digest,
-        tuple(building.omitted),
+        tuple(building.omitted), tuple(building.shown),
     )  # fmt: skip
 
 
-class Trace(msgspec.Struct, frozen=True):
+class DigestTrace(msgspec.Struct, frozen=True):
     """All that went into a digest, in the order in which it was packed, and into the prompt around it."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[DigestLine, ...]
     budgets: Portions
     text: str
     nothing: str = ""
-    kept: tuple[Candidate, ...] = ()
+    kept: tuple[DigestLine, ...] = ()
     mark: str = ""
     counts: dict[str, int] = {}
     """What a counter of tokens that is not our own has answered, by the hash of each text."""
@@ -97,7 +99,7 @@ class Trace(msgspec.Struct, frozen=True):
         block = () if self.whole is None else self.whole.long_term(without).taken
         return [(one.id, one.line) for one in (*block, *self.packed(without).taken)]
 
-    def packed(self, without: frozenset[str] = frozenset()) -> Packed:
+    def packed(self, without: frozenset[str] = frozenset()) -> Packed[DigestLine]:
         """Pack it again, or pack it as if some items had not been there."""
         left = [
             replace(one, barred="") if one.twin in without else one
@@ -106,7 +108,7 @@ class Trace(msgspec.Struct, frozen=True):
         ]
         stay = [one for one in self.kept if one.id not in without]
         count = self._count if self.counts else estimated
-        return pack(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
+        return pack_digest(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
 
     def _count(self, text: str) -> int:
         """What the counter has answered; for what it was never asked, in proportion to that."""
@@ -138,52 +140,40 @@ def _short(text: str) -> str:
 
 
 class Write(msgspec.Struct, frozen=True):
-    """A receipt to be written, with what its reader was shown."""
+    """A receipt to be written."""
 
     by: str
     run: str | None
     payload: Mapping[str, Any]
-    trace: Trace | None
+    trace: DigestTrace
+    checks: tuple[Checked, ...]
+    """What was found of files, and is not recorded yet."""
     sources: tuple[str, ...]
-    """The items and events whose words are in the trace."""
-    shown: tuple[str, ...] = ()
-    keep: bool = True
-    """Whether a receipt is written, or only what was shown is kept in mind."""
+    """The items and events whose words are in the trace or in a check."""
+    shown: tuple[str, ...]
+    """What its reader was shown."""
 
 
-def decide_receipt(overlay: Overlay, request: Write) -> str | None:
-    """Answers the receipt's id."""
-    id = None
-    if request.keep:
-        payload = dict(request.payload)
-        if request.trace is not None:
-            payload["trace"] = _traced(overlay, request, request.trace)
-        id = new_id()
-        written = draft(
-            WRITTEN, actor=request.by, payload=payload, run_id=request.run, id=id,
-            labels={"sensitivity": "private"},
-        )  # fmt: skip
-        overlay.emit(written)
-    if request.shown:
-        overlay.run(MEMORY.name, decide_shown, Shown(request.by, request.run, request.shown))
-    return id
-
-
-def _traced(overlay: Overlay, request: Write, trace: Trace) -> str | None:
-    """Keep the trace, unless something in it was erased since it was read, or it comes from more than can be named."""
+def decide_receipt(overlay: Overlay, request: Write) -> str:
+    """Answers the receipt's id. If something in the trace was erased since it was read, or it comes from more than can
+    be named, nothing is kept that has words in it."""
+    payload = {**request.payload, "checks": []}
+    payload["shown"] = not_noted(overlay, Shown(request.by, request.run, request.shown))
     records = [overlay.record_of(one) for one in request.sources]
-    if any(one is None or one.body is None for one in records) or len(records) > MAX_PARENTS:
-        return None
-    told, labels = {"trace": Blob(canonical(msgspec.to_builtins(trace)))}, {"sensitivity": "private"}
-    traced = draft(
-        TRACED,
-        actor=request.by,
-        payload=told,
-        run_id=request.run,
-        parents=list(request.sources),
-        labels=labels,
-    )
-    return overlay.emit(traced).id
+    whole = len(records) <= MAX_PARENTS and all(one is not None and one.body is not None for one in records)
+    if whole:
+        payload["checks"] = msgspec.to_builtins(request.checks)
+        payload["trace"] = Blob(canonical(msgspec.to_builtins(request.trace)))
+    written = draft(
+        RECEIPT, actor=request.by, payload=payload, run_id=request.run, labels={"sensitivity": "private"},
+        parents=list(request.sources) if whole else [],
+    )  # fmt: skip
+    return overlay.emit(written).id
+
+
+def without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    """What stays of a receipt when something in it is erased."""
+    return {name: said for name, said in payload.items() if name not in ("request", "trace")} | {"checks": []}
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -210,8 +200,7 @@ class Receipt(msgspec.Struct, frozen=True):
     work: Focused | None = None
     """Which work a prompt told of, if it did."""
     position: int = 0
-    trace_id: str | None = None
-    trace: Trace | None = None
+    trace: DigestTrace | None = None
     missing: str = ""
     """Why there is no trace, if there is none any more."""
     denied: bool = False
@@ -239,47 +228,53 @@ class Receipt(msgspec.Struct, frozen=True):
 def read(
     event: Event, ledger: Ledger, may_see: Callable[[str], bool], work: Callable[[Focused], str]
 ) -> Receipt:
-    """A receipt with its trace, as far as it is still there and its reader may still see all of it. `work` reads again
-    what a prompt said of a work."""
-    payload = event.payload
+    """A receipt with its trace, as far as that is still there and its reader may still see all of it. `work` reads
+    again what a prompt said of a work. Raises Erased if it was erased itself."""
+    gone = [id for id in event.parents if _erased(ledger, id)] if event.erased else []
+    kept = event if not event.erased else ledger.residue(event) if gone else None
+    if kept is None:
+        raise Erased(f"receipt {event.id!r} was erased")
+    payload = kept.payload
     receipt = Receipt(
         id=event.id,
         by=event.actor,
         run=event.run_id,
         as_of=payload["as_of"],
         now=iso(payload["now"]),
-        request=payload["request"],
+        request=payload.get("request", {"query": "", "rules": {}}),
         index=payload["index"],
         included=tuple((id, version, line) for id, version, line in payload["included"]),
         block=tuple((id, version) for id, version in payload["block"]),
         omitted=payload["omitted"],
-        outside=tuple((id, at) for id, at in payload["outside"]),
+        outside=tuple((id, at or event.position) for id, at in payload["outside"]),
         hash=payload["hash"],
-        ignored=payload.get("ignored", ""),
-        told=tuple(payload.get("told", ())),
-        stable=payload.get("stable", ""),
-        work=Focused(*payload["work"]) if payload.get("work") else None,
+        ignored=payload["ignored"],
+        told=tuple(payload["told"]),
+        stable=payload["stable"],
+        work=Focused(*payload["work"]) if payload["work"] else None,
         position=event.position,
-        trace_id=payload.get("trace"),
     )
-    traced = None if receipt.trace_id is None else ledger.event(receipt.trace_id)
-    if traced is None or traced.erased:
-        sources = [id for id, _, _ in receipt.included] if traced is None else traced.parents
-        gone = [id for id in sources if _erased(ledger, id)]
+    if "trace" not in payload:
+        gone = gone or [id for id, _, _ in receipt.included if _erased(ledger, id)]
         named = ", ".join(gone) or "something that it did not include"
         return replace(receipt, missing=f"erased since: {named}")
-    if not all(may_see(id) for id in traced.parents):
+    if not all(may_see(id) for id in event.parents):
         told = "some of what it was made of may not be shown to you any more"
         return replace(receipt, missing=told, denied=True)
     said = "" if receipt.work is None else work(receipt.work)
-    return replace(receipt, trace=trace_of(ledger, traced), said_of_work=said)
+    return replace(receipt, trace=trace_of(ledger, event), said_of_work=said)
 
 
-def trace_of(ledger: Ledger, traced: Event) -> Trace:
-    data = ledger.blob(traced.payload["trace"]["$blob"])
+def trace_of(ledger: Ledger, receipt: Event) -> DigestTrace | None:
+    """The trace of a receipt, if that is still there."""
+    if "trace" not in receipt.payload:
+        return None
+    data = ledger.blob(receipt.payload["trace"]["$blob"])
     if data is None:
-        raise Corrupt(f"the trace {traced.id!r} is missing: restore the book from a backup", traced.position)
-    return msgspec.convert(decode(data), Trace)
+        raise Corrupt(
+            f"the trace of {receipt.id!r} is missing: restore the book from a backup", receipt.position
+        )
+    return msgspec.convert(decode(data), DigestTrace)
 
 
 def _erased(ledger: Ledger, id: str) -> bool:

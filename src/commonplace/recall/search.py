@@ -31,7 +31,7 @@ MOST = 200
 LONGEST_WORD = 40
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SearchRequest(msgspec.Struct, frozen=True):
     """A search, checked."""
 
     query: str
@@ -52,7 +52,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-class Result(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """Something that was found: an item or an event by its id, the tier and file or run it stands in, the words
     around the match, a score from 0 to 1, and why it is there."""
 
@@ -87,19 +87,19 @@ class Answer(msgspec.Struct, frozen=True):
     """What a search found, the best first; how many there are in all; what it left out; and as of which position
     it speaks."""
 
-    results: tuple[Result, ...]
+    results: tuple[SearchResult, ...]
     total: int
     left_out: tuple[LeftOut, ...]
     as_of: int
     corrected: dict[str, str] = {}
 
-    def __iter__(self) -> Iterator[Result]:
+    def __iter__(self) -> Iterator[SearchResult]:
         return iter(self.results)
 
     def __len__(self) -> int:
         return len(self.results)
 
-    def __getitem__(self, place: int) -> Result:
+    def __getitem__(self, place: int) -> SearchResult:
         return self.results[place]
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ def asked(
     max_results: object,
     cores: Collection[str] | None,
     enabled: Collection[str],
-) -> Asked:
+) -> SearchRequest:
     """Check a search. Raises BadInput that says what is allowed."""
     if not isinstance(mode, str) or mode not in SERVES:
         raise BadInput(f"there is no mode {shown(mode)}: the modes are {', '.join(SERVES)}")
@@ -147,7 +147,7 @@ def asked(
         LeftOut(tier, "it is not enabled") for tier in wanted if tier in SERVES[mode] and tier not in enabled
     ]
     kept = tuple(tier for tier in wanted if tier in SERVES[mode] and tier in enabled)
-    return Asked(
+    return SearchRequest(
         check_text("query", query), mode, kept, since, until, agents, max_results, only, tuple(left_out)
     )
 
@@ -189,7 +189,7 @@ def visible(rights: Collection[Rights]) -> Callable[[Who], bool]:
     return allowed
 
 
-def result(hit: Hit, mode: str, explain: bool) -> Result:
+def result(hit: Hit, mode: str, explain: bool) -> SearchResult:
     tier = "episodic" if mode == "agent_filter" and hit.kind == RESULT else hit.tier
     tier = "semantic" if mode == "semantic" else tier
     why = ""
@@ -198,7 +198,9 @@ def result(hit: Hit, mode: str, explain: bool) -> Result:
         told += [f"{name} gave {given:+.3f}" for name, given in hit.signals if given]
         why = "; ".join(told) or f"its meaning is near ({hit.score:.3f})"
     when = iso(hit.time_us)
-    return Result(hit.id, tier, hit.source, hit.snippet, hit.score, when, hit.author, hit.kind, why, hit.text)
+    return SearchResult(
+        hit.id, tier, hit.source, hit.snippet, hit.score, when, hit.author, hit.kind, why, hit.text
+    )
 
 
 def excerpt(text: str, words: Collection[str]) -> str:

@@ -7,12 +7,13 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import TIERS
-from .packing import Candidate, candidate
+from .lines import DigestLine, candidate
 from .search import SERVES, Answer, LeftOut
 
 if TYPE_CHECKING:
     from ..ledger import At
     from ..session import Session
+    from .checking import Checks
 
 IGNORED = "memory is left out of this turn, as asked"
 
@@ -48,7 +49,9 @@ def search(
     }  # fmt: skip
     if not ignore_memory and not session.ignores_memory():
         _check_may_search(session, mode, tiers)
-    return searched(session, wanted, at, explain=explain, ignore=ignore_memory)
+    answer = searched(session, wanted, at, explain=explain, ignore=ignore_memory)
+    session.was_shown([one.id for one in answer.results])
+    return answer
 
 
 def searched(
@@ -58,28 +61,26 @@ def searched(
     *,
     explain: bool = False,
     ignore: bool = False,
-    anew: bool = False,
+    checks: Checks | None = None,
 ) -> Answer:
-    """What a search finds. What is said of files is as it was found last, or is checked `anew`."""
+    """What a search finds. What is said of files is as it was found last; with `checks`, it is checked anew."""
     from .finding import find
 
     if ignore or session.ignores_memory():
         return Answer((), 0, (LeftOut("memory", IGNORED),), session.ledger.head)
     _note_denied_tiers(session, wanted["tiers"])
-    answer = find(session, wanted, at, explain=explain, check_anew=anew)
-    session.was_shown([one.id for one in answer.results])
-    return answer
+    return find(session, wanted, at, explain=explain, checks=checks)
 
 
 def remembered_about(
-    session: Session, query: str, cores: Sequence[str] | None, most: int, at: At
-) -> list[Candidate]:
+    session: Session, query: str, cores: Sequence[str] | None, most: int, at: At, checks: Checks
+) -> list[DigestLine]:
     """What is remembered about something, as lines for a prompt; what they say of files is checked anew."""
     wanted = {
         "query": query, "mode": "hybrid", "tiers": ["long_term", "semantic"], "date_range": None,
         "agent_filter": None, "max_results": most, "cores": cores,
     }  # fmt: skip
-    answer = searched(session, wanted, at, anew=True)
+    answer = searched(session, wanted, at, checks=checks)
     with session.items(at) as judge:
         read = [(hit, judge.item(hit.id)) for hit in answer.results]
         items = [(hit, judge.shown(item)) for hit, item in read if item is not None]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from ..errors import TooLarge
 from ..reader import Lens
 from .cells import DONE, About, Sums, cells, size_of
-from .policy import MB, RESERVED_KEYS, Limits
+from .policy import MB, RESERVED_KEYS, StateLimits
 
 
-def check_limits(limits: Limits, totals: Sums, sizes: Mapping[str, int]) -> None:
+def check_limits(limits: StateLimits, totals: Sums, sizes: Mapping[str, int]) -> None:
     """Raises TooLarge for fields of these sizes, or a state that would come to these totals."""
     for name, size in sizes.items():
         if size > limits.max_field_size_mb * MB:

@@ -108,7 +108,7 @@ _read_about = lru_cache(256)(msgspec.json.Decoder(About).decode)
 
 
 def no_run(run: str) -> str:
-    return f"there is no run {run!r} with a state in this book; `commonplace runs` lists the runs"
+    return f"there is no run {run!r} with a state in this book; `commonplace runs list` lists the runs"
 
 
 def sums(lens: Lens, run: str) -> Sums:

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import EVERYBODY, TIERS, Permission, in_both, stricter
-from ..access.rights import Rule as AccessRule
+from ..access.rights import EVERYBODY, TIERS, AccessRule, Permission, in_both, stricter
 
 Model = Literal["shared_dict", "event_sourced", "cqrs"]
 Strategy = Literal["full", "selective", "isolated"]
@@ -24,13 +23,13 @@ RESERVED_KEYS = ("_meta", "_errors", "_trace", "_workflow")
 MB = 1024 * 1024
 
 
-class Limits(msgspec.Struct, frozen=True):
+class StateLimits(msgspec.Struct, frozen=True):
     max_state_size_mb: float = 10.0
     max_field_size_mb: float = 1.0
     max_fields: int = 1000
 
 
-class Rule(msgspec.Struct, frozen=True):
+class SharingRule(msgspec.Struct, frozen=True):
     """`to` empty: all agents that depend on `source`, directly or not."""
 
     source: str
@@ -124,12 +123,12 @@ class Policy(msgspec.Struct, frozen=True):
 
     model: Model = "shared_dict"
     strategy: Strategy = "full"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SharingRule, ...] = ()
     never_share: tuple[str, ...] = ()
     sensitive_fields: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     validation: Strictness = "warn"
-    limits: Limits = Limits()
+    limits: StateLimits = StateLimits()
     max_depth: int = 10
     agents: dict[str, AgentPolicy] | None = None
     others: dict[str, AgentPolicy] = {}

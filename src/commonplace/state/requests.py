@@ -38,7 +38,7 @@ class Open(msgspec.Struct, frozen=True):
     """The positions of the events that `given` comes from."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class RunStep(msgspec.Struct, frozen=True):
     """A node of the graph has come somewhere. `error` is kept in the state's `_errors`, without secrets."""
 
     run: str
@@ -69,7 +69,7 @@ class Change(msgspec.Struct, frozen=True):
     payload: Mapping[str, Any]
     seen: int | None = None
     partial: bool = False
-    step: Step | None = None
+    step: RunStep | None = None
     """What this write brings to an end, in the same commit."""
     contract: bool = True
     """False: each part was checked before they were put together."""

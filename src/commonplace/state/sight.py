@@ -23,7 +23,7 @@ FIRST_PAGE = 16
 PAGE = 500
 
 
-class Judge:
+class VisibleEvents:
     """What an actor may see by one snapshot of now, and one of then if it asks about the past."""
 
     def __init__(self, snapshots: list[tuple[Snapshot, Rights]]) -> None:
@@ -91,12 +91,12 @@ class Sight:
         self._redactors = Redactors()
 
     @contextmanager
-    def judging(self, at: int | None) -> Iterator[Judge]:
+    def judging(self, at: int | None) -> Iterator[VisibleEvents]:
         """Judge events by what the actor is allowed to see now and, where `at` is a position, was allowed then."""
         with ExitStack() as stack:
             moments = [None] if at is None else [None, at]
             snapshots = [stack.enter_context(self._open(moment)) for moment in moments]
-            yield Judge([(one, rights_of(one, self.actor, self._run)) for one in snapshots])
+            yield VisibleEvents([(one, rights_of(one, self.actor, self._run)) for one in snapshots])
 
     def events(
         self, events: Iterable[Event], at: int | None, by_id: Callable[[Collection[str]], Iterable[Event]]

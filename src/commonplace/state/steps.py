@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..access.commands import Denial, refuse
-from ..access.rights import OWNER, RUNTIME, Rule, rule_in
+from ..access.rights import OWNER, RUNTIME, AccessRule, rule_in
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Denied
 from ..events import check_name, iso
@@ -17,7 +17,7 @@ from ..reader import Lens
 from .cells import DONE, About, Sums, about, cells, done_by, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names, sources_at
 from .redaction import redactor_of
-from .requests import CHANGED, CLOSED, ENDINGS, FAILED, FINISHED, STATUSES, STEPPED, Close, Reopen, Step
+from .requests import CHANGED, CLOSED, ENDINGS, FAILED, FINISHED, STATUSES, STEPPED, Close, Reopen, RunStep
 from .sharing import visible
 
 NOBODY = ""
@@ -42,7 +42,7 @@ def not_yours(overlay: Overlay, run: str, by: str, act: str, what: str) -> Denie
     return refuse(overlay, Denial(by, f"run.{act}", what, run), told)
 
 
-def decide_step(overlay: Overlay, request: Step) -> int | Denied:
+def decide_step(overlay: Overlay, request: RunStep) -> int | Denied:
     """Answers the position of the mark. An agent may mark its own turns."""
     known = about(overlay, request.run)
     node = request.of or check_name("a node", request.node)
@@ -82,7 +82,7 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
     if doer:
         payload["done_by"] = doer
     rule = known.policy.doing(request.node, doer).rule
-    if not request.of and rule != (rule_in(overlay, request.run, request.node) or Rule()):
+    if not request.of and rule != (rule_in(overlay, request.run, request.node) or AccessRule()):
         payload["rule"] = msgspec.to_builtins(rule)
     position = emit(overlay, STEPPED, request.run, RUNTIME, payload, labels_for(secret), sources).position
     logs = known.policy.doing(request.node, before).memory.logs
@@ -91,7 +91,7 @@ def decide_step(overlay: Overlay, request: Step) -> int | Denied:
     return position
 
 
-def _log_result(overlay: Overlay, known: About, request: Step) -> None:
+def _log_result(overlay: Overlay, known: About, request: RunStep) -> None:
     """The day's log says what an agent brought about, as far as everybody may know it (3.1)."""
     own = {
         place: one
@@ -114,7 +114,7 @@ def _log_result(overlay: Overlay, known: About, request: Step) -> None:
     )
 
 
-def _keep_error(overlay: Overlay, known: About, request: Step, error: dict[str, Any]) -> int:
+def _keep_error(overlay: Overlay, known: About, request: RunStep, error: dict[str, Any]) -> int:
     """One more entry of `_errors`, short enough not to need a place within the limits; answers its position."""
     told: dict[str, Any] = {}
     for name, one in list(error.items())[:MOST_FIELDS]:

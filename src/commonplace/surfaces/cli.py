@@ -1,463 +1,417 @@
-"""The commands of `commonplace`: the book's verbs for a shell, translated and nothing more."""
+"""The `commonplace` command: the verbs of a book for a shell.
+
+A command is a verb (`memory list` is `book.memory.list`), or a function of this package where a shell needs more than
+a call: asking first, following, drawing. Nothing of a book is imported before a command needs it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
-import typer
-
-from ..actor import Actor
-from ..erase import Erasure
-from ..errors import BadInput, BookNotFound, CommonplaceError
-from ..events import Event
-from ..transfer import Imported, is_export
-from . import health
-from .draw import Human, lines, log_lines, table
-from .health import public
-from .options import AtOption, as_of, moment, typed_json
-from .shell import Answer, Shell, app, command, main
-
-__all__ = ["app", "main"]
-
-LAST = 50
-"""How many events people see of a log when they do not say."""
-
-
-# the book itself
-
-
-@command
-def init(
-    shell: Shell,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="What to call the book.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all is well.")] = False,
-) -> Answer:
-    """Create the book, if it is not there yet.
-
-    Says where it is and what its engine promises. No other command creates a book, save demo and copy.
-    """
-    try:
-        book, created = shell.open(name=name), False
-    except BookNotFound:
-        book, created = shell.open(name=name, create=True, mirrored=True), True
-
-    def human() -> Human:
-        yield from lines(f"{'created' if created else 'already there:'} {book.name!r} at {public(shell.url)}")
-        yield from table(health.promises(book.admin.facts))
-
-    about = {"created": created, **health.standing(book, shell.url), "facts": book.admin.facts}
-    return Answer(about, () if quiet else human())
-
-
-@command
-def status(shell: Shell) -> Answer:
-    """Show where the book stands: head, runs, last event, size."""
-    about = health.standing(shell.open(), shell.url, shell.acting())
-
-    def human() -> Human:
-        last = about["last_event"]
-        shown = {**about, "size": health.in_bytes(about["size"]), "last_event": "none yet"}
-        if last is not None:
-            when = datetime.fromisoformat(last["created_at"])
-            age = health.ago((datetime.now(UTC) - when).total_seconds())
-            shown["last_event"] = f"{last['kind']} by {last['actor']}, {age} ({when:%Y-%m-%dT%H:%M:%SZ})"
-        shown["horizon"] = about["horizon"] or "none: views can be read as of any position"
-        yield from table(
-            (name.replace("_", " "), "none" if value is None else value) for name, value in shown.items()
-        )
-
-    return Answer(about, human())
-
-
-@command
-def doctor(shell: Shell) -> Answer:
-    """Check the book's health, and say what its engine promises.
-
-    Exit code 1 if something is wrong, each problem with what to do about it.
-    """
-    report = health.surroundings(shell.url)
-    problems: list[str] = []
-    try:
-        report |= health.condition(shell.open())
-    except CommonplaceError as error:
-        problems.append(str(error))
-    problems += health.ills(report)
-    report |= {"ok": not problems, "problems": problems}
-
-    def human() -> Human:
-        yield from table(health.findings(report))
-        yield from lines(*(f"problem: {problem}" for problem in problems), style="bold red")
-        if not problems:
-            yield from lines("all is well; `commonplace verify` checks every event", style="green")
-
-    return Answer(report, human(), code=1 if problems else 0)
-
-
-# events
-
-
-@command
-def record(
-    shell: Shell,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Dotted lowercase, such as agent.spoke.")],
-    payload: Annotated[str, typer.Argument(metavar="JSON", help="An object; - reads it from stdin.")] = "{}",
-    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run it belongs to.")] = None,
-    session: Annotated[str | None, typer.Option(metavar="SESSION", help="The session it belongs to.")] = None,
-    turn: Annotated[int, typer.Option(metavar="N", help="The turn within the run.")] = 0,
-    occurred_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it happened (ISO), if that is not now.")
-    ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="An id of your own: the call can be repeated safely."),
-    ] = None,
-    parent: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="An event it derives from; may be repeated.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A label; may be repeated.")
-    ] = None,
-) -> Answer:
-    """Record one event and print its position and id."""
-    fields = {
-        "payload": typed_json(payload, "the payload", 'an object such as \'{"text": "hello"}\''),
-        "run_id": run,
-        "session_id": session,
-        "turn": turn,
-        "occurred_at": None if occurred_at is None else moment(occurred_at),
-        "id": id,
-        "parents": parent or (),
-        "labels": _labels(label or ()),
-    }
-    event = shell.acting().record(kind, **fields)
-    return Answer(event.as_dict(), lines(f"{event.position} {event.id}"))
-
-
-@command
-def log(
-    shell: Shell,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with events as they are recorded, until Ctrl-C.")
-    ] = False,
-    run: Annotated[str | None, typer.Option(metavar="RUN", help="Only this run.")] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="Only this kind; may be repeated.")
-    ] = None,
-    actor: Annotated[str | None, typer.Option(metavar="ACTOR", help="Only what this actor did.")] = None,
-    after: Annotated[int | None, typer.Option(metavar="POSITION", help="Only what comes after it.")] = None,
-    at: AtOption = None,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help=f"Only the last N.  [default: {LAST}; all with --json or --after]"
-        ),
-    ] = None,
-) -> Answer:
-    """Show events in order, one a line.
-
-    With --follow and --json, it prints one JSON document a line.
-    """
-    if follow and at is not None:
-        raise typer.BadParameter("--follow goes on from now, so it cannot go with --at")
-    book, reader = shell.open(), shell.acting()
-    if last is None and after is None and not shell.json:
-        last = LAST
-    wanted: dict[str, Any] = {"run_id": run, "kinds": kind or None, "actor": actor}
-    start, end = after or 0, book.ledger.position(as_of(at))
-    shown = (
-        reader.events(start, at=end, **wanted)
-        if last is None
-        else health.last_events(reader, start, end, last, **wanted)
-    )
-
-    def events() -> Iterator[Event]:
-        yield from book.access.redacted(shown)
-        if follow:
-            yield from book.access.redacted(reader.watch(max(start, end), **wanted))
-
-    def human() -> Human:
-        yield from log_lines(events(), shell.out.width)
-
-    return Answer((event.as_dict() for event in events()), human(), lines=follow)
-
-
-@command
-def runs(shell: Shell, at: AtOption = None) -> Answer:
-    """List the runs in the order in which they began."""
-    found = shell.acting().runs.list(as_of(at))
-    rows = ((run.id, run.first, run.status or "", run.workflow or "", run.forked_from or "") for run in found)
-    return Answer(found, table(rows, "run", "first position", "status", "workflow", "forked from"))
-
-
-def _labels(pairs: Iterable[str]) -> dict[str, str]:
-    split = [pair.partition("=") for pair in pairs]
-    for name, equals, _ in split:
-        if not equals:
-            raise typer.BadParameter(f"{name!r} is not a label: write NAME=VALUE")
-    return {name: value for name, _, value in split}
-
-
-# upkeep
-
-
-@command
-def verify(
-    shell: Shell,
-    erased: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", help="Look for this text in the raw files instead; - reads texts from stdin."
-        ),
-    ] = None,
-) -> Answer:
-    """Check every event against the hash chain.
-
-    Exit code 1 if the chain is broken; the first bad position is named. With --erased, another process looks for a
-    text that should be gone, in the raw files of the book, its index and its markdown: exit code 1 if it is there.
-    """
-    if erased:
-        return _verify_erased(shell, erased)
-    book = shell.open()
-    with shell.progress("verifying") as progress:
-        found = book.verify(progress)
-    said = f"the chain holds: {found.events:,} events, {found.erased:,} of them erased, head {found.hash}"
-    if not found.ok:
-        where = "" if found.first_bad is None else f"the chain is broken at position {found.first_bad}: "
-        said = f"{where}{found.problem}"
-    return Answer(found, lines(said), code=0 if found.ok else 1)
-
-
-def _verify_erased(shell: Shell, typed: list[str]) -> Answer:
-    texts = [
-        text for one in typed for text in (sys.stdin.read().splitlines() if one == "-" else [one]) if text
-    ]
-    if not texts:
-        raise typer.BadParameter("there is no text to look for")
-    found = shell.owned().admin.find_text(texts)
-    told = [f"text {one.text + 1} of {len(texts)} is still in {one.path}" for one in found]
-    data = {"ok": not found, "texts": len(texts), "found": found}
-    return Answer(
-        data, lines(*(told or [f"none of {len(texts)} texts is anywhere in the raw files"])), code=bool(found)
-    )
-
-
-@command
-def rebuild(shell: Shell) -> Answer:
-    """Build every view from the ledger again.
-
-    The old ones stay in use until the new ones are complete.
-    """
-    book = shell.owned(mirrored=True)
-    with shell.progress("rebuilding") as progress:
-        built = book.rebuild(progress)
-    return Answer(built, lines(f"built {', '.join(built.views)} from {built.events:,} events"))
-
-
-@command
-def export(
-    shell: Shell,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", dir_okay=False, help="The file to write; an old one is replaced."),
-    ],
-    at: AtOption = None,
-) -> Answer:
-    """Write every event, with its hash, to a JSONL file.
-
-    With --as, only what that actor may see, without secrets, in a chain of its own.
-    """
-    book = shell.acting()
-    with shell.progress("exporting") as progress:
-        write = book.export if isinstance(book, Actor) else book.admin.export
-        count = write(file, at=as_of(at), progress=progress)
-    return Answer({"events": count, "file": str(file)}, lines(f"{count:,} events written to {file}"))
-
-
-@command
-def import_(
-    shell: Shell,
-    file: Annotated[
-        Path, typer.Argument(metavar="PATH", help="What export has written, or the memory of another tool.")
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what there is in another tool's memory.")
-    ] = False,
-) -> Answer:
-    """Take in the events of an export, or the memory of another tool.
-
-    Of an export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise
-    the events are recorded anew, with their origin named. Of another tool: a folder of markdown notes, a MEMORY.md,
-    CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what.
-    """
-    if not is_export(file):
-        return _adopted(shell, file, dry_run)
-    book = shell.owned(mirrored=True)
-    with shell.progress("importing") as progress:
-        return _taken(book.admin.import_(file, progress=progress))
-
-
-def _adopted(shell: Shell, path: Path, dry_run: bool) -> Answer:
-    actor = shell.acting(mirrored=not dry_run)
-    with shell.progress("importing") as progress:
-        adopted = actor.memory.import_(path, dry_run=dry_run, progress=progress)
-
-    def human() -> Human:
-        rows = ((one.source, one.kind, one.outcome, one.id or "", one.reason[:160]) for one in adopted.became)
-        yield from table(rows, "source", "kind", "became", "id", "why")
-        yield from lines(*(f"left out {one.source}: {one.why}" for one in adopted.skipped))
-        told = ", ".join(f"{count} {outcome}" for outcome, count in adopted.counts.items()) or "nothing"
-        yield from lines(f"{adopted.format}: {told}; {len(adopted.skipped)} left out, {adopted.links} links")
-
-    return Answer({**msgspec.to_builtins(adopted), "counts": adopted.counts}, human())
-
-
-@command
-def copy(
-    shell: Shell,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The URL of the book to copy.")],
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="The URL to copy it to; created if it is not there.")
-    ],
-) -> Answer:
-    """Copy a book to another, on whatever engine.
-
-    --book plays no part. Copy again to bring the copy up to date: erasures arrive there too.
-    """
-    book, to = shell.owned(url=source), shell.owned(url=target, create=True, mirrored=True)
-    with shell.progress("copying") as progress:
-        return _taken(book.admin.copy(to, progress=progress))
-
-
-def _taken(taken: Imported) -> Answer:
-    def human() -> Human:
-        how = "with their positions and hashes" if taken.exact else "recorded anew, with their origin named"
-        yield from lines(
-            f"{taken.events:,} events taken in {how}; {taken.already:,} were here; head {taken.head}"
-        )
-        if taken.left_out:
-            yield from table(taken.left_out, "left out", "why")
-
-    return Answer(taken, human())
-
-
-@command
-def backup(
-    shell: Shell,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", dir_okay=False, help="A file that is not there yet.")
-    ],
-) -> Answer:
-    """Write a consistent copy to a new SQLite file."""
-    book = shell.owned()
-    with shell.progress("backing up") as progress:
-        head = book.admin.backup(file, progress=progress)
-    return Answer({"head": head, "file": str(file)}, lines(f"backed up to {file}, head {head}"))
-
-
-@command
-def purge(shell: Shell) -> Answer:
-    """Clear what was erased from the files of the store, the index and the markdown.
-
-    Names each file, and says what it may still hold, and why.
-    """
-    report = shell.owned().purge()
-    rows = [*(("done", done) for done in report.done), *(("remains", what) for what in report.remaining)]
-    rows += [("purged", file.path) for file in report.files if not file.remains]
-    files = [{"path": file.path, "outcome": file.outcome, "why": file.remains} for file in report.files]
-    return Answer(
-        {"purged": report.purged, "done": report.done, "remaining": report.remaining, "files": files},
-        table(rows or [("done", "nothing was left to clear")]),
-    )
-
-
-@command
-def erase(
-    shell: Shell,
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The events to erase.", show_default=False)],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with the erasure.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> Answer:
-    """Erase the content of events and of what derives from them.
-
-    Asks first. The hash chain still verifies; `purge` clears the files. Earlier exports and backups keep it.
-    """
-    book = shell.owned(mirrored=not dry_run)
-    planned = book.erase(ids, dry_run=True)
-
-    def human(erasure: Erasure, heading: str) -> Human:
-        gone = [book.event(id) for id in erasure.erased]
-        if gone:
-            why = ["asked for" if event.id in ids else "derived" for event in gone]
-            rows = ((e.position, e.id, e.actor, e.kind, w) for e, w in zip(gone, why, strict=True))
-            yield from table(rows, heading, "id", "actor", "kind", "why")
-        yield from lines(*(f"erased before: {id}" for id in erasure.already))
-        if erasure.position:
-            yield from lines("gone from every read; `commonplace purge` clears the store's files too")
-
-    if planned.erased and not (yes or dry_run):
-        _ask(shell, human(planned, "to erase"))
-    done = planned if dry_run else book.erase(ids, reason=reason)
-    return Answer(
-        {
-            "erased": done.erased,
-            "derived": [id for id in done.erased if id not in ids],
-            "already": done.already,
-            "position": done.position,
-            "gone": done.gone,
-            "dry_run": dry_run,
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from ..verbs import Verb
+    from .shell import Shell
+
+ABOUT = "One memory for a team of AI agents: an append-only ledger, and views of it."
+
+
+class Listed(NamedTuple):
+    """Commands of one group: the namespace whose verbs they are, how verbs are called that have another name here
+    (None: not offered here), and functions of this package (`module:function`)."""
+
+    about: str
+    namespace: str = ""
+    renamed: Mapping[str, str | None] = {}
+    own: Mapping[str, str] = {}
+
+
+TOP = {
+    "init": ("Create the book, if it is not there yet.", "book:init"),
+    "demo": ("Show what a book does, with a scripted team.", "book:demo"),
+    "status": ("Show where the book stands.", "book:status"),
+    "doctor": ("Check the book's health.", "book:doctor"),
+    "log": ("Show what happened, one sentence for each event.", "book:log"),
+    "record": ("Record one event.", "record"),
+    "remember": ("Keep something for later.", "remember"),
+    "search": ("Find items and events that answer a query.", "search"),
+    "digest": ("What is remembered about a task, in a budget.", "digest"),
+    "prompt": ("A task and all that an agent should know for it.", "prompt"),
+    "forget": ("Forget items; with --erase for good.", "book:forget"),
+    "import": ("Take in an export, or another tool's memory.", "book:import_"),
+    "run": ("Run a workflow to its end.", "running:run"),
+    "validate": ("List what is wrong with a workflow's files.", "running:validate"),
+    "inbox": ("All that waits for a person.", "inbox"),
+}
+"""The everyday commands: what `--help` says of each, and where it is."""
+
+GROUPS = {
+    "memory": Listed(
+        "What is remembered: items, disputes, cores, upkeep.",
+        "memory",
+        {"get": "show", "import_": None, "repository_fact": "fact"},
+    ),
+    "documents": Listed(
+        "Notes, sessions, tasks' folders, daily logs.",
+        "documents",
+        {"day": "daily"},
+        {"check-notes": "book:check_notes"},
+    ),
+    "mirror": Listed(
+        "The memory as markdown that people edit.",
+        "",
+        {},
+        {"sync": "book:mirror_sync", "status": "book:mirror_status", "watch": "book:mirror_watch"},
+    ),
+    "receipts": Listed(
+        "What digests and prompts were made of.",
+        "receipts",
+        {"get": "show", "bisect": None},
+        {"replay": "running:replay", "bisect": "running:bisect"},
+    ),
+    "runs": Listed(
+        "Runs and their states.", "runs", {"get": None, "execute": None, "state": None}, {"state": "running:state"}
+    ),
+    "access": Listed("Who may do and see what.", "access", {"redacted": None}),
+    "book": Listed(
+        "The whole book: verify, copy, erase, purge.",
+        "admin",
+        {"status": None, "index_size": None, "erase": None, "export": None, "import_": None, "copy": None},
+        {"erase": "book:erase", "export": "book:export", "import": "book:import_", "copy": "book:copy"},
+    ),
+}  # fmt: skip
+
+
+def _held(kind: str, names: str) -> dict[str, str]:
+    """Commands that are verbs of a work (or of its `manage` and `approvals`), of something `in` it that is named by its
+    id, of a task or of a claim."""
+    pairs = (name.partition("=")[::2] for name in names.split())
+    return {name: f"{kind}/{verb or name.replace('-', '_')}" for name, verb in pairs}
+
+
+RECORDS = ("decisions", "discoveries", "artifacts", "approvals", "escalations", "branches")
+
+GROUPS |= {
+    "work": Listed(
+        "What a team does together, and what it decides.",
+        own={
+            "new": "working:new", "list": "works.list", "show": "working:show", "change": "working:change",
+            "archive": "working:archive", "discard": "working:discard",
+             "do": "working:do", "lead": "working:lead", "branch": "working:branch",
+            "content": "working:content", "reject": "working:reject",
+            **{name: f"working:{name}" for name in RECORDS},
+            **_held("manage", "pause resume complete abandon export"),
+            **_held("approvals", "request-approval=request"),
+            **_held("in_approvals", "disapprove=refuse"),
+            **_held("work", "escalate candidates contributions graph nudges=read_messages path=critical_path"),
+            **_held("in", "answer choose acknowledge"),
         },
-        human(done, "to erase" if dry_run else "erased"),
-    )
+    ),
+    "task": Listed(
+        "Tasks: who does what, and what waits for what.",
+        own={
+            "list": "working:tasks", "claim": "working:claim", "claim-many": "working:claim_many",
+            "complete-many": "working:complete_many", "heartbeat": "working:heartbeat", "block": "working:block",
+            **_held("work", "add=add_task add-many=add_tasks"),
+            **_held("task", "show=info assign unassign unblock retry cancel edit assign-review radar"),
+            **_held("task", "link=add_dependencies unlink=remove_dependencies"),
+            **_held("in", "review context=context_for"),
+            **_held("claim", "complete fail release split"),
+        },
+    ),
+}  # fmt: skip
+OF_WORKS = {
+    **_held("work", "decide discover artifact nudge"),
+    **_held("in_approvals", "approve=grant"),
+    "promote": "working:promote",
+}
+"""Everyday commands about works."""
 
 
-def _ask(shell: Shell, shown: Human) -> None:
-    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput(
-            "erasing cannot be undone, and there is no terminal to ask on: add --yes, or --dry-run to look"
+def verb_at(path: str) -> Verb:
+    """The verb of a book that has this path."""
+    from ..book import Book
+    from ..verbs import namespace_of, verb_of
+
+    names = path.split(".")
+    holder: type = Book
+    for name in names[:-1]:
+        holder = namespace_of(holder, name)
+    return verb_of(names, getattr(holder, names[-1]))
+
+
+def listed(group: Listed) -> dict[str, str]:
+    """The commands of a group, and where each is."""
+    found = {}
+    if group.namespace:
+        from ..book import Book
+        from ..verbs import namespace_of
+
+        for name, member in vars(namespace_of(Book, group.namespace)).items():
+            called = group.renamed.get(name, name)
+            if getattr(member, "is_verb", False) and called is not None:
+                found[called.replace("_", "-")] = f"{group.namespace}.{name}"
+    return found | dict(group.own)
+
+
+def placed(place: str) -> Verb:
+    return held(place) if "/" in place else own(place) if ":" in place else verb_at(place)
+
+
+def held(place: str) -> Verb:
+    """A verb of a work, of something in it or of a claim, with what it is called on as its first parameters."""
+    from ..verbs import NOTHING, Parameter, verb_of
+    from ..work.handles import Approvals, TaskHandle, WorkManagement
+    from ..work.verbs import Claim, Work
+
+    kind, _, name = place.partition("/")
+    work = Parameter("work", str, NOTHING, "the id of the work", True)
+    task = Parameter("task", str, NOTHING, "the id of the task", True)
+    token = Parameter("token", int, NOTHING, "what the claim of the task has answered", True)
+    holder, first = {
+        "work": (Work, (work,)), "manage": (WorkManagement, (work,)), "approvals": (Approvals, (work,)),
+        "in": (Work, ()), "in_approvals": (Approvals, ()), "task": (TaskHandle, (task,)),
+        "claim": (Claim, (task, token)),
+    }[kind]  # fmt: skip
+    verb = verb_of((place,), getattr(holder, name))
+    return verb._replace(parameters=(*first, *verb.parameters))
+
+
+def own(place: str) -> Verb:
+    """A command that a function of this package is: what it is told is read as a verb's is."""
+    from ..verbs import verb_of
+
+    module, _, name = place.partition(":")
+    return verb_of((place,), getattr(import_module(f".{module}", __package__), name))
+
+
+# running a command
+
+
+def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
+    """Call what was asked for. Its answer becomes data for scripts and text for people."""
+    from .answers import answer_of, whole_ids
+    from .typed import values
+
+    given = values(verb, typed)
+    if ":" in verb.path[0]:
+        return verb.function(shell, **given)
+    if "/" in verb.path[0]:
+        from .working import call
+
+        return call(shell, verb, given)
+    writes = all(parameter.name != "at" for parameter in verb.parameters) and not given.get("dry_run")
+    about_memory = verb.path[0] in ("remember", "memory", "documents")
+    owners = verb.path[0] in ("admin", "mirror")
+    holder: Any = shell.owned(mirrored=True) if owners else shell.acting(mirrored=writes and about_memory)
+    if verb.path[0] in ("search", "digest", "prompt"):
+        with shell.progress("indexing") as progress:
+            if progress is not None:
+                shell.open().admin.reindex(progress)
+    given = whole_ids(holder, verb, given)
+    for name in verb.path[:-1]:
+        holder = getattr(holder, name)
+    if any(parameter.name == "redacted" for parameter in verb.parameters):
+        given["redacted"] = True
+    if not any(parameter.name == "progress" for parameter in verb.parameters):
+        return answer_of(shell, verb, verb.function(holder, **given))
+    with shell.progress(verb.name) as progress:
+        return answer_of(shell, verb, verb.function(holder, progress=progress, **given))
+
+
+COMMON = (
+    ("book", "--book", "URL", "A path, file:DIR, postgresql://…, redis://… or unix://…"),
+    ("user", "--user", None, "The book of this user, in place of the repository's."),
+    ("actor", "--as", "ACTOR", "Who acts, and under whose rights; the owner, if not said."),
+    ("mirror", "--mirror", "DIR", "Where the markdown lies; beside a local book, if not said."),
+    ("json", "--json", None, "Print one JSON document; an error is one on stderr."),
+)
+
+
+def _not_empty(_ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+    """An unset variable of a script must not mean the owner, or the book of this folder."""
+    if value == "":
+        raise click.BadParameter("it is empty: name one, or leave the option out", param=option)
+    return value
+
+
+def common() -> list[click.Parameter]:
+    """The options that stand before the command or after it."""
+    return [
+        click.Option(
+            [f"common_{name}", flag],
+            help=help,
+            callback=_not_empty,
+            **({"is_flag": True} if metavar is None else {"metavar": metavar}),
         )
-    for line in shown:
-        shell.err.print(line)
-    if not typer.confirm("Erase these for good?", err=True):
-        raise BadInput("nothing was erased")
+        for name, flag, metavar, help in COMMON
+    ]
 
 
-@command
-def demo(shell: Shell) -> Answer:
-    """Show a team of agents at work, in half a minute: examples/demo.py.
+class Command(click.Command):
+    """A command made from a verb."""
 
-    Works on a new SQLite book: a temporary one, or at --book PATH. Exit code 1 if a claim does not hold.
-    """
-    import subprocess
+    def __init__(self, name: str, verb: Verb) -> None:
+        from .typed import options
 
-    place = None if shell.given is None else health.place_of(shell.given)
-    if shell.given is not None and (place is None or shell.given.startswith("file:")):
-        raise BadInput(f"the demo shows a SQLite book: give it a path, not {public(shell.given)}")
-    package = Path(__file__).parents[1]
-    installed, cloned = package / "examples", package.parents[1] / "examples"
-    story = (installed if installed.exists() else cloned) / "demo.py"
-    command = [sys.executable, str(story), *([] if place is None else [str(place)])]
-    told = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
-        for line in process.stdout or ():
-            told.append(line.rstrip())
-            if not shell.json:
-                shell.out.print(told[-1], soft_wrap=True, markup=False, highlight=False)
-    report = {"ok": process.returncode == 0, "story": told}
-    failed = () if report["ok"] else lines("the demo failed: see the marks above", style="bold red")
-    return Answer(report, failed, code=process.returncode and 1)
+        about = verb.about.partition("\n\n")[0].replace("`", "")
+        own = options(verb)
+        super().__init__(
+            name, params=[*own, *common()], callback=self._call, help=about, short_help=verb.summary.replace("`", ""),
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )  # fmt: skip
+        self.verb = verb
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from .typed import shielded
+
+        return super().parse_args(ctx, shielded(args))
+
+    def _call(self, **typed: Any) -> None:
+        from .shell import Shell
+
+        context = click.get_current_context()
+        first = context.find_root().params
+        chosen = {
+            name: typed.pop(f"common_{name}", None) or first.get(f"common_{name}") for name, *_ in COMMON
+        }
+        shell = Shell(
+            chosen["book"], chosen["actor"], bool(chosen["json"]), chosen["mirror"], user=bool(chosen["user"])
+        )
+        code = shell.run(lambda shell: run(self.verb, shell, typed), {})
+        if code:
+            context.exit(code)
 
 
-from . import memory as _memory  # noqa: E402, F401  its commands stand after these
-from . import recall as _recall  # noqa: E402, F401
-from . import runs as _runs  # noqa: E402, F401
-from . import team as _team  # noqa: E402, F401
-from . import work as _work  # noqa: E402, F401
+class Below(click.Group):
+    """A group of commands, which are made when the group is used."""
+
+    def __init__(self, name: str, group: Listed) -> None:
+        super().__init__(
+            name,
+            help=group.about,
+            no_args_is_help=True,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        self.listed = group
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted(listed(self.listed))
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        found = listed(self.listed).get(name)
+        return None if found is None else Command(name, placed(found))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from .draw import cut
+
+        found = {name: placed(place) for name, place in listed(self.listed).items()}
+        room = formatter.width - max(map(len, found)) - 4
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, cut(verb.summary.replace("`", ""), room)) for name, verb in sorted(found.items())]
+            )
+
+
+class Root(click.Group):
+    """The command itself. Its help names groups and everyday commands, and imports nothing of a book."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return [*TOP, *OF_WORKS, *GROUPS]
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name in GROUPS:
+            return Below(name, GROUPS[name])
+        place = TOP[name][1] if name in TOP else OF_WORKS.get(name)
+        return None if place is None else Command(name, placed(place))
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Groups"):
+            formatter.write_dl([(name, group.about) for name, group in GROUPS.items()])
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (about, _) in TOP.items()])
+        formatter.write_text(f"About a work: {', '.join(OF_WORKS)}.")
+
+
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        print(f"commonplace {__version__}")
+        context.exit()
+
+
+app = Root(
+    "commonplace",
+    help=ABOUT,
+    no_args_is_help=True,
+    params=[
+        *common(),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            hidden=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Print the version.",
+        ),
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.callback = lambda **_: None
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by its name, those of a group as `group command`."""
+    context = click.Context(app)
+    for name in app.list_commands(context):
+        command = app.get_command(context, name)
+        if isinstance(command, Below):
+            for inner in command.list_commands(context):
+                below = command.get_command(context, inner)
+                assert below is not None
+                yield f"{name} {inner}", below
+        elif command is not None:
+            yield name, command
+
+
+def main() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  until the end
+        getattr(sys, name).reconfigure(errors="backslashreplace")
+    words = sys.argv[1:]
+    code: object
+    try:
+        if not all(map(_is_text, words)):
+            raise click.UsageError("an argument is not UTF-8 text")
+        code = app.main(words, "commonplace", standalone_mode=False)
+    except click.UsageError as error:
+        if "--json" in words:
+            from .shell import dump
+
+            print(
+                dump({"error": {"code": "usage", "status": 400, "message": error.format_message()}}),
+                file=sys.stderr,
+            )
+        else:
+            error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_text(word: str) -> bool:
+    """Whether the bytes that were typed are UTF-8; Python keeps others as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in word)
+
 
 if __name__ == "__main__":
     main()

@@ -1,42 +1,38 @@
 """How answers look to people: lines and tables that fit the terminal, and cannot act on it.
 
-Whatever comes out of a book passes `clean` on its way. rich is imported when something is drawn.
+Whatever comes out of a book passes `clean` on its way. What is drawn is lines of text; styles are escape sequences that
+are added on a terminal only.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from unicodedata import east_asian_width
 
-from ..events import Event
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-UNSEEN_WIDTH = 160
+UNSEEN_WIDTH = 100
 """Columns to write when no terminal says how many there are."""
 
-Human = Iterator["Text | Table"]
-"""What people read, drawn when it is asked for."""
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35"}
+
+MADE_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+"""An id that the book has made."""
+
+SHORT = 8
+"""How many of an id's last characters people see."""
+
+GAP = "  "
+
+Human = Iterator[str]
+"""What people read, made when it is asked for."""
 
 
 def clean(text: str) -> str:
     """Text on one line that cannot act on a terminal."""
     return harmless(" ".join(text.split()))
-
-
-def page(text: str) -> Human:
-    """A text with its lines and spaces as they are, and nothing in it that could act on a terminal. No line is broken:
-    what is piped on is what was said."""
-    from rich.text import Text
-
-    for line in text.splitlines():
-        yield Text(harmless(line), overflow="ignore", no_wrap=True)
 
 
 def harmless(text: str) -> str:
@@ -45,93 +41,139 @@ def harmless(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one in "\u200c\u200d" else one.encode("unicode_escape").decode()
-        for one in text
+        char if char.isprintable() or char in "\u200c\u200d" else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 
-def console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
-    terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    seen = terminal or os.environ.get("COLUMNS")
-    made = Console(
-        stderr=stderr,
-        force_terminal=terminal,
-        color_system=None if os.environ.get("NO_COLOR") or not terminal else "auto",
-        width=None if seen else UNSEEN_WIDTH,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    made.on_broken_pipe = _raise_again  # type: ignore[method-assign]
-    return made
+def short(text: object) -> str:
+    """A text with ids as people see them: the end of one that the book made, all of one that somebody chose."""
+    return MADE_ID.sub(lambda id: id[0][-SHORT:], clean(str(text)))
 
 
-def _raise_again() -> None:
-    """rich would end the process with exit code 1, which means refused."""
-    raise BrokenPipeError
+def width() -> int:
+    """How many columns there are."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return UNSEEN_WIDTH
+    return shutil.get_terminal_size().columns
 
 
-def lines(*said: object, style: str = "") -> Iterator[Text]:
-    from rich.text import Text
-
-    for one in said:
-        yield Text(clean(str(one)), style=style)
-
-
-def table(rows: Iterable[Iterable[object]], *headings: str) -> Iterator[Table]:
-    """Rows under headings, or without headings as names and values. Nothing is cut, it wraps."""
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=None, show_header=bool(headings), pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings or ("", ""):
-        drawn.add_column(heading, overflow="fold")
-    for row in rows:
-        cells = [cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row]
-        if not headings:
-            cells[0].stylize("bold")
-        drawn.add_row(*cells)
-    yield drawn
+def styled(text: str, style: str, *, stderr: bool = False) -> str:
+    """The text in a style, on a terminal that shows styles."""
+    shown = (sys.stderr if stderr else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if style and shown and text else text
 
 
-def log_lines(
-    events: Iterable[Event], width: int, content: Callable[[Event], str] | None = None
-) -> Iterator[Text]:
-    """One line an event, in columns that do not depend on the other events, so that a log can be followed."""
-    from rich.text import Text
-
-    if width < 60:
-        columns = {"actor": 8, "kind": 14}
-    elif width < 110:
-        columns = {"time": 14, "actor": 10, "kind": 16, "run": 8}
-    else:
-        columns = {"time": 20, "actor": 16, "kind": 24, "run": 16}
-
-    def line(position: str, cells: dict[str, str], content: str, style: str) -> Text:
-        row = Text(f"{position:>6} ", style=style, no_wrap=True)
-        for name, size in columns.items():
-            cell = Text(clean(cells[name]))
-            cell.truncate(size, overflow="ellipsis", pad=True)
-            row.append_text(cell).append(" ")
-        row.append(clean(content))
-        row.truncate(width, overflow="ellipsis")
-        return row
-
-    yield line("#", {name: name for name in columns}, "content", "bold")
-    for event in events:
-        when = (
-            f"{event.created_at:%Y-%m-%dT%H:%M:%SZ}" if width >= 110 else f"{event.created_at:%m-%d %H:%M:%S}"
-        )
-        cells = {"time": when, "actor": event.actor, "kind": event.kind, "run": event.run_id or ""}
-        yield line(str(event.position), cells, (content or _content)(event), "dim" if event.erased else "")
+def lines(*said: object, style: str = "") -> Human:
+    """Each as a paragraph that fits the terminal, indented as it is."""
+    for text in map(str, said):
+        indent = text[: len(text) - len(text.lstrip(" "))]
+        for line in wrapped(clean(text), width() - len(indent)):
+            yield styled(indent + line, style)
 
 
-def _content(event: Event) -> str:
-    """The gist of a payload: what it says if it says something, else all of it."""
-    if event.erased:
-        return "(erased)"
-    said = (event.payload.get(name) for name in ("text", "summary", "goal"))
-    found = next((one for one in said if isinstance(one, str) and one.strip()), None)
-    return (json.dumps(event.payload, ensure_ascii=False) if found is None else found.strip())[:1000]
+def page(text: str) -> Human:
+    """A text with its lines and spaces as they are, and nothing in it that could act on a terminal. No line is broken:
+    what is piped on is what was said."""
+    return map(harmless, text.splitlines())
+
+
+class TableCell(str):
+    """A cell of a table in a style; one that is `whole` is not broken."""
+
+    style: str
+    whole: bool
+
+    def __new__(cls, text: object, style: str = "", *, whole: bool = False) -> TableCell:
+        made = super().__new__(cls, clean(str(text)))
+        made.style, made.whole = style, whole
+        return made
+
+
+def id_cell(id: object) -> TableCell:
+    return TableCell(short(id), whole=True)
+
+
+def table(rows: Iterable[Iterable[object]], *headings: str) -> Human:
+    """Rows under headings, or without headings as names and values. Nothing is cut: what is too wide wraps, and an id
+    stays in one piece as long as the terminal has room for it."""
+    body = [[cell if isinstance(cell, TableCell) else TableCell(cell) for cell in row] for row in rows]
+    head = [[TableCell(heading, "bold", whole=True) for heading in headings]] if headings else []
+    if not headings:
+        body = [[TableCell(row[0], "bold", whole=True), *row[1:]] for row in body]
+    every = head + body
+    if not every:
+        return
+    sizes = _sizes(every, width())
+    for row in every:
+        parts = [wrapped(cell, size) for cell, size in zip(row, sizes, strict=False)]
+        for number in range(max(map(len, parts))):
+            line = ""
+            for column, (cell, size) in enumerate(zip(row, sizes, strict=False)):
+                text = parts[column][number] if number < len(parts[column]) else ""
+                last = column == len(row) - 1
+                line += styled(text, cell.style) + ("" if last else " " * (size - columns(text)) + GAP)
+            yield line.rstrip()
+
+
+def _sizes(rows: list[list[TableCell]], room: int) -> list[int]:
+    """How wide each column is: as its widest cell, or less where the whole does not fit; columns that may wrap give
+    way first, the widest of them before the others."""
+    count = max(map(len, rows))
+    sizes = [max(columns(row[at]) if at < len(row) else 0 for row in rows) for at in range(count)]
+    whole = [
+        max((columns(row[at]) for row in rows if at < len(row) and row[at].whole), default=1)
+        for at in range(count)
+    ]
+    for least in (whole, [1] * count):
+        over = sum(sizes) + len(GAP) * (count - 1) - room
+        while over > 0:
+            widest = max(range(count), key=lambda at: sizes[at] - least[at])
+            if sizes[widest] <= least[widest]:
+                break
+            second = max((sizes[at] for at in range(count) if at != widest), default=0)
+            cut = min(over, max(1, sizes[widest] - max(second, least[widest])))
+            sizes[widest] -= min(cut, sizes[widest] - least[widest])
+            over = sum(sizes) + len(GAP) * (count - 1) - room
+    return sizes
+
+
+def columns(text: str) -> int:
+    """How many columns a text takes on a terminal."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """The text in lines that fit, broken between words where there is a place."""
+    room = max(room, 1)
+    if columns(text) <= room:
+        return [text]
+    found, line = list[str](), ""
+    for word in text.split(" "):
+        candidate = f"{line} {word}" if line else word
+        if columns(candidate) <= room:
+            line = candidate
+            continue
+        if line:
+            found.append(line)
+        while columns(word) > room:
+            taken = fitting(word, room)
+            found.append(taken)
+            word = word[len(taken) :]
+        line = word
+    return [*found, line] if line else found
+
+
+def fitting(text: str, room: int) -> str:
+    """The beginning of a text that fits, at least one character."""
+    size = 0
+    for number, char in enumerate(text):
+        size += columns(char)
+        if size > room and number:
+            return text[:number]
+    return text
+
+
+def cut(text: str, room: int) -> str:
+    """One line of a text, with a mark where something was left out."""
+    return text if columns(text) <= room else fitting(text, room - 1) + "…"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-import re
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +17,14 @@ from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..events import Event
 from ..version import install_hint
+from .places import public
 
 EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",)}
-SWITCH = "commonplace migrate index auto --switch"
+SWITCH = "commonplace book migrate-index auto --switch"
 LITTLE_SPACE = 100 * 1024 * 1024
 
 Rows = list[tuple[str, object]]
 """Names and values, for people."""
-
-
-def public(url: str) -> str:
-    """A URL without its password, also one with signs that should have been escaped."""
-    url = re.sub(r"^([^/]*//[^/@:]*):.*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
 
 
 def place_of(url: str) -> Path | None:
@@ -102,6 +93,10 @@ def promises(facts: Facts) -> Rows:
 
 def surroundings(url: str) -> dict[str, Any]:
     """What can be told without opening the book."""
+    import platform
+    from importlib.metadata import version
+    from importlib.util import find_spec
+
     import apsw
 
     report: dict[str, Any] = {

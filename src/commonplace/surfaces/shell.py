@@ -1,13 +1,12 @@
 """How a command is run, whichever it is.
 
 A command is a function of a `Shell` and of what was typed, and returns an `Answer`: the data that `--json`
-prints, and what people read. `command` does the rest once for all of them: the three common options, opening
-and closing books, printing, and exit codes (1 refused, 2 usage).
+prints, and what people read. The shell does the rest once for all of them: opening and closing books, printing, and
+exit codes (1 refused, 2 usage).
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
@@ -15,16 +14,14 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Any, cast
 
+import click
 import msgspec
-import typer
 
-from .. import __version__
 from ..access.rights import OWNER
 from ..actor import Actor
 from ..book import Book
@@ -32,24 +29,18 @@ from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
 from ..events import iso
 from ..ledger import Progress
-from .draw import clean, console
-from .health import public
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-DEFAULT_BOOK = ".commonplace/book.db"
+from .draw import clean
+from .places import DEFAULT_BOOK, found_book, public, users_book
+from .wording import in_shell_words
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Output:
     """What a command found out. `data` is the JSON document (an iterator: an array, written as it comes; with
     `lines`, one document a line). `human` is what people read, drawn only when it is asked for."""
 
     data: object
-    human: Iterable[Text | Table] = ()
+    human: Iterable[str] = ()
     code: int = 0
     lines: bool = False
 
@@ -58,11 +49,19 @@ class Shell:
     """Where the book is, who acts, and how to answer."""
 
     def __init__(
-        self, given: str | None, actor: str | None, as_json: bool, mirror: str | None = None
+        self,
+        given: str | None = None,
+        actor: str | None = None,
+        as_json: bool = False,
+        mirror: str | None = None,
+        *,
+        user: bool = False,
     ) -> None:
-        self.given = given
+        self.given = users_book() if user else given
         self.mirror = mirror
-        self.url = given or os.environ.get("COMMONPLACE_BOOK") or DEFAULT_BOOK
+        named = self.given or os.environ.get("COMMONPLACE_BOOK")
+        self.found = not named
+        self.url = named or found_book()
         self.actor = actor or OWNER
         self.json = as_json
         self.warnings: list[str] = []
@@ -78,7 +77,7 @@ class Shell:
         url = url or self.url
         if url in self._books:
             return self._books[url]
-        if url == DEFAULT_BOOK and Path(url).parent.is_symlink():  # found here, and not named by the user
+        if self.found and url == self.url and Path(url).parent.is_symlink():  # nobody has named it
             raise NotABook(f"{Path(url).parent} is a link: name the book that it leads to with --book")
         try:
             book = self._open.enter_context(
@@ -110,7 +109,7 @@ class Shell:
             raise Denied(f"only the book's owner may do this, not {self.actor!r}: leave --as out")
         return self.open(**how)
 
-    def run(self, function: Callable[..., Answer], given: dict[str, Any]) -> int:
+    def run(self, function: Callable[..., Output], given: dict[str, Any]) -> int:
         """Run a command to its end, and answer the exit code."""
         code = 0
         with _warnings_to(self):
@@ -122,11 +121,12 @@ class Shell:
             except CommonplaceError as error:
                 for note in getattr(error, "__notes__", ()):
                     self.warn(note)
-                self._complain(error.as_dict())
+                told = error.as_dict()
+                self._complain({**told, "message": in_shell_words(str(told["message"]))})
                 return 1
             except BrokenPipeError:  # nobody reads on: what was done is done
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            except (KeyboardInterrupt, typer.Abort):
+            except (KeyboardInterrupt, click.Abort):
                 return 130
             except OSError as error:  # the output, or the markdown, cannot be written: what was done is done
                 print("Error:", error, file=sys.stderr)
@@ -135,10 +135,10 @@ class Shell:
             print(dump({"warnings": self.warnings}), file=sys.stderr)
         return code
 
-    def _print(self, answer: Answer) -> None:
+    def _print(self, answer: Output) -> None:
         if not self.json:
             for line in answer.human:
-                self.out.print(line, soft_wrap=getattr(line, "overflow", None) == "ignore")
+                print(line, flush=answer.lines)
         elif answer.lines:
             for one in cast(Iterator[object], answer.data):
                 print(dump(one), flush=True)
@@ -167,23 +167,16 @@ class Shell:
         if not self.json:
             print("Warning:", clean(message), file=sys.stderr)
 
-    @cached_property
-    def out(self) -> Console:
-        return console(stderr=False)
-
-    @cached_property
-    def err(self) -> Console:
-        return console(stderr=True)
-
     @contextmanager
     def progress(self, what: str) -> Iterator[Progress | None]:
         """A callback that draws a bar on a terminal once the work has taken a second."""
         if self.json or not sys.stderr.isatty():
             yield None
             return
+        from rich.console import Console
         from rich.progress import Progress as Bar
 
-        bar = Bar(console=self.err, transient=True)
+        bar = Bar(console=Console(file=sys.stderr, force_terminal=True), transient=True)
         task = bar.add_task(what, total=None)
         begun = monotonic()
 
@@ -219,6 +212,8 @@ def dump(data: object) -> str:
 
 def plain(data: Any) -> Any:
     """What a book answers with, as JSON has it: every field is named, and times are ISO times."""
+    if hasattr(data, "as_dict"):
+        return data.as_dict()
     if isinstance(data, msgspec.Struct):
         return {
             name if stamp == name else "at" if stamp == "at" else f"{stamp}_at": _told(value, stamp != name)
@@ -227,138 +222,10 @@ def plain(data: Any) -> Any:
         }
     if isinstance(data, dict):
         return {name: plain(value) for name, value in data.items()}
-    return [plain(one) for one in data] if isinstance(data, list | tuple) else data
+    if is_dataclass(data) and not isinstance(data, type):
+        return {field.name: plain(getattr(data, field.name)) for field in fields(data)}
+    return [plain(one) for one in data] if isinstance(data, list | tuple | set | frozenset) else data
 
 
 def _told(value: Any, is_time: bool) -> Any:
     return iso(value) if is_time and value is not None else plain(value)
-
-
-# the app
-
-UsageError = cast(type[Exception], typer.BadParameter.__base__)
-"""Everything typer raises for wrong usage; it has no public name of its own."""
-
-app = typer.Typer(
-    name="commonplace",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-BookOption = Annotated[
-    str | None,
-    typer.Option(
-        "--book",
-        metavar="URL",
-        help="The book: PATH.db, file:FOLDER, postgresql://…, redis://… or unix://SOCKET, a server's with "
-        f"?book=NAME.  [env var: COMMONPLACE_BOOK; default: {DEFAULT_BOOK}]",
-    ),
-]
-AsOption = Annotated[
-    str | None,
-    typer.Option("--as", metavar="ACTOR", help=f"Who acts, and under whose rights.  [default: {OWNER}]"),
-]
-MirrorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mirror",
-        metavar="DIR",
-        help="Where the book's memory lies as markdown.  [default: beside a local book]",
-    ),
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document; an error is one on stderr.")
-]
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"commonplace {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def before(
-    context: typer.Context,
-    book: BookOption = None,
-    as_: AsOption = None,
-    mirror: MirrorOption = None,
-    as_json: JsonOption = False,
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """One memory for a team of AI agents: an append-only ledger, and views of it.
-
-    --book, --as, --mirror and --json may stand before the command or after it. Exit code 1 means refused, with the
-    reason on stderr; 2 means wrong usage.
-    """
-    context.obj = (book, as_, as_json, mirror)
-
-
-Command = Callable[..., Answer]
-
-
-def group(name: str, about: str) -> Callable[[Command], Command]:
-    """A command of commands: what makes functions into commands below it."""
-    below = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.add_typer(below, name=name, help=about)
-    return lambda function: _command(function, below)
-
-
-def command(function: Command) -> Command:
-    """Make a function of a Shell and its own options into a command that has the common options too."""
-    return _command(function, app)
-
-
-def _command(function: Command, into: typer.Typer) -> Command:
-    def run(
-        context: typer.Context,
-        book: str | None,
-        as_: str | None,
-        as_json: bool,
-        mirror: str | None,
-        **given: Any,
-    ) -> None:
-        first = context.find_root().obj
-        shell = Shell(book or first[0], as_ or first[1], as_json or first[2], mirror or first[3])
-        code = shell.run(function, given)
-        if code:
-            raise typer.Exit(code)
-
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
-    context, *common, _ = inspect.signature(before, eval_str=True).parameters.values()
-    typed = inspect.Signature([context, *own, *common])
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__annotations__ = {name: one.annotation for name, one in typed.parameters.items()}
-    vars(run)["__signature__"] = typed
-    name = function.__name__.rstrip("_").rpartition("__")[2].replace("_", "-")
-    into.command(name)(run)
-    return function
-
-
-def main() -> None:
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  until the end
-        getattr(sys, name).reconfigure(errors="backslashreplace")
-    try:
-        if not all(_is_text(word) for word in sys.argv):
-            raise typer.BadParameter("an argument is not UTF-8 text")
-        code = app(prog_name="commonplace", standalone_mode=False)
-    except UsageError as error:
-        usage = cast(Any, error)
-        if "--json" in sys.argv:
-            problem = {"code": "usage", "status": 400, "message": usage.format_message()}
-            print(dump({"error": problem}), file=sys.stderr)
-        else:
-            usage.show()
-        code = 2
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _is_text(word: str) -> bool:
-    """Whether the bytes that were typed are UTF-8; Python keeps others as lone surrogates."""
-    return not any("\ud800" <= one <= "\udfff" for one in word)

@@ -18,7 +18,7 @@ from .tasks import Task, checked_text
 
 if TYPE_CHECKING:
     from ..ledger import At
-    from ..memory.requests import Kept
+    from ..memory.requests import RememberResult
     from .verbs import Work
 
 OFTEN = 3
@@ -46,7 +46,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candidate]:
     """Those that nobody had judged as of `at`; with `judged`, those that somebody had, too."""
-    core = next(iter(work.about(at).cores), None)
+    core = next(iter(work.info(at).cores), None)
     with work._reading(at) as (reading, _):
         known = {str(key[1]): row["verdict"] for key, row in reading.lens.scan("work.judged", work.id)}
     found = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
@@ -55,7 +55,7 @@ def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candi
 
 
 def _decisions(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
-    for one in work.decisions(at=at):
+    for one in work.records("decision", at=at):
         if one.rationale and one.alternatives and one.reversed_by is None and one.status != "rejected":
             text = f"{one.question} {one.choice}, because {one.rationale}"
             instead = ", ".join(one.alternatives)
@@ -70,7 +70,7 @@ def _decisions(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
 
 
 def _insights(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
-    for one in work.discoveries(at=at):
+    for one in work.records("discovery", at=at):
         if one.type == "insight" or one.promote_to_core:
             reason = "somebody named a core for it" if one.promote_to_core else "an insight"
             yield Candidate(one.id, "insight", one.text, reason, one.promote_to_core or core, (one.id,))
@@ -101,7 +101,9 @@ def _candidate(work: Work, given: str | Candidate) -> Candidate:
     raise NotFound(f"there is no candidate {id!r} in this work: work.candidates() lists them")
 
 
-def promote(work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None) -> Kept:
+def promote(
+    work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None
+) -> RememberResult:
     """Put it into the core as an entry, derived from what it comes from, and say so. Out of a work with members
     it goes to where others read it only if somebody says so."""
     one = _candidate(work, candidate)
@@ -112,7 +114,7 @@ def promote(work: Work, candidate: str | Candidate, core: str | None, shared: bo
         raise Conflict(f"candidate {one.id!r} was {one.verdict} already")
     work._do("judge", by, candidate=one.id, verdict="", why="", item=None)  # may they at all?
     events = _origins(work, one)
-    if work.about().members and not shared and Memory(work._session).core(where).visibility != "private":
+    if work.info().members and not shared and Memory(work._session).core(where).visibility != "private":
         raise Conflict(
             f"only its members may know of this work, and others read the core {where!r}: say "
             f"promote({one.id!r}, shared=True), or name a private core"

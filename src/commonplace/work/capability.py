@@ -312,7 +312,7 @@ WORK = Capability(
         "work.complete_many": claims.decide_complete_many,
         "work.fail": claims.decide_fail,
         "work.release": claims.decide_release,
-        "work.hold_up": claims.decide_hold_up,
+        "work.block_or_split": claims.decide_block_or_split,
         "work.retry": claims.decide_retry,
         "work.review": claims.decide_review,
         "work.assign_review": claims.decide_assign_review,

@@ -35,7 +35,7 @@ from .kinds import (
     REVIEWED,
     SUBMITTED,
 )
-from .tasks import OnFailure, Result, Task, check_is, placed, role_lane
+from .tasks import OnFailure, Task, TaskResult, check_is, placed, role_lane
 from .transaction import WorkTransaction, command, given_back, lease_name, moved
 
 log = logging.getLogger("commonplace")
@@ -195,7 +195,7 @@ def decide_complete(
     tx: WorkTransaction,
     task: int,
     token: int,
-    result: Result,
+    result: TaskResult,
     made: tuple[Made, ...],
     then: float | None,
     event: str | None,
@@ -217,7 +217,7 @@ def decide_complete(
 
 @command()
 def decide_complete_many(
-    tx: WorkTransaction, claims: tuple[tuple[int, int], ...], result: Result
+    tx: WorkTransaction, claims: tuple[tuple[int, int], ...], result: TaskResult
 ) -> list[Task]:
     """The same for many tasks with the same result, all or none."""
     numbers = [number for number, _ in claims]
@@ -228,14 +228,18 @@ def decide_complete_many(
     return tx.all_numbered(numbers)
 
 
-def complete(tx: WorkTransaction, task: int, token: int, result: Result, made: Sequence[Made] = ()) -> Task:
+def complete(
+    tx: WorkTransaction, task: int, token: int, result: TaskResult, made: Sequence[Made] = ()
+) -> Task:
     known = tx.numbered(task)
     if _told_already(tx, known, token, result, made):
         return known
     return _complete(tx, held(tx, known, token), result, made)
 
 
-def _told_already(tx: WorkTransaction, task: Task, token: int, result: Result, made: Sequence[Made]) -> bool:
+def _told_already(
+    tx: WorkTransaction, task: Task, token: int, result: TaskResult, made: Sequence[Made]
+) -> bool:
     """Whether this claim has completed the task with the same result: then it is the same call again."""
     if task.token != token or task.status not in ("completed", "review") or task.result is None:
         return False
@@ -245,7 +249,7 @@ def _told_already(tx: WorkTransaction, task: Task, token: int, result: Result, m
     return alike and paths == [path_key(tx.work, one.said["path"]) for one in made]
 
 
-def _complete(tx: WorkTransaction, before: Task, result: Result, made: Sequence[Made]) -> Task:
+def _complete(tx: WorkTransaction, before: Task, result: TaskResult, made: Sequence[Made]) -> Task:
     tx.let_go(before)
     if made:
         ids = tuple(_produce(tx, before, one) for one in made)
@@ -329,7 +333,7 @@ def decide_release(tx: WorkTransaction, task: int, token: int, reason: str) -> T
 
 
 @command()
-def decide_hold_up(
+def decide_block_or_split(
     tx: WorkTransaction,
     task: int,
     token: int,

@@ -10,9 +10,11 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
+from ..recall.checking import Checks
 from ..recall.data import as_data, as_name
-from ..recall.digesting import rely_on
-from ..recall.packing import CUT, LEAST, Candidate, estimated
+from ..recall.digesting import receipt_of
+from ..recall.lines import DigestLine
+from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.searching import remembered_about
 from .claims import path_key
 from .people import may_see_nudge, waiting
@@ -71,31 +73,34 @@ class Context(msgspec.Struct, frozen=True):
     as_of: int
     overlaps: tuple[Overlap, ...] = ()
     """What may make it needless."""
+    receipt_id: str | None = None
+    """The receipt of what it told its holder, if it left one."""
 
     def __str__(self) -> str:
         return self.text
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A line of a context. If there is no room for it, its text may be cut, but not what stands before and after."""
+class ContextLine(PackLine, frozen=True):
+    """A line of a context, whose kind is its section, and what it is about."""
 
-    section: str
-    id: str
-    text: str
     about: Any = None
-    before: str = "- "
-    after: str = ""
 
 
 def context_of(
-    work: Work, id: str, max_chars: int | None, max_tokens: int | None, at: At, agent: str | None = None
+    work: Work,
+    id: str,
+    max_chars: int | None,
+    max_tokens: int | None,
+    at: At,
+    agent: str | None = None,
+    receipt: bool = False,
 ) -> Context:
-    """With an agent, it is made for its eyes, and what is shown of its nudges is told by this; without, it is made for
-    whoever asks, with what it may see of those that wait for the holder."""
+    """With an agent, it is made for its eyes; without, for the caller, with what it may see of the nudges that wait for
+    the holder. With a `receipt`, what is shown of its nudges is told by this."""
     for name, most in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if most is not None and (type(most) is not int or most < 1):
             raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
-    focus = None if agent is None else WorkFocus(work, agent)
+    focus = None if agent is None else WorkFocus(work, agent, receipt)
     told = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
         task, info, position = reading.task(id), info_of(reading.lens, work.id), reading.lens.position
@@ -117,20 +122,27 @@ def context_of(
         newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     session = work._session if agent is None else work._session.speaking_for(agent)
-    memory = _remembered(session, task, info, at)
+    checks = Checks(session)
+    memory = _remembered(session, task, info, at, checks)
     lines = list(
         _lines(info, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
     )
-    taken, left_out = _packed(lines, max_chars, max_tokens, work._session.services.count_tokens or estimated)
+    count = work._session.services.count_tokens or estimated
+    packed = pack(lines, whole(max_chars, max_tokens), count, _text, uncut="Nudges")
+    taken, left_out = list(packed.taken), packed.omitted
 
+    told_of = [one.about for one in taken if one.kind == "Memory"]
+    receipt_id = None
     if focus is not None:
-        shown_whole = [one.id for one in taken if one.section == "Nudges"]
+        shown_whole = [one.id for one in taken if one.kind == "Nudges"]
         delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
-        taken = [one for one in taken if one.section != "Nudges" or one.id in delivered]
-        rely_on(session, [one.id for one in taken if one.section == "Memory"])
+        taken = [one for one in taken if one.kind != "Nudges" or one.id in delivered]
+        receipt_id = receipt_of(session, told_of, checks) if receipt else None
+    if receipt_id is None:
+        session.was_shown([one.id for one in told_of])
 
     def of(section: str) -> tuple[Any, ...]:
-        return tuple(one.about for one in taken if one.section == section)
+        return tuple(one.about for one in taken if one.kind == section)
 
     gone = [
         (one.id, "reversed by a later decision") for one in known[Decision] if one.reversed_by is not None
@@ -142,8 +154,8 @@ def context_of(
     ]
     return Context(
         task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
-        of("Artifacts"), tuple(one.id for one in taken if one.section == "Memory"), _text(taken),
-        (*left_out, *gone), position, of("May be done already"),
+        of("Artifacts"), tuple(one.id for one in taken if one.kind == "Memory"), _text(taken),
+        (*left_out, *gone), position, of("May be done already"), receipt_id,
     )  # fmt: skip
 
 
@@ -190,14 +202,14 @@ def _by_words(task: Task, sharing: Sharing) -> list[str]:
     return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
 
 
-def _remembered(session: Session, task: Task, info: WorkInfo, at: At) -> list[Candidate]:
+def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Checks) -> list[DigestLine]:
     """What memory has on the task: in the cores of the work, if it names some."""
     with session.snapshot(at) as then:
         if not then.scan("memory.items", limit=1):
             return []
     query = f"{task.title} {task.description}".strip()[:400]
     cores = list(info.cores) or None
-    return remembered_about(session, query, cores, MEMORIES, at)
+    return remembered_about(session, query, cores, MEMORIES, at, checks)
 
 
 def _lines(
@@ -209,84 +221,47 @@ def _lines(
     decisions: list[Decision],
     discoveries: list[Discovery],
     artifacts: list[Artifact],
-    memory: list[Candidate],
-) -> Iterator[Line]:
+    memory: list[DigestLine],
+) -> Iterator[ContextLine]:
     """Everything as lines, what matters most first."""
-    yield Line("Goal", info.id, as_data(info.goal or info.name))
+    yield _line("Goal", info.id, as_data(info.goal or info.name))
     for constraint in info.constraints:
-        yield Line("Constraints", info.id, as_data(constraint))
+        yield _line("Constraints", info.id, as_data(constraint))
     about = f"{as_data(task.title)} ({task.status}, priority {task.priority})"
-    yield Line("Task", task.id, about + (f": {as_data(task.description)}" if task.description else ""))
+    yield _line("Task", task.id, about + (f": {as_data(task.description)}" if task.description else ""))
     for comment in task.comments:
-        yield Line("Task", task.id, f"reviewer: {as_data(comment)}")
+        yield _line("Task", task.id, f"reviewer: {as_data(comment)}")
     for nudge in nudges:
         said = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
-        yield Line("Nudges", nudge.id, said, nudge)
+        yield _line("Nudges", nudge.id, said, nudge)
     for other in covering:
         said = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
-        yield Line("May be done already", other.id, said, other)
+        yield _line("May be done already", other.id, said, other)
     for one in above:
         result = as_data(one.result.summary) if one.result and one.result.summary else one.status
-        yield Line("Done before", one.id, f"{as_data(one.title)}: {result}", one)
+        yield _line("Done before", one.id, f"{as_data(one.title)}: {result}", one)
     for decision in decisions:
         why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
         said = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
-        yield Line("Decisions", decision.id, said, decision)
+        yield _line("Decisions", decision.id, said, decision)
     for discovery in discoveries:
         said = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
-        yield Line("Discoveries", discovery.id, said, discovery)
+        yield _line("Discoveries", discovery.id, said, discovery)
     for artifact in artifacts:
         said = f"{as_name(artifact.path)} v{artifact.version}"
-        yield Line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
+        yield _line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
     for known in memory:
-        yield Line("Memory", known.id, known.text, before=known.before, after=known.after)
+        yield ContextLine(known.id, "Memory", known.before, known.text, known.after, about=known)
 
 
-def _packed(
-    lines: list[Line], max_chars: int | None, max_tokens: int | None, count: Any
-) -> tuple[list[Line], list[tuple[str, str]]]:
-    """As many lines as fit, in their order; the last one that does not may be cut, unless it is a nudge, which waits
-    on until it is told whole."""
-    taken, left_out = list[Line](), list[tuple[str, str]]()
-
-    def over(more: Line) -> str:
-        text = _text([*taken, more])
-        if max_chars is not None and len(text) > max_chars:
-            return f"over the budget of {max_chars} characters"
-        if max_tokens is not None and count(text) > max_tokens:
-            return f"over the budget of {max_tokens} tokens"
-        return ""
-
-    for line in lines:
-        why = over(line)
-        if why and line.section == "Nudges":
-            left_out.append((line.id, f"{why}: it waits"))
-        elif why:
-            shortest, longest = LEAST, len(line.text) - 1
-            while shortest < longest and not over(_cut(line, shortest)):
-                middle = (shortest + longest + 1) // 2
-                if over(_cut(line, middle)):
-                    longest = middle - 1
-                else:
-                    shortest = middle
-            cut = _cut(line, shortest)
-            if longest >= LEAST and not over(cut):
-                taken.append(cut)
-                why = f"cut to {shortest} of {len(line.text)} characters: {why}"
-            left_out.append((line.id, why))
-        else:
-            taken.append(line)
-    return taken, left_out
+def _line(section: str, id: str, text: str, about: Any = None) -> ContextLine:
+    return ContextLine(id, section, "- ", text, about=about)
 
 
-def _cut(line: Line, length: int) -> Line:
-    return msgspec.structs.replace(line, text=line.text[:length].rstrip() + CUT)
-
-
-def _text(lines: list[Line]) -> str:
+def _text(lines: Sequence[ContextLine]) -> str:
     parts = list[str]()
     for section in SECTIONS:
-        own = [one.before + one.text + one.after for one in lines if one.section == section]
+        own = [one.line for one in lines if one.kind == section]
         if own:
             parts.append("\n".join([f"## {section}", *own]))
     return "\n\n".join(parts) + ("\n" if parts else "")

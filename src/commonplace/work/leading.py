@@ -32,7 +32,7 @@ log = logging.getLogger("commonplace")
 NAMES: tuple[str, ...] = ("nudge", "completed", "failed", "escalation")
 
 
-class Step(msgspec.Struct, frozen=True):
+class LeadStep(msgspec.Struct, frozen=True):
     """Something for whoever leads: what it is, the task or the words that it is about, and an id that stays the same
     if the next one has to deal with it again."""
 
@@ -45,7 +45,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Lead:
-    """The lead of a work. Its verbs are those of the work, under the fence: `lead.assign(…)`, `lead.add_task(…)`."""
+    """The lead of a work. Its verbs are those of the work, under the fence: `lead.add_task(…)`,
+    `lead.task(id).assign(…)`."""
 
     def __init__(self, work: Work, agent: str, fence: int, lease: float) -> None:
         self.agent, self.fence, self.lease = agent, fence, lease
@@ -60,7 +61,7 @@ class Lead:
     def heartbeat(self, lease: float | None = None) -> None:
         """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
         length = self.lease if lease is None else seconds("lease", lease)
-        self._check(self.work.about())
+        self._check(self.work.info())
         held = self.work._ledger.store.lease(
             lead_lease(self.work.id, self.fence), self.agent, length, self.fence
         )
@@ -77,7 +78,7 @@ class Lead:
         """Let somebody else lead at once."""
         self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, 0, self.fence)
 
-    def next(self) -> Step | None:
+    def next(self) -> LeadStep | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
         again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones.
         Raises Fenced if somebody else has taken the lead."""
@@ -97,31 +98,31 @@ class Lead:
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
-    def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> Step | None:
+    def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> LeadStep | None:
         """The first of these tasks that was not offered yet as it is now."""
         for task in tasks:
             id = f"{kind}-{task.id}-{task.position}"
             if id not in self._offered:
                 self._offered.add(id)
-                return Step(kind, id, task)
+                return LeadStep(kind, id, task)
         return None
 
-    def _step(self, reading: Reading, place: tuple[int, int, str]) -> Step | None:
+    def _step(self, reading: Reading, place: tuple[int, int, str]) -> LeadStep | None:
         order, _, id = place
         if order in (1, 2):
             event = self.work._ledger.event(id)
             task = None if event is None else reading.find(event.payload.get("task_id", ""))
-            return None if task is None else Step(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
+            return None if task is None else LeadStep(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
         row = reading.lens.get("work.records", self.work.id, id)
         if row is None or not row["said"]:
             return None
         if order == 0:
             told = nudge_for(reading, self.work._actor, {**row, "id": id})
-            return Step("nudge", id, nudge=told, place=place)
+            return LeadStep("nudge", id, nudge=told, place=place)
         task = reading.find(row["task"]) if row.get("task") else None
         if row.get("status") != "open":
             return None
-        return Step("escalation", id, task, escalation=record_of(Escalation, id, row), place=place)
+        return LeadStep("escalation", id, task, escalation=record_of(Escalation, id, row), place=place)
 
     @staticmethod
     def _stuck(reading: Reading) -> list[Task]:
@@ -129,11 +130,11 @@ class Lead:
         blocked = [one for one in reading.listed("blocked") if one.reason]
         return [*blocked, *reading.listed("failed")]
 
-    def handled(self, step: Step) -> None:
+    def handled(self, step: LeadStep) -> None:
         """Say that a step was dealt with: nobody after this one has to. Raises Fenced if somebody else has taken the
         lead."""
         if step.place is None:  # whether a task is still ready or stuck says the task itself
-            self._check(self.work.about())
+            self._check(self.work.info())
         else:
             self._handled(step.place)
 
@@ -141,7 +142,7 @@ class Lead:
         self.work._do("handled", self.agent if self.work._actor == OWNER else None, step=place)
 
     @contextmanager
-    def step(self) -> Iterator[Step | None]:
+    def step(self) -> Iterator[LeadStep | None]:
         """The next step; it counts as handled when the block ends without an exception."""
         found = self.next()
         yield found
@@ -173,7 +174,7 @@ class Lead:
 def orchestrate(
     work: Work,
     agent: str,
-    handler: Callable[[Lead, Step], Any],
+    handler: Callable[[Lead, LeadStep], Any],
     *,
     lease: float = 30.0,
     until: str = "done",
@@ -187,7 +188,7 @@ def orchestrate(
         try:
             lead = work.lead(agent, lease=lease)
         except Conflict:
-            if not work.about().open:
+            if not work.info().open:
                 break
             stopped.wait(min(1.0, lease / 4))
             continue
@@ -205,10 +206,10 @@ def _finished(work: Work) -> bool:
 
     with work._reading(None) as (reading, _):
         waiting = steps_of(reading, limit=1)
-    return over(work) and not (waiting and work.about().open)
+    return over(work) and not (waiting and work.info().open)
 
 
-def _led(lead: Lead, handler: Callable[[Lead, Step], Any], until: str, stopped: threading.Event) -> int:
+def _led(lead: Lead, handler: Callable[[Lead, LeadStep], Any], until: str, stopped: threading.Event) -> int:
     from .worker import beating, over
 
     done = 0

@@ -65,7 +65,7 @@ def check_same(began: Event | None, info: WorkInfo, fields: Collection[str] | No
     if other:
         raise Conflict(
             f"there is a work {info.id!r} already, which was begun with another {' and '.join(other)}: choose "
-            "another id, open it by its id alone, or change it with its change(…)"
+            "another id, open it by its id alone, or change it with its manage.change(…)"
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, Conflict, shown
 from ..events import check_name, new_id
+from ..verbs import verb
 from .patterns import tasks_of
 from .verbs import Work, begin, home_of, opened, stale, works_of
 
@@ -61,15 +62,18 @@ class Works:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @verb
     def list(self, status: str | None = None, *, at: At = None) -> WorkInfos:
         """The works that this actor may know of, those of one status if it is named."""
         return works_of(self._session, status, at)
 
+    @verb
     def containing(self, id: str) -> Work:
         """The work that a task belongs to, or something else that was recorded about a work: a decision, a nudge, an
         escalation. Raises NotFound, also if this actor may not know of that work."""
         return work(self._session, home_of(self._session, check_name("id", id)))
 
+    @verb
     def archive_finished(
         self, *, older_than: timedelta | None = None, now: datetime | None = None, dry_run: bool = False
     ) -> Archived:
@@ -83,7 +87,7 @@ class Works:
         for info, why in stale(self.list(), now or datetime.now(UTC), older_than):
             if not dry_run:
                 try:
-                    work(self._session, info.id).archive()
+                    work(self._session, info.id).manage.archive()
                 except Conflict:
                     continue  # somebody else has done it meanwhile, or opened it again
             archived.append((info.id, why))

@@ -31,8 +31,10 @@ DONE = ("completed", "cancelled")
 class WorkFocus:
     """One work as the prompts of one actor show it: whoever asks, or an agent that the owner speaks for."""
 
-    def __init__(self, work: Work, agent: str | None = None) -> None:
+    def __init__(self, work: Work, agent: str | None = None, tells: bool = True) -> None:
+        """Unless it `tells` for good, nothing is written."""
         self._work, self._actor = work, agent or work._actor
+        self._tells = tells and not work._looks
 
     @property
     def id(self) -> str:
@@ -94,11 +96,11 @@ class WorkFocus:
         """What this actor is to be told now, or was to be told then; it waits on until it is delivered."""
         if self._actor == OWNER:
             return []  # the owner itself does no tasks
-        if changes and at is None:
+        if changes and at is None and self._tells:
             self._work._session.services.premises.look()
             with self._work._reading(None) as (reading, _):
                 news = reading.lens.scan("recall.news", self._actor, limit=1)
-            if news and not self._work._looks:
+            if news:
                 self._take(())
         with self._work._reading(at) as (reading, _):
             info = info_of(reading.lens, self._work.id)
@@ -110,7 +112,7 @@ class WorkFocus:
 
     def deliver(self, ids: Sequence[str]) -> list[str]:
         """Whoever only looks is shown them, and they wait on."""
-        return list(ids) if self._work._looks else [one.id for one in self._take(tuple(ids))]
+        return [one.id for one in self._take(tuple(ids))] if self._tells else list(ids)
 
     def _take(self, ids: tuple[str, ...]) -> list[Nudge]:
         with self._work._reading(None) as (reading, _):
@@ -121,13 +123,13 @@ class WorkFocus:
         return [one.id for one in reading.listed("in_progress") if one.assigned_to == self._actor]
 
 
-def focus_of(session: Session, work: object) -> WorkFocus:
+def focus_of(session: Session, work: object, tells: bool = True) -> WorkFocus:
     """A work as the prompts of this session's actor show it. Raises NotFound if it may not know of that work."""
     if not isinstance(work, str | Work):
         raise BadInput(f"work {shown(work)} is none: give a work, or its id")
     own = Work(session, work.id if isinstance(work, Work) else check_name("work", work))
-    own.about()
-    return WorkFocus(own)
+    own.info()
+    return WorkFocus(own, tells=tells)
 
 
 def was_nudged_of(ledger: Ledger, actor: str, premise: str) -> bool:

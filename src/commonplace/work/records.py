@@ -362,6 +362,8 @@ class RecordKind(NamedTuple):
 
     event: str
     type: type[WorkRecord]
+    listed_as: str
+    """What several of them are called."""
     line: str
     """How it prints, by its fields."""
     said: Mapping[str, Check]
@@ -388,7 +390,7 @@ class RecordKind(NamedTuple):
 
 RECORDS: dict[str, RecordKind] = {
     "decision": RecordKind(
-        DECIDED, Decision, "{question} {choice}",
+        DECIDED, Decision, "decisions", "{question} {choice}",
         {
             "question": required_text, "choice": required_text, "alternatives": texts, "rationale": checked_text,
             "confidence": _share,
@@ -397,7 +399,7 @@ RECORDS: dict[str, RecordKind] = {
         takes_part=True, prepare=_decision, answer_right="approve", answer=_answer_approval,
     ),
     "discovery": RecordKind(
-        DISCOVERED, Discovery, "{text} ({type})", {"text": required_text},
+        DISCOVERED, Discovery, "discoveries", "{text} ({type})", {"text": required_text},
         {
             "type": one_of("type of discovery", "constraint", "opportunity", "risk", "insight"),
             "promote_to_core": _optional_name,
@@ -405,28 +407,30 @@ RECORDS: dict[str, RecordKind] = {
         takes_part=True,
     ),
     "artifact": RecordKind(
-        PRODUCED, Artifact, "{path} (version {version})", {"path": _given, "description": _given, "content": _given},
+        PRODUCED, Artifact, "artifacts", "{path} (version {version})",
+        dict.fromkeys(("path", "description", "content"), _given),
         dict.fromkeys(("type", "commit", "branch", "checksum", "size"), _given), takes_part=True, prepare=_artifact,
     ),
     "nudge": RecordKind(
-        NUDGED, Nudge, "{text} (to {target})", {"text": required_text},
+        NUDGED, Nudge, "nudges", "{text} (to {target})", {"text": required_text},
         {
             "target": _target, "priority": one_of("priority", *PRIORITIES), "delivery": one_of("delivery", *DELIVERIES),
         },
         right="nudge", needs_open=False, between=True, prepare=_nudge,
     ),
     "approval": RecordKind(
-        ASKED, Approval, "{action} {risk}", {"action": required_text, "risk": checked_text}, {"decision": _optional_id},
+        ASKED, Approval, "approvals", "{action} {risk}", {"action": required_text, "risk": checked_text},
+        {"decision": _optional_id},
         waits=True, prepare=_approval, effect=_task_waits, answer_right="approve", answer=_answer_approval,
     ),
     "escalation": RecordKind(
-        ESCALATED, Escalation, "{text} ({type})", {"text": required_text},
+        ESCALATED, Escalation, "escalations", "{text} ({type})", {"text": required_text},
         {"type": one_of("type of escalation", "stuck", "confused", "needs_decision", "error")},
         waits=True, prepare=lambda _tx, _new: {"status": "open", "step": True}, answer_right="orchestrate",
         answer=_resolve,
     ),
     "branch": RecordKind(
-        BRANCHED, Branch, "{question}", {"question": required_text}, {"options": _options},
+        BRANCHED, Branch, "branches", "{question}", {"question": required_text}, {"options": _options},
         right="orchestrate", waits=True, prepare=_branch, effect=_tasks_wait, answer_right="orchestrate",
         answer=_choose,
     ),

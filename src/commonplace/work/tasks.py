@@ -53,7 +53,7 @@ class OnFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return float(min(self.backoff * 2 ** min(failures - 1, 30), 86_400))
 
 
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaskResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came of a task."""
 
     summary: str = ""
@@ -106,7 +106,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     reviewed_by: str | None = None
     review_status: Literal["approved", "needs_rework", "rejected"] | None = None
     comments: tuple[str, ...] = ()
-    result: Result | None = None
+    result: TaskResult | None = None
     branch: str | None = None
     approval: str | None = None
     """The last approval that it waits for, or has waited for."""

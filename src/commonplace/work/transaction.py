@@ -18,9 +18,10 @@ from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
+from ..access.secrets import masked
 from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
-from ..events import Event, decode, draft
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, shown
+from ..events import Event, decode, draft, encode_payload
 from ..labels import strictness
 from ..overlay import Overlay
 from ..reader import Lens
@@ -47,7 +48,7 @@ READY_FOR_MANY = tuple(f"ready:{role_lane(role)}" for role in (None, *ROLES))
 """The lists of the tasks that can be claimed now and that no one agent was given."""
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How large a work may grow."""
 
     max_tasks: int = 1_000_000
@@ -68,7 +69,7 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     members: tuple[str, ...] = ()
     """Who may know of it; nobody is named: everybody."""
     status: WorkStatus = "active"
-    limits: Limits = Limits()
+    limits: WorkLimits = WorkLimits()
     on_failure: OnFailure = OnFailure()
     settings: dict[str, Any] = {}
     reason: str = ""
@@ -86,6 +87,43 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def open(self) -> bool:
         return self.status in OPEN
+
+
+SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
+"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
+whoever exports snapshots."""
+ALSO = {
+    "saveInterval": "save_interval",
+    "saveOnChange": "save_on_change",
+    "checkpointInterval": "checkpoint_interval",
+}
+
+
+def checked_limits(given: Mapping[str, int]) -> WorkLimits:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
+    try:
+        limits = msgspec.convert(dict(given), WorkLimits)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
+        ) from None
+    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
+        raise BadInput("a limit is at least 1")
+    return limits
+
+
+def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    named = {ALSO.get(name, name): value for name, value in given.items()}
+    stray = sorted(named.keys() - set(SETTINGS))
+    if stray:
+        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
+    hours = named.get("auto_archive_hours")
+    if hours is not None and (
+        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
+    ):
+        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
+    return masked(encode_payload(named)[1])
 
 
 class Act(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from hashlib import file_digest, sha256
 from itertools import islice
 from pathlib import Path
@@ -16,27 +17,24 @@ import msgspec
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..engines.contract import Lease
-from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..events import (
     MAX_BLOB,
     MAX_NAME,
     Blob,
     Event,
-    check_call,
     check_name,
     check_path,
     check_text,
     check_whole,
-    encode_payload,
 )
 from ..folders import Folder
 from ..memory.visibility import without_hidden
-from ..private import new_file
 from ..reader import Snapshot
 from .capability import BETWEEN, EVERY
 from .claims import MOST_AT_ONCE, Made, run_out
-from .graph import DEPENDENTS, id_of, names, new_task
+from .graph import id_of, names, new_task
+from .handles import Approvals, TaskHandle, WorkManagement
 from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
 from .lifecycle import Plan, check_same
 from .people import may_see_nudge, waiting
@@ -63,29 +61,37 @@ from .tasks import (
     ARTIFACT_TYPES,
     STATUSES,
     OnFailure,
-    Result,
     Task,
+    TaskResult,
     checked_flag,
-    checked_metadata,
     checked_policy,
-    checked_priority,
-    checked_role,
     checked_text,
     listed,
     required_text,
     texts,
 )
-from .transaction import WORK_MOVES, Act, Limits, Reading, WorkInfo, info_of, lease_name, may_know, no_work
+from .transaction import (
+    WORK_MOVES,
+    Act,
+    Reading,
+    WorkInfo,
+    checked_limits,
+    checked_settings,
+    info_of,
+    lease_name,
+    may_know,
+    no_work,
+)
 
 if TYPE_CHECKING:
     import threading
 
-    from ..ledger import At, Ledger, Progress
+    from ..ledger import At, Ledger
     from ..session import Session
     from .board import Board
     from .candidates import Candidate
     from .contexts import Context
-    from .leading import Lead, Step
+    from .leading import Lead, LeadStep
     from .radar import Overlap
     from .worker import Handler, Worked
 
@@ -94,16 +100,6 @@ T = TypeVar("T", bound=WorkRecord)
 LEASE = 60.0
 SMALL = 1 << 20
 """The most bytes of a file that are stored in the book unless somebody asks for it."""
-EDITABLE = ("title", "description", "priority", "needs_review", "on_failure", "for_role", "metadata")
-SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
-"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
-whoever exports snapshots."""
-ALSO = {
-    "saveInterval": "save_interval",
-    "saveOnChange": "save_on_change",
-    "checkpointInterval": "checkpoint_interval",
-}
-AT_ONCE = 500
 
 
 class Work:
@@ -132,7 +128,7 @@ class Work:
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
-        return self._ledger.submit(f"work.{command}", act)
+        return self._session.write(f"work.{command}", act)
 
     def _agent(self, agent: str | None) -> str:
         """Who claims or takes something: the actor itself, or whom the owner names."""
@@ -150,123 +146,27 @@ class Work:
 
     # the work itself
 
-    def about(self, at: At = None) -> WorkInfo:
+    def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
             found = info_of(reading.lens, self.id)
             assert found is not None
             return found
 
-    def status(self, *, at: At = None) -> str:
-        """How it stands, as of `at`: active, paused, completed, cancelled or archived."""
-        return self.about(at).status
+    @cached_property
+    def manage(self) -> WorkManagement:
+        """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
+        return WorkManagement(self)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Ask people to allow something, and answer: request, grant, refuse."""
+        return Approvals(self)
 
     def counts(self, *, at: At = None) -> dict[str, int]:
         """How many tasks have each status, and how many tasks there are, as of `at`."""
         with self._reading(at) as (reading, _):
             return reading.counts
-
-    def pause(self, reason: str = "", *, by: str | None = None) -> WorkInfo:
-        """Nothing is claimed until it is resumed. What is held may be finished."""
-        return self._change("paused", by, reason=reason)
-
-    def resume(self, *, by: str | None = None) -> WorkInfo:
-        return self._change("active", by, reason="")
-
-    def complete(self, summary: str = "", *, by: str | None = None) -> WorkInfo:
-        """All is done: refused as long as a task is neither completed nor cancelled."""
-        return self._change("completed", by, summary=summary)
-
-    def abandon(self, reason: str, *, by: str | None = None) -> WorkInfo:
-        """Give the work up: it is cancelled, and nothing in it is claimed or finished any more."""
-        return self._change("cancelled", by, reason=reason)
-
-    def archive(self, *, by: str | None = None) -> WorkInfo:
-        """Put the work away for good, once nothing is left to be done. It can still be read."""
-        return self._change("archived", by)
-
-    def discard(self, *, confirm: str, reason: str = "", progress: Progress | None = None) -> int:
-        """Erase what was said in a work that is over, for good: titles, results, decisions, stored artifacts. What
-        stays is how many tasks there were and how they ended. Only the owner may, with confirm="DISCARD". Answers how
-        many events were erased."""
-        check_call("progress", progress)
-        if confirm != "DISCARD":
-            raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
-        if self._actor != OWNER:
-            raise Denied(
-                f"{self._actor!r} may not discard a work: only the owner erases what others have said"
-            )
-        info = self.about()
-        if info.open:
-            raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
-        own = (one for one in self._ledger.events(kinds=EVERY) if not one.erased)
-        ids = [one.id for one in own if one.payload["work"] == self.id]
-        for start in range(0, len(ids), AT_ONCE):
-            part = tuple(ids[start : start + AT_ONCE])
-            erasure = self._ledger.submit(
-                "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
-            )
-            self._session.services.outside.erased(erasure.erased)
-            if progress:
-                progress(start + len(part), len(ids))
-        return len(ids)
-
-    def export(self, to: str | Path, *, at: At = None) -> int:
-        """Write the work as one JSON document, as far as whoever asks may see it: its info, tasks, decisions,
-        discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
-        tasks = self.tasks(at=at)
-        told = {"work": self.about(at), "tasks": tasks} | {
-            name: getattr(self, name)(at=at)
-            for name in (
-                "decisions",
-                "discoveries",
-                "artifacts",
-                "nudges",
-                "approvals",
-                "escalations",
-                "branches",
-            )
-        }
-        told["contributions"] = self.contributions(at=at)
-        plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
-        file = check_path("to", to)
-        try:
-            with new_file(file, self._session.services.beside) as out:
-                out.write(msgspec.json.format(plain, indent=2) + b"\n")
-        except OSError as error:
-            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
-        return len(tasks)
-
-    def _change(self, status: str | None, by: str | None, **said: str) -> WorkInfo:
-        words = {name: checked_text(name, text) for name, text in said.items()}
-        info: WorkInfo = self._do("change", by, status=status, said=words, fields={})
-        return info
-
-    def change(
-        self,
-        *,
-        goal: str | None = None,
-        constraints: Sequence[str] | None = None,
-        limits: Mapping[str, int] | None = None,
-        on_failure: object = None,
-        by: str | None = None,
-        **settings: Any,
-    ) -> WorkInfo:
-        """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
-        settings that are not named stay as they are."""
-        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
-        if constraints is not None:
-            said["constraints"] = texts("constraints", constraints)
-        fields: dict[str, Any] = {}
-        if limits is not None:
-            checked_limits(limits)
-            fields["limits"] = dict(limits)
-        if on_failure is not None:
-            fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
-        if settings:
-            fields["settings"] = checked_settings(settings)
-        info: WorkInfo = self._do("change", by, status=None, said=said, fields=fields)
-        return info
 
     # tasks
 
@@ -315,21 +215,29 @@ class Work:
         added: list[Task] = self._do("add", by, tasks=new) if new else []
         return added
 
-    def task(self, id: str | Task, at: At = None) -> Task:
-        """One task as of `at`. Raises NotFound."""
-        with self._reading(at) as (reading, _):
-            return reading.task(id_of(id))
+    def task(self, id: str | Task) -> TaskHandle:
+        """One task: what it is (`info`), and what is done to it."""
+        return TaskHandle(self, id)
 
-    def tasks(self, status: str | None = None, *, at: At = None) -> list[Task]:
-        """All tasks in the order in which they were added; those of one status, if it is named."""
+    def tasks(self, status: str | None = None, *, reviewer: str | None = None, at: At = None) -> list[Task]:
+        """All tasks in the order in which they were added; those of one status, if it is named. "waiting" are those
+        that wait for others, for somebody's word or for their next try, and those that are blocked. With a `reviewer`,
+        those that it or nobody is to review."""
         if status is not None:
-            checked("status", status, STATUSES)
+            checked("status", status, (*STATUSES, "waiting"))
+        if reviewer is not None:
+            reviewer = check_name("reviewer", reviewer)
         with self._reading(at) as (reading, _):
-            if status in ("assigned", "in_progress", "blocked", "review", "failed"):
-                return sorted(reading.listed(status), key=lambda one: one.number)
-            rows = reading.lens.scan("work.tasks", self.id)
-            found = [msgspec.convert(row, Task) for _, row in rows]
-            return [one for one in found if status is None or one.status == status]
+            if status == "waiting":
+                found = list(reading.listed("blocked", "waiting", "assigned", "later"))
+                found = [one for one in found if one.status != "assigned" or one.waits or one.later]
+            elif status in ("assigned", "in_progress", "blocked", "review", "failed"):
+                found = list(reading.listed(status))
+            else:
+                found = [one for one in reading.all if status in (None, one.status)]
+        if reviewer is not None:
+            found = [one for one in found if one.reviewer in (None, reviewer)]
+        return sorted(found, key=lambda one: one.number)
 
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
         """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be. Of a
@@ -355,31 +263,6 @@ class Work:
 
         return board_of(self, check_whole("limit", limit), at)
 
-    def blocked(self, *, at: At = None) -> list[Task]:
-        """The tasks that wait: for others, for somebody's word, or for what was said to block them."""
-        with self._reading(at) as (reading, _):
-            every = reading.listed("blocked", "waiting", "assigned", "later")
-            return [one for one in every if one.status != "assigned" or one.waits or one.later]
-
-    def in_progress(self, *, at: At = None) -> list[Task]:
-        """The tasks that somebody holds."""
-        self._look_after(at)
-        with self._reading(at) as (reading, _):
-            return list(reading.listed("in_progress"))
-
-    def needs_review(self, reviewer: str | None = None, *, at: At = None) -> list[Task]:
-        """The tasks that are done and wait for a review; those of one reviewer and of none, if one is named."""
-        if reviewer is not None:
-            reviewer = check_name("reviewer", reviewer)
-        with self._reading(at) as (reading, _):
-            found = reading.listed("review")
-            return [one for one in found if reviewer is None or one.reviewer in (None, reviewer)]
-
-    def failed(self, *, at: At = None) -> list[Task]:
-        """The tasks that have failed and that nobody has decided about."""
-        with self._reading(at) as (reading, _):
-            return list(reading.listed("failed"))
-
     def critical_path(self, *, at: At = None) -> list[Task]:
         """The longest chain of tasks that still have to be done one after the other."""
         from .drawing import longest_chain
@@ -390,79 +273,7 @@ class Work:
         """The tasks and what they wait for, as text that Mermaid or Graphviz ("dot") draws."""
         from .drawing import drawn
 
-        return drawn(self.about(at), self.tasks(at=at), format)
-
-    def link(self, task: str | Task, *, on: Sequence[str | Task], by: str | None = None) -> Task:
-        """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle."""
-        found: Task = self._do("link", by, task=id_of(task), on=names("on", on))
-        return found
-
-    def unlink(self, task: str | Task, *, on: Sequence[str | Task], by: str | None = None) -> Task:
-        """Let a task no longer wait for others."""
-        found: Task = self._do("unlink", by, task=id_of(task), on=names("on", on))
-        return found
-
-    def assign(self, task: str | Task, agent: str, *, by: str | None = None) -> Task:
-        """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
-        has died or failed, until it is assigned to another one or unassigned."""
-        found: Task = self._do("assign", by, task=id_of(task), agent=check_actor(agent))
-        return found
-
-    def unassign(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
-        found: Task = self._do("unassign", by, task=id_of(task))
-        return found
-
-    def edit(self, task: str | Task, *, by: str | None = None, **fields: Any) -> Task:
-        """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
-        stray = sorted(fields.keys() - set(EDITABLE))
-        if stray:
-            raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
-        new = dict(fields)
-        if "title" in new:
-            new["title"] = required_text("title", new["title"])
-        if "description" in new:
-            new["description"] = checked_text("description", new["description"])
-        if "needs_review" in new:
-            new["needs_review"] = checked_flag("needs_review", new["needs_review"])
-        if "metadata" in new:
-            new["metadata"] = checked_metadata(new["metadata"])
-        if "priority" in new:
-            checked_priority(new["priority"])
-        if "for_role" in new:
-            new["for_role"] = checked_role(new["for_role"])
-        if "on_failure" in new:
-            new["on_failure"] = checked_policy(new["on_failure"])
-        found: Task = self._do("edit", by, task=id_of(task), fields=new)
-        return found
-
-    def block(self, task: str | Task, reason: str, *, by: str | None = None) -> Task:
-        """Say that a task cannot go on. Its holder, if it has one, loses it."""
-        found: Task = self._do("block", by, task=id_of(task), reason=required_text("reason", reason))
-        return found
-
-    def unblock(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
-        for."""
-        found: Task = self._do("unblock", by, task=id_of(task))
-        return found
-
-    def retry(self, task: str | Task, *, by: str | None = None) -> Task:
-        """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
-        escalations are resolved."""
-        found: Task = self._do("retry", by, task=id_of(task))
-        return found
-
-    def cancel(
-        self, task: str | Task, *, reason: str, dependents: str = "block", by: str | None = None
-    ) -> Task:
-        """Cancel a task. What depends on it is blocked until somebody decides, is cancelled as well (`"cancel"`), or
-        goes on without it (`"free"`)."""
-        what = checked("way with dependents", dependents, DEPENDENTS)
-        found: Task = self._do(
-            "cancel", by, task=id_of(task), reason=required_text("reason", reason), dependents=what
-        )
-        return found
+        return drawn(self.info(at), self.tasks(at=at), format)
 
     def branch(
         self, question: str, options: Mapping[str, Sequence[str | Task]], *, by: str | None = None
@@ -478,9 +289,6 @@ class Work:
         return self._one(
             Decision, self._answer("branch", branch, masked(check_name("option", option)), said, by)
         )
-
-    def branches(self, *, at: At = None) -> list[Branch]:
-        return self._all(Branch, at)
 
     # claims
 
@@ -519,7 +327,7 @@ class Work:
         )
         return [Claim(self, who, one) for one in found]
 
-    def held(self, task: str | Task, token: int) -> Claim:
+    def reopen_claim(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
         longer in force."""
         claim = self._with_token(task, token)
@@ -529,7 +337,7 @@ class Work:
 
     def _with_token(self, task: str | Task, token: int) -> Claim:
         """The last claim of a task, also after its end: the call that ended it can be repeated."""
-        found = self.task(task)
+        found = self.task(task).info()
         if found.token != token or found.assigned_to is None:
             raise Fenced(_not_in_force(found, token))
         return Claim(self, self._agent(found.assigned_to), found)
@@ -549,7 +357,7 @@ class Work:
         done: list[Task] = self._do(
             "complete_many", agents.pop() if self._actor == OWNER else None,
             claims=tuple((one.task.number, one.token) for one in claims),
-            result=Result(checked_text("summary", summary)),
+            result=TaskResult(checked_text("summary", summary)),
         )  # fmt: skip
         for one, task in zip(claims, done, strict=True):
             one.task, one._done = task, True
@@ -603,6 +411,18 @@ class Work:
     ) -> Any:
         return self._do("answer", by, kind=kind, id=record_id(record), verdict=verdict, said=said)
 
+    def records(self, kind: str, *, task: str | Task | None = None, at: At = None) -> list[Any]:
+        """What was recorded, in order: each "decision", "discovery", "artifact" (every version), "nudge", "approval",
+        "escalation" or "branch" that the reader may see; with `task`, those that affect it."""
+        checked("kind of record", kind, tuple(RECORDS))
+        type = RECORDS[kind].type
+        with self._reading(at) as (reading, rights):
+            if task is None:
+                rows = reading.lens.scan("work.log", self.id, EVENTS[type])
+            else:
+                rows = reading.lens.scan("work.about", self.id, reading.task(id_of(task)).number)
+            return self._seen(type, reading, rights, [id for _, id in rows])
+
     def decide(
         self,
         *,
@@ -628,10 +448,6 @@ class Work:
             Decision, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
-    def decisions(self, *, task: str | Task | None = None, at: At = None) -> list[Decision]:
-        """What was decided, in order; with `task`, what affects it."""
-        return self._about(Decision, task, at)
-
     def discover(
         self,
         text: str,
@@ -649,9 +465,6 @@ class Work:
         return self._record(
             Discovery, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
-
-    def discoveries(self, *, task: str | Task | None = None, at: At = None) -> list[Discovery]:
-        return self._about(Discovery, task, at)
 
     def artifact(
         self,
@@ -673,10 +486,6 @@ class Work:
         version."""
         made = _made(path, type, description, content, store, commit, branch)
         return self._record(Artifact, {**made.said, **made.more}, by, task=task, token=_token)
-
-    def artifacts(self, *, task: str | Task | None = None, at: At = None) -> list[Artifact]:
-        """What was made, every version in order; with `task`, for it."""
-        return self._about(Artifact, task, at)
 
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
@@ -737,10 +546,16 @@ class Work:
         given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
         return self._record(Nudge, given, by, task=task)
 
-    def take_nudges(self, agent: str | None = None) -> list[Nudge]:
+    def read_messages(self, agent: str | None = None, *, peek: bool = False, at: At = None) -> list[Nudge]:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
-        delivered. What has changed that the agent had relied on comes as a nudge, too."""
+        delivered. What has changed that the agent had relied on comes as a nudge, too. With `peek`, or as of `at`, all
+        that waits for the agent, and nothing is marked."""
         who = self._agent(agent)
+        if peek or at is not None:
+            with self._reading(at) as (reading, _):
+                info = info_of(reading.lens, self.id)
+                leading = info is not None and info.leader == who
+                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
         self._session.services.premises.look()
         with self._reading(None) as (reading, _):
             mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
@@ -760,66 +575,6 @@ class Work:
         who = self._agent(agent)
         self._do("acknowledge", who if self._actor == OWNER else None, nudge=record_id(nudge), agent=who)
 
-    def nudges(self, agent: str | None = None, *, at: At = None) -> list[Nudge]:
-        """The nudges of this work that whoever asks may see; of one agent, those that wait for it."""
-        if agent is not None:
-            who = self._agent(agent)
-            with self._reading(at) as (reading, _):
-                info = info_of(reading.lens, self.id)
-                leading = info is not None and info.leader == who
-                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
-        return self._all(Nudge, at)
-
-    def request_approval(
-        self,
-        action: str,
-        *,
-        risk: str = "",
-        task: str | Task | None = None,
-        decision: str | Decision | None = None,
-        by: str | None = None,
-    ) -> Approval:
-        """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
-        or in review goes on."""
-        given = {"action": action, "risk": risk, "decision": decision}
-        return self._record(Approval, given, by, task=task)
-
-    def approve(
-        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
-    ) -> Approval | Decision:
-        """Allow what was asked for, or confirm a decision. Of a task, it is the approval that it waits for. It takes a
-        person."""
-        return self._judge(what, "approved", why, by)
-
-    def disapprove(
-        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
-    ) -> Approval | Decision:
-        """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
-        return self._judge(what, "rejected", why, by)
-
-    def _judge(
-        self, what: str | Approval | Decision | Task, verdict: str, why: str, by: str | None
-    ) -> Approval | Decision:
-        id = self._asked(what)
-        self._answer("approval", id, verdict, {"why": checked_text("why", why)}, by)
-        with self._reading(None) as (reading, _):
-            kind = reading.record(id)["kind"]
-        return self._one(Decision, id, True) if kind == DECIDED else self._one(Approval, id, True)
-
-    def _asked(self, what: str | Approval | Decision | Task) -> str:
-        """The id of what is to be answered; of a task, that of its approval."""
-        id = what.id if isinstance(what, Task) else record_id(what)
-        with self._reading(None) as (reading, _):
-            task = reading.find(id)
-        if task is None:
-            return id
-        if task.approval is None:
-            raise NotFound(f"nobody was asked to approve task {id!r}: work.approvals() lists what waits")
-        return task.approval
-
-    def approvals(self, *, at: At = None) -> list[Approval]:
-        return self._all(Approval, at)
-
     def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
         """Review a task that is done: approved, needs_rework (its holder goes on) or rejected (it has failed). Nobody
         reviews what it did itself."""
@@ -829,35 +584,32 @@ class Work:
         )
         return found
 
-    def assign_review(self, task: str | Task, reviewer: str, *, by: str | None = None) -> Task:
-        """Let one agent review a task, whatever its role."""
-        found: Task = self._do("assign_review", by, task=id_of(task), reviewer=check_actor(reviewer))
-        return found
-
     def escalate(
         self, text: str, *, type: str = "stuck", task: str | Task | None = None, by: str | None = None
     ) -> Escalation:
         """Ask somebody for help: stuck, confused, needs_decision or error."""
         return self._record(Escalation, {"text": text, "type": type}, by, task=task)
 
-    def resolve(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
+    def answer(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
         """Settle an escalation with an answer."""
         self._answer("escalation", escalation, "resolved", {"answer": required_text("answer", answer)}, by)
         return self._one(Escalation, record_id(escalation), True)
-
-    def escalations(self, *, at: At = None) -> list[Escalation]:
-        return self._all(Escalation, at)
 
     def inbox(self, *, at: At = None) -> Inbox:
         """Everything that waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
         return Inbox(
             tuple(one for one in self._pending(Approval, "approval", at)),
             tuple(one for one in self._pending(Branch, "branch", at)),
-            tuple(self.needs_review(at=at)),
+            self._listed("review", at),
             tuple(one for one in self._pending(Escalation, "escalation", at)),
-            tuple(self.failed(at=at)),
+            self._listed("failed", at),
             tuple(self.candidates(at=at)),
         )
+
+    def _listed(self, status: str, at: At) -> tuple[Task, ...]:
+        """The tasks of a status, the highest priority first."""
+        with self._reading(at) as (reading, _):
+            return tuple(reading.listed(status))
 
     def _pending(self, type: type[T], name: str, at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
@@ -869,7 +621,7 @@ class Work:
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that whoever asks may see."""
-        self.about()
+        self.info()
         for event in self._session.follow(after, timeout):
             yield from self._shown(event)
 
@@ -910,13 +662,6 @@ class Work:
 
         return context_of(self, id_of(task), max_chars, max_tokens, at)
 
-    def radar(self, task: str | Task, *, at: At = None) -> list[Overlap]:
-        """What may make a task needless: another one that says the same, or something that was found or done, as of
-        `at`."""
-        from .radar import overlaps
-
-        return overlaps(self, id_of(task), at=at)
-
     def candidates(self, *, judged: bool = False, at: At = None) -> list[Candidate]:
         """What may be worth learning from this work, as of `at`, each with a reason and a core that it may belong to.
         What was promoted or rejected by then is left out, unless `judged`."""
@@ -927,7 +672,7 @@ class Work:
     def orchestrate(
         self,
         agent: str,
-        handler: Callable[[Lead, Step], Any],
+        handler: Callable[[Lead, LeadStep], Any],
         *,
         stop: threading.Event | None = None,
         **how: Any,
@@ -985,24 +730,11 @@ class Work:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
         return found[0]
 
-    def _all(self, type: type[T], at: At) -> list[T]:
-        with self._reading(at) as (reading, rights):
-            rows = reading.lens.scan("work.log", self.id, EVENTS[type])
-            return self._seen(type, reading, rights, [id for _, id in rows])
-
     def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
         """The last few of a type that the reader may see, the newest first."""
         rows = reading.lens.each("work.log", self.id, EVENTS[type], reverse=True)
         visible = reading.visible(rights.actor, ((EVENTS[type], id) for _, id in rows))
         return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
-
-    def _about(self, type: type[T], task: str | Task | None, at: At) -> list[T]:
-        if task is None:
-            return self._all(type, at)
-        with self._reading(at) as (reading, rights):
-            number = reading.task(id_of(task)).number
-            rows = reading.lens.scan("work.about", self.id, number)
-            return self._seen(type, reading, rights, [id for _, id in rows])
 
     def _seen(
         self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str], erased: bool = False
@@ -1143,7 +875,7 @@ class Claim:
         each = listed("artifacts", artifacts)
         known = [one.id for one in each if isinstance(one, Artifact)]
         made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
-        result = Result(
+        result = TaskResult(
             checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(known),
         )  # fmt: skip
@@ -1163,7 +895,7 @@ class Claim:
     def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
         """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
         why = checked_text("reason", reason)
-        return self._do("hold_up", reason=why, on=names("on", on), subtasks=())
+        return self._do("block_or_split", reason=why, on=names("on", on), subtasks=())
 
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
         """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
@@ -1171,18 +903,21 @@ class Claim:
         no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
         own."""
         fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
-        return self._do("hold_up", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
+        return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
     def nudges(self) -> list[Nudge]:
         """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""
         urgent, self.urgent = self.urgent, []
-        return [*urgent, *self.work.take_nudges(self.agent)]
+        return [*urgent, *self.work.read_messages(self.agent)]
 
-    def context(self, *, max_chars: int | None = 6_000, max_tokens: int | None = None) -> Context:
-        """What it needs to know, with the nudges that it is told by this."""
+    def context(
+        self, *, max_chars: int | None = 6_000, max_tokens: int | None = None, receipt: bool = True
+    ) -> Context:
+        """What it needs to know, with the nudges that it is told by this, and a receipt. With `receipt=False` nothing
+        is written: then the nudges wait on."""
         from .contexts import context_of
 
-        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent)
+        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent, receipt)
 
     def radar(self) -> list[Overlap]:
         """What may make the task needless."""
@@ -1328,33 +1063,6 @@ def seconds(name: str, given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0.05 <= given <= 30 * 86_400:
         raise BadInput(f"{name} {shown(given)} is not a number of seconds from 0.05 to {30 * 86_400:,}")
     return float(given)
-
-
-def checked_limits(given: Mapping[str, int]) -> Limits:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
-    try:
-        limits = msgspec.convert(dict(given), Limits)
-    except msgspec.ValidationError as error:
-        raise BadInput(
-            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
-        ) from None
-    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
-        raise BadInput("a limit is at least 1")
-    return limits
-
-
-def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    named = {ALSO.get(name, name): value for name, value in given.items()}
-    stray = sorted(named.keys() - set(SETTINGS))
-    if stray:
-        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
-    hours = named.get("auto_archive_hours")
-    if hours is not None and (
-        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
-    ):
-        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
-    return masked(encode_payload(named)[1])
 
 
 def _level(given: str) -> str:

@@ -183,7 +183,7 @@ def work_off(
 def _held_under(work: Work, event: str) -> Claim | None:
     """The claim that was recorded under this id, if it was. Raises Conflict if it is no longer held."""
     found = work._ledger.event(event)
-    return None if found is None else work.held(found.payload["task_id"], found.position)
+    return None if found is None else work.reopen_claim(found.payload["task_id"], found.position)
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
@@ -246,7 +246,7 @@ def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> C
     try:
         return work.claim(agent, lease=lease, _event=event)
     except Conflict:
-        if work.about().open:
+        if work.info().open:
             raise
         return None
 
@@ -255,7 +255,7 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
     """Whether a worker for which nothing is ready has done its part."""
     if until == "stopped":
         return False
-    if wait_for_tasks and not work.counts().get("tasks") and work.about().open:
+    if wait_for_tasks and not work.counts().get("tasks") and work.info().open:
         return False
     if until == "idle":
         return True
@@ -312,7 +312,7 @@ def all_hang(tasks: Sequence[Task]) -> bool:
 
 
 def _is_led(work: Work) -> bool:
-    led = work.about().led
+    led = work.info().led
     if led is None:
         return False
     with work._ledger.reads() as reads:
@@ -384,7 +384,7 @@ def finish(claim: Claim, answer: Any, more: bool = False, event: str | None = No
     return None
 
 
-class Held(Protocol):
+class Leased(Protocol):
     """What is somebody's own for as long as it is heard of: a claim, or the lead of a work."""
 
     agent: str
@@ -399,7 +399,7 @@ class Beats:
 
     def __init__(self, agent: str, lease: float) -> None:
         self._every = lease / 3
-        self._held: Held | None = None
+        self._held: Leased | None = None
         self._since = 0.0
         self._mutex = threading.Lock()
         self._ended = threading.Event()
@@ -414,14 +414,14 @@ class Beats:
         self._thread.join()
 
     @contextmanager
-    def of(self, held: Held) -> Iterator[None]:
+    def of(self, held: Leased) -> Iterator[None]:
         self.begin(held)
         try:
             yield
         finally:
             self.end()
 
-    def begin(self, held: Held) -> None:
+    def begin(self, held: Leased) -> None:
         with self._mutex:
             self._held, self._since = held, monotonic()
 
@@ -442,7 +442,7 @@ class Beats:
                 else:
                     self._heartbeat(self._held)
 
-    def _heartbeat(self, held: Held) -> None:
+    def _heartbeat(self, held: Leased) -> None:
         try:
             urgent = held.heartbeat()
             if isinstance(held, Claim):
@@ -456,7 +456,7 @@ class Beats:
 
 
 @contextmanager
-def beating(held: Held) -> Iterator[None]:
+def beating(held: Leased) -> Iterator[None]:
     """Heartbeats for one thing, until the block ends."""
     with Beats(held.agent, held.lease) as beats, beats.of(held):
         yield

@@ -31,7 +31,7 @@ from ..run import Run, Turn, plain_text
 from ..state.requests import Written
 from .model import Agent, Workflow
 
-AgentFunction = Callable[["Task"], Any]
+AgentFunction = Callable[["AgentTask"], Any]
 
 Ask = Callable[[str, str], str | None]
 """Asks a person: given a prompt and the channel's name, answers what they said, or None to end."""
@@ -54,7 +54,7 @@ class Interrupted(BaseException):
     """The runner was told to stop while an agent was at work. Not an agent's failure: it is run again."""
 
 
-class Task(Turn):
+class AgentTask(Turn):
     """An agent's turn as a workflow gives it. Return the output from the agent's function: it is written
     together with the end of the turn. `item` is its part of a fan-out, `answer` what a person said in an
     interactive loop."""
@@ -174,7 +174,7 @@ def as_command(command: list[str], folder: Path, named_by_files: bool = False) -
     """A program that reads one JSON object and writes one: its output, or {"error": {"reason", "message"}}. One that
     the workflow's files name by a relative path must be a plain file in its folder."""
 
-    def run(task: Task) -> Any:
+    def run(task: AgentTask) -> Any:
         if named_by_files:
             _check_program(command[0], folder)
         given = {
@@ -234,7 +234,7 @@ def _answer_of(program: str, code: int, out: bytes, err: bytes) -> Any:
     return answer
 
 
-def call(function: AgentFunction, task: Task, timeout: float) -> dict[str, Any]:
+def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, Any]:
     """Run an agent and answer its output. Raises AgentFailed, whatever happened in there.
 
     A function that takes too long cannot be stopped from outside: it is left behind, and what it answers

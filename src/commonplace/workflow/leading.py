@@ -19,7 +19,7 @@ from ..events import new_id
 SECONDS = 30.0
 
 
-class Lead:
+class RunLead:
     """The right to run a run. `check` raises Busy when somebody else has taken it meanwhile."""
 
     def __init__(self, run: str) -> None:
@@ -32,7 +32,7 @@ class Lead:
 
 
 @contextmanager
-def leading(store: Store, run: str) -> Iterator[Lead]:
+def leading(store: Store, run: str) -> Iterator[RunLead]:
     """Hold the lease of a run for the length of a `with` block. Raises Busy when somebody else holds it."""
     name, me = f"run/{sha256(run.encode()).hexdigest()}", f"{_self()} {new_id()}"
     lease = store.lease(name, me, SECONDS)
@@ -44,7 +44,7 @@ def leading(store: Store, run: str) -> Iterator[Lead]:
             f"the run {run!r} is being run by {' '.join(lease.holder.split()[:3])}: wait for it, or if that process is "
             f"gone try again in {lease.seconds:.0f} s"
         )
-    lead, done = Lead(run), threading.Event()
+    lead, done = RunLead(run), threading.Event()
     renewing = threading.Thread(target=_renew, args=(store, name, me, lead, done), daemon=True)
     renewing.start()
     try:
@@ -55,7 +55,7 @@ def leading(store: Store, run: str) -> Iterator[Lead]:
         store.lease(name, me, 0)
 
 
-def _renew(store: Store, name: str, me: str, lead: Lead, done: threading.Event) -> None:
+def _renew(store: Store, name: str, me: str, lead: RunLead, done: threading.Event) -> None:
     renewed = time.monotonic()
     while not done.wait(SECONDS / 3):
         try:

@@ -19,7 +19,7 @@ from ..access.rights import EVERYBODY, TIERS
 from ..errors import BadInput, shown
 from ..memory.portions import DigestRules, merged, rules_with
 from ..plain_yaml import kind_of
-from ..state.policy import AgentMemory, AgentPolicy, Persistence, Policy, Rule, Start
+from ..state.policy import AgentMemory, AgentPolicy, Persistence, Policy, SharingRule, Start
 from . import model
 from .files import Files, Level
 from .model import AGENT_FILE, WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
@@ -298,7 +298,7 @@ class _Loader:
 
     # rules for state and memory
 
-    def _policy(self, state: Section, nodes: tuple[Node, ...], memory: model.Memory) -> Policy:
+    def _policy(self, state: Section, nodes: tuple[Node, ...], memory: model.MemorySettings) -> Policy:
         sharing, security = state.get("sharing", {}), self._document.get("security", {})
         above, agents = ancestors(nodes), self._agents.by_id
         secret = (*sharing.get("sensitive_fields", ()), *security.get("sensitive_fields", ()))
@@ -315,7 +315,7 @@ class _Loader:
         named = {name: sharing[name] for name in ("strategy", "never_share", "validation") if name in sharing}
         return convert({**named, **more}, Policy)
 
-    def _rule(self, index: int, section: Section) -> Rule:
+    def _rule(self, index: int, section: Section) -> SharingRule:
         at, source, names = (
             f"state.sharing.rules[{index}]",
             section.get("from", ""),
@@ -324,7 +324,9 @@ class _Loader:
         if not source or not names:
             want = "write from: agent, to: [agents] and fields: [names]"
             self._tell(at if source else f"{at}.from", want, "R16")
-        return Rule(source, tuple(id for id in section.get("to", ()) if id not in ("*", "all")), tuple(names))
+        return SharingRule(
+            source, tuple(id for id in section.get("to", ()) if id not in ("*", "all")), tuple(names)
+        )
 
     def _patterns(self) -> list[str]:
         """The regular expressions that are redacted, from all the places that may hold them."""
@@ -346,7 +348,7 @@ class _Loader:
                     self._tell(f"{place}[{index}]", message, "R14")
         return list(good)
 
-    def _memory(self, section: Section) -> model.Memory:
+    def _memory(self, section: Section) -> model.MemorySettings:
         workspace = self._folder(section, "memory", "workspace_dir") or "workspace"
         places = [("memory", section), ("memory.tiers", section.get("tiers", {}))]
         sources = {tier: [(f"{at}.{tier}", one.get(tier, {})) for at, one in places] for tier in TIERS}
@@ -361,7 +363,7 @@ class _Loader:
             "curation": {**curation, **section.get("curation", {})},
             "tiers": {tier: self._tier(tier, found, workspace) for tier, found in sources.items()},
         }
-        return convert({**section, **more}, model.Memory)
+        return convert({**section, **more}, model.MemorySettings)
 
     def _tier(self, name: str, sources: list[tuple[str, Section]], workspace: str) -> model.Tier:
         """One tier from all the places that speak of it; what a daily log says is the working tier's."""
@@ -396,9 +398,11 @@ def _share_input(written: list[str] | dict[str, list[str]], ids: frozenset[str])
     return found
 
 
-def _others(nodes: set[str], agents: dict[str, model.Agent], memory: model.Memory) -> dict[str, AgentPolicy]:
+def _others(
+    nodes: set[str], agents: dict[str, model.Agent], memory: model.MemorySettings
+) -> dict[str, AgentPolicy]:
     """What holds for agents that are no nodes: fallbacks, those that access_control names, and everybody else."""
-    anybody = AgentPolicy(memory=_memory_policy(model.AgentMemory(tiers=TIERS), memory))
+    anybody = AgentPolicy(memory=_memory_policy(model.AgentMemorySettings(tiers=TIERS), memory))
     found = {EVERYBODY: anybody}
     for name in sorted({*agents, *memory.access_control} - nodes):
         agent = agents.get(name)
@@ -412,10 +416,10 @@ def _others(nodes: set[str], agents: dict[str, model.Agent], memory: model.Memor
 
 
 def _agent_policy(
-    node: Node, agent: model.Agent | None, above: dict[str, Texts], memory: model.Memory
+    node: Node, agent: model.Agent | None, above: dict[str, Texts], memory: model.MemorySettings
 ) -> AgentPolicy:
     contract = agent.contract if agent else None
-    own = model.AgentMemory() if agent is None else agent.memory
+    own = model.AgentMemorySettings() if agent is None else agent.memory
     return AgentPolicy(
         contract=contract,
         share_output=node.share_output or (),
@@ -433,7 +437,7 @@ V1_OF_FILES = {"semantic": {"enabled": False}}
 """What a memory.v1 section of a file means where it says nothing else: there, meaning is looked for on request."""
 
 
-def _memory_policy(own: model.AgentMemory, all: model.Memory) -> AgentMemory:
+def _memory_policy(own: model.AgentMemorySettings, all: model.MemorySettings) -> AgentMemory:
     """What holds for one agent: its own file within the workflow's."""
     long_term, working = (all.tiers[tier].settings for tier in ("long_term", "working"))
     return AgentMemory(
@@ -508,7 +512,7 @@ class _Agents:
         }
         return convert({**document, **more}, model.Agent)
 
-    def _memory(self, file: str, section: Section) -> model.AgentMemory:
+    def _memory(self, file: str, section: Section) -> model.AgentMemorySettings:
         tiers = section.get("tiers")
         settings: Section = tiers if isinstance(tiers, dict) else {}
         daily, long_term = section.get("daily_log", {}), section.get("long_term", {})
@@ -523,7 +527,7 @@ class _Agents:
         }
         if tiers:
             said["tiers"] = [tier for tier in tiers if settings.get(tier, {}).get("enabled", True)]
-        memory = convert(said, model.AgentMemory)
+        memory = convert(said, model.AgentMemorySettings)
         try:
             rules_with(DigestRules(), memory.v1)
         except BadInput as error:

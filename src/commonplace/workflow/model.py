@@ -125,7 +125,7 @@ class Execution(msgspec.Struct, frozen=True):
     max_concurrent: Count = 4
 
 
-class AgentMemory(msgspec.Struct, frozen=True):
+class AgentMemorySettings(msgspec.Struct, frozen=True):
     enabled: bool = True
     long_term_inject: bool = True
     long_term_max_tokens: int = 2000
@@ -152,7 +152,7 @@ class Tier(msgspec.Struct, frozen=True):
     settings: dict[str, Any] = {}
 
 
-class Memory(msgspec.Struct, frozen=True):
+class MemorySettings(msgspec.Struct, frozen=True):
     """`tiers` always has the four of them. Settings have the names of the seed: file, max_size_kb,
     directory, retention_days, index_path, embedding_model, similarity_metric, and what else was written.
     `max_size_kb` and `retention_days` are there only if the file names them: without, the book's settings hold."""
@@ -172,7 +172,7 @@ class Agent(msgspec.Struct, frozen=True):
     id: str
     runtime: dict[str, Any] = {}
     contract: dict[str, Any] | None = None
-    memory: AgentMemory = AgentMemory()
+    memory: AgentMemorySettings = AgentMemorySettings()
     may_emit: tuple[str, ...] | None = None
     """The kinds of events that it may record in a run, `*` for any ending; None: as the book says."""
     document: dict[str, Any] = {}
@@ -199,7 +199,7 @@ class Workflow(msgspec.Struct, frozen=True):
     policy: Policy = Policy()
     start: Start = Start()
     persistence: Persistence = Persistence()
-    memory: Memory = Memory()
+    memory: MemorySettings = MemorySettings()
     agents: dict[str, Agent] = {}
     max_depth: int = 4
     delegation: dict[str, Any] | None = None

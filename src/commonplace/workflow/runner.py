@@ -29,13 +29,13 @@ from ..runs import Runs
 from ..runs import run as open_run
 from ..state.cells import State, about
 from ..state.contract import violations
-from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, Step
+from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, RunStep
 from .agents import (
     AgentFailed,
     AgentFunction,
+    AgentTask,
     Ask,
     Interrupted,
-    Task,
     answer_within,
     as_failure,
     call,
@@ -109,7 +109,7 @@ class Runner:
         self.folder = Path(workflow.folder)
         self.ends = time.monotonic() + workflow.execution.timeout_total
         self.hide = Redactor(secrets=secret_environment(workflow))
-        self.live: set[Task] = set()
+        self.live: set[AgentTask] = set()
         self.functions = {
             node.agent: find_agent(workflow.agents[node.agent], self.folder, agents)
             for node in workflow.nodes
@@ -234,9 +234,9 @@ class Runner:
     def _mark(self, node: str, status: str, reason: str = "", **more: Any) -> None:
         self.lead.check()
         self.run.step(node, status, reason=reason, **more)
-        self._note(Step(self.run.id, node, status, reason=reason, **more))
+        self._note(RunStep(self.run.id, node, status, reason=reason, **more))
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: RunStep) -> None:
         """Remember how far a node has come, and tell whoever watches."""
         self.steps[step.node] = {
             "status": step.status,
@@ -296,7 +296,7 @@ class Runner:
         left = self.ends - time.monotonic()
         if left <= 0:
             raise AgentFailed("the run's time is over", "timeout")
-        task = Task(self.run, node.id, attempt=attempt, hide=self.hide, **more)
+        task = AgentTask(self.run, node.id, attempt=attempt, hide=self.hide, **more)
         timeout = min(node.timeout or self.workflow.execution.timeout_per_agent, left)
         self.live.add(task)
         try:
@@ -320,7 +320,7 @@ class Runner:
     ) -> None:
         """Write an output together with the end of its turn."""
         self.lead.check()
-        step = Step(self.run.id, node.id, status, attempt, iteration, reason)
+        step = RunStep(self.run.id, node.id, status, attempt, iteration, reason)
         turn = Turn(self.run, node.id)
         turn.write_with(output, step, contract=contract, sources=sources, secret=secret)
         self._note(step)
@@ -332,7 +332,7 @@ class Runner:
         error = {"type": failure.type, "reason": failure.reason, "message": told, "attempt": attempt}
         iteration = self._iteration(node)
         self.run.step(node.id, status, attempt=attempt, iteration=iteration, reason=told, error=error)
-        self._note(Step(self.run.id, node.id, status, attempt, iteration, told))
+        self._note(RunStep(self.run.id, node.id, status, attempt, iteration, told))
 
     def _give_up(self, node: Node, failure: AgentFailed, attempt: int, on_failure: str) -> str | None:
         ways = [one for one in self.workflow.degradation if one.node == node.id]

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from ..access.rights import TIERS, Permission
-from ..state.policy import Limits, Model, Persistence, Start, Strategy, Strictness
+from ..state.policy import Model, Persistence, Start, StateLimits, Strategy, Strictness
 from . import model
 
 Schema = dict[str, Any]
@@ -165,7 +165,7 @@ STATE = _of(
     Start,
     model=_of_type(Model),
     persistence=_or(FLAG, "enabled", _of(Persistence)),
-    limits=_of(Limits),
+    limits=_of(StateLimits),
     sharing=_mapping(SHARING, "strategy"),
 )
 
@@ -223,7 +223,7 @@ _OF_AN_AGENT = _also(
     inject_into_prompt="inject",
 )
 MEMORY_OF_AN_AGENT = _of(
-    model.AgentMemory,
+    model.AgentMemorySettings,
     tiers=_list(_needed(_one_of(*TIERS)), "string object", f"a list of {', '.join(TIERS)},")
     | {"pattern": rf"^({'|'.join(TIERS)})\Z"}
     | {"properties": dict.fromkeys(TIERS, _or(FLAG, "enabled", _OF_AN_AGENT)), "additionalProperties": False},

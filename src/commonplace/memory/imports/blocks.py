@@ -21,7 +21,7 @@ _CODE = re.compile(r"`[^`\n]*`")
 
 
 @dataclass
-class Block:
+class MarkdownBlock:
     """Lines that belong together. The kinds: heading (its `indent` is its level), text, bullet with all that is
     indented below it, steps (a whole numbered list), comment, and lead: a short line that introduces bullets."""
 
@@ -56,9 +56,9 @@ class Block:
         return not gap or (bool(_FENCE.match(line)) and (self.kind == "steps" or self.leads()))
 
 
-def blocks(lines: list[str], start: int = 0) -> Iterator[Block]:
+def blocks(lines: list[str], start: int = 0) -> Iterator[MarkdownBlock]:
     """The blocks of these lines from index `start` on, in order. Only blank lines and rules are in none."""
-    block: Block | None = None
+    block: MarkdownBlock | None = None
     closing, gap = "", False
     for number, line in enumerate(lines[start:], start + 1):
         if block and closing:
@@ -80,7 +80,7 @@ def blocks(lines: list[str], start: int = 0) -> Iterator[Block]:
                 yield block
             level = _HEADING.match(line)
             indent = len(level[1]) if level and kind == "heading" else _indent(line)
-            block = None if kind == "rule" else Block(number, kind, indent, [line])
+            block = None if kind == "rule" else MarkdownBlock(number, kind, indent, [line])
         if fence := _FENCE.match(line):
             closing = fence[1]
         elif kind == "comment" and not _closes(line, "-->"):

@@ -1,0 +1,294 @@
+"""What is typed: how a parameter of a verb becomes an argument or an option, and text becomes a value.
+
+What a verb takes by its place and has to be given is an argument, as is a text that it begins with; all else is an
+option. A list is an option that may be repeated, a mapping is NAME=VALUE, repeated, or one JSON object.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, get_args, get_origin
+
+import click
+import msgspec
+
+from ..events import decode
+from ..verbs import Parameter, Verb, members, name_of
+
+SHIELD = "\0"
+"""Stands before a word that begins with a dash and is a text. No argument of a process can hold this character."""
+
+UNTYPED = {
+    "by", "confirm", "now", "progress", "count_tokens", "schema_version", "max_results", "matters", "stop", "handler",
+    "shown", "capabilities", "redacted", "content",
+}  # fmt: skip
+"""Parameters that a shell has no option for: who acts is --as, and functions cannot be typed."""
+
+FIRST = ("text", "query", "id", "actor", "core", "day", "work_id", "path")
+"""Arguments that may be left out, where a verb begins with one."""
+
+ALWAYS_FIRST = ("payload", "question", "choice")
+"""Arguments that a verb takes by their names."""
+
+SPELLED = {
+    "run_id": "run", "work_id": "work", "session_id": "session", "new_id": "new", "queries": "query",
+    "agent_filter": "agent", "assigned_to": "assign", "promote_to_core": "core", "texts": "text", "ids": "id",
+}  # fmt: skip
+AS_THEY_ARE = ("affects", "supersedes", "depends_on", "blocks", "sees", "acts", "on", "limits", "rules")
+
+STREAMED = ("text", "payload", "initial", "texts", "tasks", "fact", "value", "summary")
+"""Values that `-` reads from standard input."""
+
+
+def spelled(parameter: Parameter) -> str:
+    """What an option is called: one of a list is named one by one."""
+    name = SPELLED.get(parameter.name, parameter.name.rstrip("_"))
+    if parameter.name not in (*SPELLED, *AS_THEY_ARE) and (is_list(parameter) or is_mapping(parameter)):
+        name = name.removesuffix("s")
+    return name.replace("_", "-")
+
+
+def is_list(parameter: Parameter) -> bool:
+    return not is_mapping(parameter) and any(
+        isinstance(origin := get_origin(kind), type) and issubclass(origin, Collection | Iterable)
+        for kind in parameter.kinds
+    )
+
+
+def is_mapping(parameter: Parameter) -> bool:
+    return any(
+        isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
+        for kind in parameter.kinds
+    )
+
+
+def is_moment(parameter: Parameter) -> bool:
+    """Whether it is a position or a time."""
+    return "At" in names(parameter) or {"int", "datetime"} <= names(parameter)
+
+
+def names(parameter: Parameter) -> set[str]:
+    return {name_of(kind) for kind in parameter.kinds}
+
+
+class Typed(click.ParamType[Any]):
+    """Makes of what was typed what the verb takes."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.parameter = parameter
+        self.name = parameter.name
+
+    def convert(self, typed: Any, _param: object, _context: object) -> Any:
+        if not isinstance(typed, str):
+            return typed
+        text = typed.removeprefix(SHIELD)
+        kinds, name = names(self.parameter), self.parameter.name
+        if is_mapping(self.parameter):
+            return text
+        if name in STREAMED and text == "-":
+            text = standard_input(name)
+        if is_moment(self.parameter):
+            return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else moment(text)
+        if "datetime" in kinds:
+            return moment(text)
+        if "timedelta" in kinds:
+            try:
+                return timedelta(hours=number(text, float))
+            except (ValueError, OverflowError):
+                raise click.BadParameter(f"{text!r} is not a number of hours") from None
+        if is_list(self.parameter):
+            return _one_of_many(self.parameter, text)
+        if "str" in kinds or "Path" in kinds:
+            return text
+        if "int" in kinds:
+            return number(text, int)
+        if "float" in kinds:
+            return number(text, float)
+        return json_or_text(text)
+
+
+def _one_of_many(parameter: Parameter, text: str) -> Any:
+    """One value of a list: text, a pair, or an object as JSON."""
+    inner = [one for kind in parameter.kinds for each in get_args(kind) for one in members(each)]
+    if any(get_origin(one) is tuple for one in inner):
+        return split(text)
+    if not any(isinstance(get_origin(one), type) and issubclass(get_origin(one), Mapping) for one in inner):
+        return text
+    value = json_or_text(text)
+    if isinstance(value, list | dict):
+        return value
+    if str in inner:
+        return text
+    return json_value(text, parameter.name)
+
+
+def metavar(parameter: Parameter) -> str:
+    kinds, name = names(parameter), parameter.name
+    if is_moment(parameter):
+        return "POSITION|TIME"
+    if "datetime" in kinds:
+        return "TIME"
+    if "timedelta" in kinds:
+        return "HOURS"
+    if is_mapping(parameter):
+        return "JSON" if parameter.required or name in ("initial", "payload") else "NAME=VALUE"
+    if kinds & {"int", "float"}:
+        return "N"
+    if name in (
+        "text",
+        "query",
+        "reason",
+        "why",
+        "rationale",
+        "goal",
+        "title",
+        "summary",
+        "description",
+        "risk",
+    ):
+        return name.upper() if name in ("query",) else "TEXT"
+    return spelled(parameter).upper()
+
+
+def option(parameter: Parameter) -> click.Parameter:
+    """A parameter of a verb as something to type."""
+    first = (parameter.positional and parameter.name in FIRST) or parameter.name in ALWAYS_FIRST
+    many = is_list(parameter) or (is_mapping(parameter) and metavar(parameter) == "NAME=VALUE")
+    shown = metavar(parameter)
+    if (parameter.required and parameter.positional) or first:
+        return click.Argument(
+            [parameter.name], type=Typed(parameter), required=parameter.required, nargs=-1 if many else 1,
+            metavar=(shown if parameter.required else f"[{shown}]") + ("…" if many else ""),
+            help=sentence(parameter.help),
+        )  # fmt: skip
+    flag, help = f"--{spelled(parameter)}", sentence(parameter.help) + (" May be repeated." if many else "")
+    if "bool" in names(parameter) and not many:
+        both = f"{flag}/--no-{spelled(parameter)}" if parameter.default in (None, True) else flag
+        return click.Option([parameter.name, both], is_flag=True, default=None, help=help)
+    return click.Option(
+        [parameter.name, flag], type=Typed(parameter), multiple=many, metavar=shown, help=help,
+        required=parameter.required,
+    )  # fmt: skip
+
+
+def sentence(help: str) -> str:
+    return help and help[0].upper() + help[1:].rstrip(".") + "."
+
+
+def options(verb: Verb) -> list[click.Parameter]:
+    made = [
+        option(one)
+        for one in verb.parameters
+        if one.is_data and one.name not in UNTYPED and one.name[0] != "_"
+    ]
+    if verb.fields:
+        help = "Further fields; a value is JSON, or else text."
+        made.append(click.Argument([FIELDS], nargs=-1, metavar="[FIELD=VALUE…]", type=Shielded(), help=help))
+    return made
+
+
+FIELDS = "further_fields"
+
+
+class Shielded(click.ParamType[Any]):
+    name = "text"
+
+    def convert(self, typed: Any, _param: object, _context: object) -> Any:
+        return typed.removeprefix(SHIELD) if isinstance(typed, str) else typed
+
+
+def values(verb: Verb, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed as the verb takes it; the rest is as the verb has it."""
+    given = dict[str, Any]()
+    for parameter in verb.parameters:
+        value = typed.get(parameter.name)
+        if value is None or value == ():
+            continue
+        if is_mapping(parameter):
+            value = mapping(value, parameter)
+        elif is_list(parameter):
+            value = [one for many in value for one in (many if isinstance(many, list) else [many])]
+            if parameter.name == "texts":
+                value = [line for text in value for line in text.splitlines() if line]
+        elif value == "all" and parameter.default and type(None) in members(parameter.type):
+            value = None  # no filter
+        given[parameter.name] = value
+    for pair in typed.get(FIELDS) or ():
+        name, value = split(pair)
+        given[name] = json_or_text(value)
+    return given
+
+
+def mapping(typed: Any, parameter: Parameter) -> dict[str, Any]:
+    if isinstance(typed, str):
+        text = standard_input(parameter.name) if typed == "-" else typed
+        value = json_value(text, parameter.name)
+        if parameter.name != "payload" and not isinstance(value, dict):
+            raise click.BadParameter(
+                f'{parameter.name} is not an object: write one such as {{"text": "hello"}}'
+            )
+        return value  # type: ignore[no-any-return]
+    texts = [text for text in typed if not text.startswith("{")]
+    whole = [json_value(text, parameter.name) for text in typed if text.startswith("{")]
+    strict = name_of(get_args(parameter.kinds[0])[-1]) == "str"
+    pairs = {name: value if strict else json_or_text(value) for name, value in map(split, texts)}
+    return {name: value for object in whole for name, value in object.items()} | pairs
+
+
+def split(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{pair!r} is not NAME=VALUE, such as channel=chat")
+    return name.replace("-", "_"), value
+
+
+def standard_input(name: str) -> str:
+    if sys.stdin is None:
+        raise click.BadParameter(f"there is no standard input to read {name} from")
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"standard input is not UTF-8 text ({error})") from None
+
+
+def moment(typed: str) -> datetime:
+    try:
+        return datetime.fromisoformat(typed).astimezone()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{typed!r} is not a time such as 2026-01-31T09:30:00Z") from None
+
+
+def number(typed: str, kind: type[int] | type[float]) -> Any:
+    try:
+        return kind(typed)
+    except ValueError:
+        raise click.BadParameter(f"{typed!r} is not a {'whole ' if kind is int else ''}number") from None
+
+
+def json_value(typed: str, name: str) -> Any:
+    try:
+        return decode(typed)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise click.BadParameter(
+            f"{name} is not JSON ({error}): write one such as " + """'{"text": "hello"}'"""
+        ) from None
+
+
+def json_or_text(typed: str) -> Any:
+    try:
+        return decode(typed)
+    except (msgspec.MsgspecError, RecursionError):
+        return typed
+
+
+def shielded(args: Sequence[str]) -> list[str]:
+    """The words of a command, with those marked that begin with a dash and are a text: an option has no space in its
+    name, and a line of markdown has."""
+    found, after = list[str](), False
+    for word in args:
+        is_text = word.startswith("-") and len(word) > 1 and " " in word.partition("=")[0]
+        found.append(SHIELD + word if is_text and not after else word)
+        after = after or word == "--"
+    return found

@@ -1,0 +1,53 @@
+"""Messages in the language of the shell: a call that the library recommends becomes the command that does it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+
+COMMANDS = {
+    "grant": "access grant", "access.grant": "access grant", "works.list": "work list", "work": "work new NAME",
+    "event": "log", "events": "log", "admin.verify": "book verify", "memory.resolve": "memory resolve",
+}  # fmt: skip
+"""The command for each call that messages name."""
+
+CALL = re.compile(r"\bbook\.([a-z_.]{1,60})(\([^()]{0,200}\))")
+
+
+def in_shell_words(message: str) -> str:
+    """The message with commands in place of calls, and options in place of arguments."""
+    message = CALL.sub(_command, message)
+    message = message.replace('confirm="FORGET"', "--yes").replace("dry_run=True", "--dry-run")
+    return re.sub(
+        r"\bleave (at|initial|run_id) out\b",
+        lambda found: f"leave --{found[1].removesuffix('_id')} out",
+        message,
+    )
+
+
+def _command(found: re.Match[str]) -> str:
+    command = COMMANDS.get(found[1])
+    if command is None:
+        return found[0]
+    try:
+        call = ast.parse(f"call{found[2]}", mode="eval").body
+    except SyntaxError:  # it only hints at its arguments
+        return f"`commonplace {command}`"
+    assert isinstance(call, ast.Call)
+    words = [
+        ast.unparse(word) if isinstance(word, ast.Name) else str(ast.literal_eval(word)) for word in call.args
+    ]
+    for keyword in call.keywords:
+        words += _option(str(keyword.arg), ast.literal_eval(keyword.value))
+    return f"`{shlex.join(['commonplace', *command.split(), *words])}`"
+
+
+def _option(name: str, value: object) -> Iterator[str]:
+    many = value if isinstance(value, list) else [value]
+    if isinstance(value, dict):
+        name, many = name.removesuffix("s"), [f"{key}={inner}" for key, inner in value.items()]
+    for each in many:
+        yield f"--{name.replace('_', '-')}"
+        yield str(each)

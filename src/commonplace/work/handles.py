@@ -1,0 +1,285 @@
+"""What is done to one task, to a work as a whole, and about approvals: small handles that a work hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..access.rights import OWNER, check_actor
+from ..erase import EraseRequest
+from ..errors import BadInput, Conflict, Denied, NotFound
+from ..events import check_call, check_path, check_text
+from ..private import new_file
+from .capability import EVERY
+from .graph import DEPENDENTS, id_of, names
+from .kinds import DECIDED
+from .records import RECORDS, Approval, Decision, checked, record_id
+from .tasks import (
+    Task,
+    checked_flag,
+    checked_metadata,
+    checked_policy,
+    checked_priority,
+    checked_role,
+    checked_text,
+    required_text,
+    texts,
+)
+from .transaction import WorkInfo, checked_limits, checked_settings
+
+if TYPE_CHECKING:
+    from ..ledger import At, Progress
+    from .radar import Overlap
+    from .verbs import Work
+
+AT_ONCE = 500
+EDITABLE: dict[str, Callable[[str, Any], Any]] = {
+    "title": required_text,
+    "description": checked_text,
+    "priority": lambda _field, given: checked_priority(given),
+    "needs_review": checked_flag,
+    "on_failure": lambda _field, given: checked_policy(given),
+    "for_role": lambda _field, given: checked_role(given),
+    "metadata": lambda _field, given: checked_metadata(given),
+}
+"""The fields of a task that can be changed, and how they are checked."""
+
+
+class TaskHandle:
+    """One task of a work, for those who lead: `work.task(id)`."""
+
+    def __init__(self, work: Work, task: str | Task) -> None:
+        self._work, self.id = work, id_of(task)
+
+    def info(self, at: At = None) -> Task:
+        """The task as of `at`. Raises NotFound."""
+        with self._work._reading(at) as (reading, _):
+            return reading.task(self.id)
+
+    def add_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
+        """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle."""
+        found: Task = self._work._do("link", by, task=self.id, on=names("on", on))
+        return found
+
+    def remove_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
+        """Let a task no longer wait for others."""
+        found: Task = self._work._do("unlink", by, task=self.id, on=names("on", on))
+        return found
+
+    def assign(self, agent: str, *, by: str | None = None) -> Task:
+        """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
+        has died or failed, until it is assigned to another one or unassigned."""
+        found: Task = self._work._do("assign", by, task=self.id, agent=check_actor(agent))
+        return found
+
+    def unassign(self, *, by: str | None = None) -> Task:
+        """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
+        found: Task = self._work._do("unassign", by, task=self.id)
+        return found
+
+    def edit(self, *, by: str | None = None, **fields: Any) -> Task:
+        """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
+        stray = sorted(fields.keys() - set(EDITABLE))
+        if stray:
+            raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
+        new = {name: EDITABLE[name](name, value) for name, value in fields.items()}
+        found: Task = self._work._do("edit", by, task=self.id, fields=new)
+        return found
+
+    def block(self, reason: str, *, by: str | None = None) -> Task:
+        """Say that a task cannot go on. Its holder, if it has one, loses it."""
+        found: Task = self._work._do("block", by, task=self.id, reason=required_text("reason", reason))
+        return found
+
+    def unblock(self, *, by: str | None = None) -> Task:
+        """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
+        for."""
+        found: Task = self._work._do("unblock", by, task=self.id)
+        return found
+
+    def retry(self, *, by: str | None = None) -> Task:
+        """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
+        escalations are resolved."""
+        found: Task = self._work._do("retry", by, task=self.id)
+        return found
+
+    def cancel(self, *, reason: str, dependents: str = "block", by: str | None = None) -> Task:
+        """Cancel a task. What depends on it is blocked until somebody decides, is cancelled as well (`"cancel"`), or
+        goes on without it (`"free"`)."""
+        what = checked("way with dependents", dependents, DEPENDENTS)
+        found: Task = self._work._do(
+            "cancel", by, task=self.id, reason=required_text("reason", reason), dependents=what
+        )
+        return found
+
+    def assign_review(self, reviewer: str, *, by: str | None = None) -> Task:
+        """Let one agent review a task, whatever its role."""
+        found: Task = self._work._do("assign_review", by, task=self.id, reviewer=check_actor(reviewer))
+        return found
+
+    def radar(self, *, at: At = None) -> list[Overlap]:
+        """What may make a task needless: another one that says the same, or something that was found or done, as of
+        `at`."""
+        from .radar import overlaps
+
+        return overlaps(self._work, self.id, at=at)
+
+    def __repr__(self) -> str:
+        return f"<TaskHandle {self.id!r}>"
+
+
+class WorkManagement:
+    """What is done to a work as a whole: `work.manage`."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def pause(self, reason: str = "", *, by: str | None = None) -> WorkInfo:
+        """Nothing is claimed until it is resumed. What is held may be finished."""
+        return self._change("paused", by, reason=reason)
+
+    def resume(self, *, by: str | None = None) -> WorkInfo:
+        """Let the work go on."""
+        return self._change("active", by, reason="")
+
+    def complete(self, summary: str = "", *, by: str | None = None) -> WorkInfo:
+        """All is done: refused as long as a task is neither completed nor cancelled."""
+        return self._change("completed", by, summary=summary)
+
+    def abandon(self, reason: str, *, by: str | None = None) -> WorkInfo:
+        """Give the work up: it is cancelled, and nothing in it is claimed or finished any more."""
+        return self._change("cancelled", by, reason=reason)
+
+    def archive(self, *, by: str | None = None) -> WorkInfo:
+        """Put the work away for good, once nothing is left to be done. It can still be read."""
+        return self._change("archived", by)
+
+    def discard(self, *, confirm: str, reason: str = "", progress: Progress | None = None) -> int:
+        """Erase what was said in a work that is over, for good: titles, results, decisions, stored artifacts. What
+        stays is how many tasks there were and how they ended. Only the owner may, with confirm="DISCARD". Answers how
+        many events were erased."""
+        check_call("progress", progress)
+        if confirm != "DISCARD":
+            raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
+        if self._work._actor != OWNER:
+            raise Denied(
+                f"{self._work._actor!r} may not discard a work: only the owner erases what others have said"
+            )
+        info = self._work.info()
+        if info.open:
+            raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
+        own = (one for one in self._work._ledger.events(kinds=EVERY) if not one.erased)
+        ids = [one.id for one in own if one.payload["work"] == self._work.id]
+        for start in range(0, len(ids), AT_ONCE):
+            part = tuple(ids[start : start + AT_ONCE])
+            erasure = self._work._session.write(
+                "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
+            )
+            self._work._session.services.outside.erased(erasure.erased)
+            if progress:
+                progress(start + len(part), len(ids))
+        return len(ids)
+
+    def export(self, to: str | Path, *, at: At = None) -> int:
+        """Write the work as one JSON document, as far as whoever asks may see it: its info, tasks, decisions,
+        discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
+        tasks = self._work.tasks(at=at)
+        told: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}
+        told |= {kind.listed_as: self._work.records(name, at=at) for name, kind in RECORDS.items()}
+        told["contributions"] = self._work.contributions(at=at)
+        plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
+        file = check_path("to", to)
+        try:
+            with new_file(file, self._work._session.services.beside) as out:
+                out.write(msgspec.json.format(plain, indent=2) + b"\n")
+        except OSError as error:
+            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
+        return len(tasks)
+
+    def change(
+        self,
+        *,
+        goal: str | None = None,
+        constraints: Sequence[str] | None = None,
+        limits: Mapping[str, int] | None = None,
+        on_failure: object = None,
+        by: str | None = None,
+        **settings: Any,
+    ) -> WorkInfo:
+        """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
+        settings that are not named stay as they are."""
+        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
+        if constraints is not None:
+            said["constraints"] = texts("constraints", constraints)
+        fields: dict[str, Any] = {}
+        if limits is not None:
+            checked_limits(limits)
+            fields["limits"] = dict(limits)
+        if on_failure is not None:
+            fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
+        if settings:
+            fields["settings"] = checked_settings(settings)
+        info: WorkInfo = self._work._do("change", by, status=None, said=said, fields=fields)
+        return info
+
+    def _change(self, status: str | None, by: str | None, **said: str) -> WorkInfo:
+        words = {name: checked_text(name, text) for name, text in said.items()}
+        info: WorkInfo = self._work._do("change", by, status=status, said=words, fields={})
+        return info
+
+
+class Approvals:
+    """What people are asked to allow: `work.approvals`. `work.records("approval")` lists it."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def request(
+        self,
+        action: str,
+        *,
+        risk: str = "",
+        task: str | Task | None = None,
+        decision: str | Decision | None = None,
+        by: str | None = None,
+    ) -> Approval:
+        """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
+        or in review goes on."""
+        given = {"action": action, "risk": risk, "decision": decision}
+        return self._work._record(Approval, given, by, task=task)
+
+    def grant(
+        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
+    ) -> Approval | Decision:
+        """Allow what was asked for, or confirm a decision. Of a task, it is the approval that it waits for. It takes a
+        person."""
+        return self._judge(what, "approved", why, by)
+
+    def refuse(
+        self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
+    ) -> Approval | Decision:
+        """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
+        return self._judge(what, "rejected", why, by)
+
+    def _judge(
+        self, what: str | Approval | Decision | Task, verdict: str, why: str, by: str | None
+    ) -> Approval | Decision:
+        id = self._asked(what)
+        self._work._answer("approval", id, verdict, {"why": checked_text("why", why)}, by)
+        with self._work._reading(None) as (reading, _):
+            kind = reading.record(id)["kind"]
+        return self._work._one(Decision, id, True) if kind == DECIDED else self._work._one(Approval, id, True)
+
+    def _asked(self, what: str | Approval | Decision | Task) -> str:
+        """The id of what is to be answered; of a task, that of its approval."""
+        id = what.id if isinstance(what, Task) else record_id(what)
+        with self._work._reading(None) as (reading, _):
+            task = reading.find(id)
+        if task is None:
+            return id
+        if task.approval is None:
+            raise NotFound(f"nobody was asked to approve task {id!r}: work.inbox() lists what waits")
+        return task.approval

@@ -1,0 +1,150 @@
+"""The reference of every public name, made from the code; and what the registry of verbs reads from a signature."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+import commonplace
+from commonplace.book import Book
+from commonplace.errors import CommonplaceError
+from commonplace.verbs import Verb, verbs_of
+
+DOCS = Path(__file__).parents[1] / "docs" / "reference.md"
+REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_reference.py -k docs"
+
+
+def registry() -> dict[str, Verb]:
+    return {".".join(verb.path): verb for verb in verbs_of(Book)}
+
+
+# the registry
+
+
+@pytest.mark.spec("7.1")
+def test_a_verb_is_read_from_its_signature_and_docstring() -> None:
+    verb = registry()["memory.list"]
+    assert verb.summary.startswith("The items that match every filter, oldest first")
+    assert [one.name for one in verb.parameters][:3] == ["kind", "key", "tag"]
+    parameters = {one.name: one for one in registry()["access.grant"].parameters}
+    assert parameters["subject"].required
+    assert parameters["tiers"].help == "maps memory tiers to none, read or read_write"
+    assert (parameters["anew"].default, parameters["anew"].positional) == (False, False)
+
+
+@pytest.mark.spec("7.1")
+def test_a_request_carries_the_data_of_a_call_and_refuses_what_the_verb_does_not_take() -> None:
+    request = registry()["digest"].request
+    assert "count_tokens" not in request.__struct_fields__
+    sent = msgspec.json.encode(request(query="tea", at=datetime(2026, 1, 2, tzinfo=UTC)))
+    back: Any = msgspec.json.decode(sent, type=request)
+    assert (back.query, back.at.year, back.max_chars) == ("tea", 2026, None)
+    with pytest.raises(msgspec.ValidationError, match="unknown field"):
+        msgspec.json.decode(b'{"quarry": "tea"}', type=request)
+
+
+@pytest.mark.spec("7.1")
+def test_every_verb_can_be_sent_and_explains_itself() -> None:
+    verbs = registry()
+    assert {"remember", "search", "memory.get", "documents.notes", "receipts.bisect", "runs.fork", "works.list",
+            "access.grant", "admin.verify", "mirror.sync"} <= verbs.keys()  # fmt: skip
+    for path, verb in verbs.items():
+        assert verb.about, path
+        assert verb.request.__struct_fields__ is not None, path
+        msgspec.json.schema(verb.request)
+
+
+# the page
+
+
+class Plain(str):
+    """An annotation as it is written in the code."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _text(thing: object) -> str:
+    return " ".join(inspect.cleandoc(thing.__doc__ or "").split())
+
+
+def _signature(path: str, function: Any, first: int = 1) -> str:
+    shown = inspect.signature(inspect.unwrap(function))
+    kept = [
+        one.replace(annotation=Plain(one.annotation))
+        for one in shown.parameters.values()
+        if one.name != "unknown"
+    ]
+    return f"{path}{shown.replace(parameters=kept[first:], return_annotation=Plain(shown.return_annotation))}"
+
+
+def _members(path: str, kind: type) -> list[str]:
+    """The public methods and properties of a class, and of its namespaces."""
+    text = []
+    inherited = [base for base in kind.__mro__ if base.__module__.startswith("commonplace")]
+    for name in dict.fromkeys(name for base in reversed(inherited) for name in vars(base)):
+        member = inspect.getattr_static(kind, name)
+        if name.startswith("_") or (
+            not callable(member) and not isinstance(member, property | cached_property)
+        ):
+            continue
+        if isinstance(member, cached_property):
+            continue
+        if isinstance(member, property):
+            text.append(f"- `{path}{name}`: {_text(member) or name}")
+        elif isinstance(member, staticmethod | classmethod | type):
+            continue
+        else:
+            text.append(f"- `{_signature(path + name, member)}`: {_text(inspect.unwrap(member)) or name}")
+    return text
+
+
+def document() -> str:
+    """docs/reference.md, from what the code says about itself."""
+    text = [
+        "# Reference",
+        f"<!-- Written from the code: {REGENERATE} -->",
+        "Every public name. The verbs of a book are those of an actor (`book.as_actor(name)`) and of a turn "
+        "(`run.agent(name)`), too, each under its own rights; `book.aio` has them for asyncio. What a parameter means "
+        "is the same wherever its name occurs.",
+        "## commonplace.open",
+        f"```\n{_signature('commonplace.open', commonplace.open, 0)}\n```",
+        _text(commonplace.open),
+        "## Book",
+        _text(Book),
+        "\n".join(_members("book.", Book)),
+    ]
+    for base in reversed(Book.__mro__):
+        for name, member in vars(base).items():
+            if isinstance(member, cached_property):
+                namespace = get_type_hints(member.func)["return"]
+                text += [f"## book.{name}", _text(namespace), "\n".join(_members(f"{name}.", namespace))]
+    for name in commonplace.__all__:
+        kind = getattr(commonplace, name)
+        if not isinstance(kind, type) or kind is Book or issubclass(kind, CommonplaceError):
+            continue
+        fields = getattr(kind, "__struct_fields__", ())
+        text += [f"## {name}", _text(kind)]
+        if fields:
+            text.append("Fields: " + ", ".join(f"`{field}`" for field in fields) + ".")
+        members = _members("", kind)
+        text += ["\n".join(members)] if members else []
+    errors = [getattr(commonplace, name) for name in commonplace.__all__]
+    errors = [one for one in errors if isinstance(one, type) and issubclass(one, CommonplaceError)]
+    text += ["## Errors", "\n".join(f"- `{one.__name__}` ({one.status}): {_text(one)}" for one in errors)]
+    return "\n\n".join(filter(None, text)) + "\n"
+
+
+@pytest.mark.spec("7.1")
+def test_the_docs_name_every_public_name_as_it_is() -> None:
+    if os.environ.get("UPDATE_DOCS"):
+        DOCS.write_text(document(), encoding="utf-8")
+    assert DOCS.exists(), f"docs/reference.md is missing: {REGENERATE}"
+    assert DOCS.read_text(encoding="utf-8") == document(), f"docs/reference.md is stale: {REGENERATE}"
