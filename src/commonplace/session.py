@@ -22,6 +22,7 @@ from .memory.reading import VisibleItems, judging
 from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
 from .recall.checking import Checks
+from .recall.searching import IGNORED
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
 from .state.redaction import as_logged
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from .reader import Snapshot
     from .recall.indexing import Indexing
     from .recall.premises import PremiseWatch
-
-MEMORY_IS_OFF = "memory is left out of this turn, as asked"
 
 Filters = tuple[str | None, Collection[str] | None, str | None]
 """The run, the kinds and the actor that a read keeps to; None: any."""
@@ -210,7 +209,7 @@ class Session:
     def check_memory_is_on(self) -> None:
         """Raises NotEnabled if memory is left out of this turn, or switched off for this agent."""
         if self.ignores_memory():
-            raise NotEnabled(MEMORY_IS_OFF)
+            raise NotEnabled(IGNORED)
         self.check_enabled("memory.read")
 
     def check_reads(self, tier: str) -> None:

@@ -99,7 +99,7 @@ class Shell:
         return self.mirror if url == self.url else None
 
     def acting(self, *, mirrored: bool = False) -> Book | Actor:
-        """The book as whoever acts sees it: the owner all of it, anybody else under their rights."""
+        """The book as the actor sees it: the owner all of it, anybody else under their rights."""
         book = self.open(mirrored=mirrored)
         return book if self.actor == OWNER else book.as_actor(self.actor)
 

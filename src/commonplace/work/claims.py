@@ -158,7 +158,7 @@ def _give_back(tx: WorkTransaction, task: Task) -> Task:
 
 
 def held(tx: WorkTransaction, task: Task, token: int) -> Task:
-    """The task, if this claim of it is still in force, and whoever acts has made it. Raises Fenced."""
+    """The task, if this claim of it is still in force, and the actor has made it. Raises Fenced."""
     return all_held(tx, [(task, token)])[0]
 
 
@@ -409,7 +409,7 @@ def _produce(tx: WorkTransaction, task: Task, made: Made) -> str:
     return tx.note(PRODUCED, made.said, affects=[task], task=task.id, **more).id
 
 
-# by whoever leads
+# by the leader
 
 
 @command("orchestrate")

@@ -184,7 +184,7 @@ class WorkManagement:
         return len(ids)
 
     def export(self, to: str | Path, *, at: At = None) -> int:
-        """Write the work as one JSON document, as far as whoever asks may see it: its info, tasks, decisions,
+        """Write the work as one JSON document, as far as the reader may see it: its info, tasks, decisions,
         discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
         tasks = self._work.tasks(at=at)
         told: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}

@@ -1,8 +1,8 @@
 """Leading a work: by lease, and so that the next one goes on where the last one was.
 
-What has happened waits in the ledger until whoever leads has dealt with it: nudges first, then tasks that were
+What has happened waits in the ledger until the leader has dealt with it: nudges first, then tasks that were
 completed, those that failed, what was escalated. After that come the tasks that can be dispatched, and those that are
-stuck. Whoever leads acts under a fence: once somebody else has taken over, nothing that it does is accepted.
+stuck. The leader acts under a fence: once somebody else has taken over, nothing that it does is accepted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES: tuple[str, ...] = ("nudge", "completed", "failed", "escalation")
 
 
 class LeadStep(msgspec.Struct, frozen=True):
-    """Something for whoever leads: what it is, the task or the words that it is about, and an id that stays the same
+    """Something for the leader: what it is, the task or the words that it is about, and an id that stays the same
     if the next one has to deal with it again."""
 
     kind: Literal["nudge", "completed", "failed", "escalation", "ready", "stuck"]
@@ -201,7 +201,7 @@ def orchestrate(
 
 
 def _finished(work: Work) -> bool:
-    """Whether nothing is left for whoever leads: all tasks are final, and all that came of them was dealt with."""
+    """Whether nothing is left for the leader: all tasks are final, and all that came of them was dealt with."""
     from .worker import over
 
     with work._reading(None) as (reading, _):

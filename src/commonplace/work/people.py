@@ -1,4 +1,4 @@
-"""People and whoever leads: nudges, approvals, escalations, leadership, and what waits for somebody's word."""
+"""People and the leader: nudges, approvals, escalations, leadership, and what waits for somebody's word."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tasks import Task
 from .transaction import Reading, WorkTransaction, command, info_of
 
 STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
-"""In which order whoever leads is told of what has happened; then come ready tasks, and stuck ones."""
+"""In which order the leader is told of what has happened; then come ready tasks, and stuck ones."""
 
 
 # nudges
@@ -33,7 +33,7 @@ STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
 def decide_take(
     tx: WorkTransaction, agent: str, tasks: tuple[str, ...], when: str, only: tuple[str, ...] | None = None
 ) -> list[dict[str, Any]]:
-    """What an agent is to be told now, each thing once: nudges to it, to all, to whoever leads if it does, what it
+    """What an agent is to be told now, each thing once: nudges to it, to all, to the leader if it leads, what it
     relied on and what has changed, and what the holder before it was told of a task and has not acknowledged. Of all
     that, `only` these; what has changed becomes a nudge first, unless some are named."""
     if not only:
@@ -182,7 +182,7 @@ def lead_lease(work: str, fence: int) -> str:
 
 @command("orchestrate", open=False, archived=True)
 def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
-    """Whoever leads has dealt with something that had happened: nobody after it has to."""
+    """The leader has dealt with something that had happened: nobody after it has to."""
     if tx.act.lead is None:
         raise BadInput("only whoever leads a work deals with its steps: work.lead(…)")
     order, position, id = step
@@ -191,7 +191,7 @@ def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
     front = {**tx.info.handled, str(order): position}
     first = next(iter(steps_of(tx, limit=1, orders=(order,))), None)
     tx.note(HANDLED, {}, handled=[[order, position, id]], set={"handled": front} if first == step else {})
-    if order == STEPS[NUDGED] and tx.info.leader is not None:  # it has been told to whoever leads
+    if order == STEPS[NUDGED] and tx.info.leader is not None:  # it has been told to the leader
         settles = [(f"nudge:{ORCHESTRATOR}", id, position)]
         tx.note(
             DELIVERED, {}, settles=settles, nudges=[id], to=tx.info.leader, tasks=[],

@@ -29,7 +29,7 @@ DONE = ("completed", "cancelled")
 
 
 class WorkFocus:
-    """One work as the prompts of one actor show it: whoever asks, or an agent that the owner speaks for."""
+    """One work as the prompts of one actor show it: the reader, or an agent that the owner speaks for."""
 
     def __init__(self, work: Work, agent: str | None = None, tells: bool = True) -> None:
         """Unless it `tells` for good, nothing is written."""

@@ -40,7 +40,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
 
 def overlaps(work: Work, id: str, agent: str | None = None, at: At = None) -> list[Overlap]:
-    """The most alike first, for whoever asks or for an agent's eyes."""
+    """The most alike first, for the reader or for an agent's eyes."""
     with work._reading(at) as (reading, rights):
         if agent is not None:
             rights = rights_of(reading.now, agent)

@@ -86,7 +86,7 @@ class Artifact(WorkRecord, frozen=True, kw_only=True):
 
 
 class Nudge(WorkRecord, frozen=True, kw_only=True):
-    """A word to an agent, to whoever leads, or to all."""
+    """A word to an agent, to the leader, or to all."""
 
     text: str = ""
     target: str

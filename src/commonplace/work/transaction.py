@@ -77,9 +77,9 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
     leader: str | None = None
     led: int | None = None
-    """The fence of whoever leads it."""
+    """The fence of its leader."""
     handled: dict[str, int] = {}
-    """How far whoever leads has dealt with what has happened."""
+    """How far the leader has dealt with what has happened."""
     created_us: int = 0
     changed_us: int = 0
     position: int = 0
@@ -136,7 +136,7 @@ class Act(msgspec.Struct, frozen=True):
     given: dict[str, Any]
     run: str | None = None
     lead: int | None = None
-    """The fence under which whoever asks leads the work."""
+    """The fence under which the actor leads the work."""
 
 
 _read_info = msgspec.json.Decoder(WorkInfo).decode
@@ -311,7 +311,7 @@ class Reading:
 
 
 class WorkTransaction(Reading):
-    """A work under the lock, for whoever acts on it."""
+    """A work under the lock, for the actor that changes it."""
 
     def __init__(self, overlay: Overlay, act: Act) -> None:
         super().__init__(overlay, act.work)
@@ -323,7 +323,7 @@ class WorkTransaction(Reading):
         self.info, self._rights = info, rights
 
     def record(self, id: str, *kinds: str) -> dict[str, Any]:
-        """What whoever acts may not see is NotFound like what is not there."""
+        """What the actor may not see is NotFound like what is not there."""
         row = super().record(id, *kinds)
         if self._rights is not None and not may_see_record(self._rights, row, self.lens.get("labels", id)):
             raise NotFound(no_record(id, kinds))
@@ -332,7 +332,7 @@ class WorkTransaction(Reading):
     # who may
 
     def refused(self, right: str) -> Denied | None:
-        """The refusal, already recorded, if whoever acts lacks a right."""
+        """The refusal, already recorded, if the actor lacks a right."""
         if not right or self.act.actor == OWNER:
             return None
         return need(self.overlay, self.act.actor, right, self.work)
@@ -341,7 +341,7 @@ class WorkTransaction(Reading):
         return refuse(self.overlay, Denial(self.act.actor, act, what, self.act.run), told)
 
     def may(self, right: str) -> bool:
-        """Whether whoever acts has a right."""
+        """Whether the actor has a right."""
         return self.act.actor == OWNER or rights_of(self.overlay, self.act.actor).may(right)
 
     def need_member(self, agent: str) -> None:

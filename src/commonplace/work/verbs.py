@@ -1,4 +1,4 @@
-"""The verbs of a work, for whoever acts on it."""
+"""The verbs of a work, for the actor that uses it."""
 
 from __future__ import annotations
 
@@ -497,7 +497,7 @@ class Work:
         return data
 
     def contributions(self, *, at: At = None) -> list[Contribution]:
-        """What each agent has done, as far as whoever asks may see it."""
+        """What each agent has done, as far as the reader may see it."""
         with self._reading(at) as (reading, rights):
             found = dict[str, dict[str, list[str]]]()
             spans = dict[str, list[int]]()
@@ -541,7 +541,7 @@ class Work:
         task: str | Task | None = None,
         by: str | None = None,
     ) -> Nudge:
-        """Say something to an agent, to whoever leads ("orchestrator") or to all: each is told once, with its next
+        """Say something to an agent, to the leader ("orchestrator") or to all: each is told once, with its next
         turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
         given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
         return self._record(Nudge, given, by, task=task)
@@ -620,13 +620,13 @@ class Work:
         return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
-        """What happens in this work, as it happens: the events that whoever asks may see."""
+        """What happens in this work, as it happens: the events that the reader may see."""
         self.info()
         for event in self._session.follow(after, timeout):
             yield from self._shown(event)
 
     def _shown(self, event: Event) -> list[Event]:
-        """The event, if it is about this work and whoever asks may see it now. Who may know of a work may see what
+        """The event, if it is about this work and the reader may see it now. Who may know of a work may see what
         happens in it, up to how sensitive that is; a nudge is between who sent it and whom it is for."""
         if event.erased or event.kind not in EVERY or event.payload["work"] != self.id:
             return []
@@ -642,7 +642,7 @@ class Work:
     # leading
 
     def lead(self, agent: str | None = None, *, lease: float = 30.0) -> Lead:
-        """Take the lead of this work, if nobody has it. Whoever leads is told of what happens, step by step; if it
+        """Take the lead of this work, if nobody has it. The leader is told of what happens, step by step; if it
         dies, the next one goes on where it was."""
         from .leading import Lead
 
@@ -1008,7 +1008,7 @@ def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
 
 
 def home_of(session: Session, id: str) -> str:
-    """The id of the work that a task or an event belongs to, if whoever asks may know of it."""
+    """The id of the work that a task or an event belongs to, if the reader may know of it."""
     with session.ledger.snapshot() as now:
         where = now.get("work.ids", id)
         event = session.ledger.event(id) if where is None else None

@@ -220,7 +220,7 @@ def give_back(claim: Claim | None) -> None:
 
 
 def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
-    """Once, if nobody is at work: then only a person or whoever leads can bring it on."""
+    """Once, if nobody is at work: then only a person or the leader can bring it on."""
     counts = work.counts()
     if told.waited or counts.get("in_progress", 0) or not counts:
         return
