@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from commonplace.index.vectors import Embedder
-from commonplace.words import STOPWORDS
+from commonplace.index.words import STOPWORDS
 
 from .measure import folder
 from .memory import theirs

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from commonplace.index import Doc, How, Index, Put, Who, columns, static_words
 from commonplace.index.vectors import SCALE, Vectors, whole
-from commonplace.words import STOPWORDS
+from commonplace.index.words import STOPWORDS
 
 from .measure import folder, median, microseconds, percentile
 

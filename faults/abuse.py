@@ -17,7 +17,7 @@ from typing import Any
 
 import commonplace
 from commonplace import BadInput, Blob, Book, CommonplaceError, NotFound
-from commonplace.events import canonical, draft, iso, read_header, seal
+from commonplace.ledger.events import canonical, draft, iso, read_header, seal
 from commonplace.memory.claims import key_form
 from commonplace.testing.engine import NAME_PAIRS
 

@@ -18,7 +18,8 @@ from typing import Any
 from unittest import mock
 
 import commonplace
-from commonplace import Book, CommonplaceError, folders
+from commonplace import Book, CommonplaceError
+from commonplace.files import folders
 from commonplace.mirror.folder import _key, _tag
 from commonplace.workflow.load import examine
 

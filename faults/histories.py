@@ -16,7 +16,7 @@ from typing import Any
 import commonplace
 from commonplace import Blob, Book, CommonplaceError, Event, OutcomeUnknown, StorageFailed
 from commonplace.engines.contract import WriteSet
-from commonplace.events import FIELDS
+from commonplace.ledger.events import FIELDS
 from commonplace.testing.transactions import Apply, each_apply
 
 from . import Result, fault

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from commonplace import Book
-from commonplace.mirroring import BookMirror
+from commonplace.mirror.book import BookMirror
 
 from . import Result, fault
 from .erasure import holding

@@ -83,7 +83,7 @@ WORK = ("commonplace.work.leading", "commonplace.work.worker", "faults.work")
 def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     engines = [f"commonplace.engines.{engine}" for engine in ("sqlite", "files", "postgres", "redis")]
-    context.set_forkserver_preload(["commonplace", "commonplace.transfer", *engines, *WORK])
+    context.set_forkserver_preload(["commonplace", "commonplace.ledger.transfer", *engines, *WORK])
     return context
 
 

@@ -26,12 +26,12 @@ import apsw
 
 from commonplace import Book
 from commonplace.book import BUILT_IN, owner_session
-from commonplace.checksums import page_checksums
 from commonplace.engines.files import FilesEngine
 from commonplace.engines.local import Disk
 from commonplace.engines.sqlite import SqliteEngine
-from commonplace.ledger import Ledger
-from commonplace.views import Registry
+from commonplace.files.checksums import page_checksums
+from commonplace.ledger.ledger import Ledger
+from commonplace.ledger.views import Registry
 
 SECTOR = 512
 Op = tuple[Any, ...]

@@ -20,6 +20,7 @@ from commonplace.access.redact import Redactor
 from commonplace.access.secrets import beginning, masked
 from commonplace.index.hints import asks_when, dates, flags
 from commonplace.index.query import flat, parse
+from commonplace.index.words import counted, snippet
 from commonplace.memory import markdown, notes, papers
 from commonplace.memory.exclusions import excluded
 from commonplace.memory.imports import markdown as imported
@@ -31,7 +32,6 @@ from commonplace.recall.checking import claims
 from commonplace.recall.data import as_data, as_name
 from commonplace.recall.prompting import asks_to_ignore
 from commonplace.surfaces.draw import clean
-from commonplace.words import counted, snippet
 from commonplace.workflow.expressions import check_expression
 
 from . import Result, fault

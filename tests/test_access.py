@@ -18,8 +18,8 @@ from commonplace import Book
 from commonplace.access.audit import FIRST, AuditEntry, first_bad
 from commonplace.access.redact import TOKEN, Redactor
 from commonplace.access.rights import PUBLIC_KINDS, ROLES, TIERS
-from commonplace.events import draft
-from commonplace.labels import FLOWING, flow, strictness
+from commonplace.ledger.events import draft
+from commonplace.ledger.labels import FLOWING, flow, strictness
 
 
 def kinds(events: Iterator[commonplace.Event]) -> list[str]:

@@ -16,7 +16,7 @@ import commonplace
 from commonplace import Book
 from commonplace.actor import Actor
 from commonplace.aio import THREADS, AsyncHandle
-from commonplace.mirroring import BookMirror
+from commonplace.mirror.book import BookMirror
 from commonplace.run import Run, Turn
 from commonplace.work.leading import Lead
 from commonplace.work.verbs import Claim, Work

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commonplace import StorageFailed
-from commonplace.mirrors import Mirrors
+from commonplace.mirror.verbs import Mirrors
 from tests.shells import Cli, in_process
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

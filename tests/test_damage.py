@@ -11,7 +11,7 @@ import pytest
 import commonplace
 from commonplace import Book, Corrupt
 from commonplace.engines.contract import Row, WriteSet
-from commonplace.views import write_row
+from commonplace.ledger.views import write_row
 from tests.shells import Cli
 
 
@@ -27,7 +27,7 @@ def change_row(book: Book, view: str, key: bytes, change: object) -> None:
 
 
 def key_of(*parts: str) -> bytes:
-    from commonplace.keys import pack
+    from commonplace.ledger.keys import pack
 
     return pack(parts)
 

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 import commonplace
+from commonplace.index.words import tokens
 from commonplace.memory.cores import Core, CoreConfig
 from commonplace.memory.portions import DigestRules, Portion, Salience, Structured
 from commonplace.memory.reading import Settings
-from commonplace.words import tokens
 from commonplace.work.capability import EVERY
 from commonplace.work.tasks import MOVES, OnFailure
 from commonplace.workflow.load import examine

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import commonplace
-from commonplace.events import (
+from commonplace.ledger.events import (
     MAX_DEPTH,
     MAX_PAYLOAD,
     draft,
@@ -26,7 +26,7 @@ from commonplace.events import (
     to_us,
     unseal,
 )
-from commonplace.keys import below, pack, unpack
+from commonplace.ledger.keys import below, pack, unpack
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=200).filter(is_name)

@@ -18,9 +18,9 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
+from commonplace.files.private import FileAccess
 from commonplace.index import RemovedDoc
 from commonplace.memory import claims
-from commonplace.private import FileAccess
 from commonplace.recall import packing
 from commonplace.workflow.runner import Runner
 
@@ -128,7 +128,7 @@ class TestBrokenOnPurpose:
         from faults.folders import SHAPES
 
         monkeypatch.setattr("commonplace.mirror.folder.is_inside", lambda path: True)
-        monkeypatch.setattr("commonplace.folders.parts_of", lambda path: path.split("/"))
+        monkeypatch.setattr("commonplace.files.folders.parts_of", lambda path: path.split("/"))
         result = load()["forged"].run(1, list(SHAPES).index("swap: up, new"), tmp_path)
         assert "changed outside the folder: .ssh/authorized_keys" in "\n".join(result.problems)
 
@@ -137,7 +137,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         from faults.folders import SHAPES
 
-        from commonplace import folders
+        from commonplace.files import folders
 
         monkeypatch.setattr(folders, "_DIRECTORY", folders._DIRECTORY & ~os.O_NOFOLLOW)
         result = load()["forged"].run(1, list(SHAPES).index("link: .commonplace/memory"), tmp_path)
@@ -148,7 +148,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         from faults.folders import SHAPES
 
-        monkeypatch.setattr("commonplace.mirroring.is_trusted", lambda book, path: True)
+        monkeypatch.setattr("commonplace.mirror.book.is_trusted", lambda book, path: True)
         result = load()["forged"].run(1, list(SHAPES).index("base: wide dots"), tmp_path)
         assert "it was synced without trust" in "\n".join(result.problems)
 
@@ -231,7 +231,7 @@ class TestBrokenOnPurpose:
         whole = Reading.of
 
         def read(self: Reading, home: Place) -> tuple[str, list[str]]:
-            monkeypatch.setattr("commonplace.events.sha256", Unchecked)
+            monkeypatch.setattr("commonplace.ledger.events.sha256", Unchecked)
             monkeypatch.setattr(files, "_check", lambda record: Agreeable())
             return whole(self, home)
 
@@ -245,7 +245,7 @@ class TestBrokenOnPurpose:
             unchecked.setattr("commonplace.engines.sqlite._checks_pages", lambda _connection: False)
             unchecked.setattr("faults.damage.SERVED", ("sqlite",))
             assert "rights are others" in found("rows", 60, tmp_path)
-        for place_of in ("commonplace.views", "commonplace.reader"):
+        for place_of in ("commonplace.ledger.views", "commonplace.ledger.reader"):
             monkeypatch.setattr(f"{place_of}.checked", lambda row: row.value[4:])
         monkeypatch.setattr("faults.damage.SERVED", ("redis",))
         assert "are others" in found("rows", 60, tmp_path)
@@ -262,10 +262,10 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as careless:
-            careless.setattr("commonplace.private.FileAccess.mode", 0o644)
-            careless.setattr("commonplace.private.FileAccess.writers", FileAccess(0o666))
+            careless.setattr("commonplace.files.private.FileAccess.mode", 0o644)
+            careless.setattr("commonplace.files.private.FileAccess.writers", FileAccess(0o666))
             assert "is open to others" in found("neighbours", 6, tmp_path)
-        monkeypatch.setattr("commonplace.private._check", lambda *_: None)
+        monkeypatch.setattr("commonplace.files.private._check", lambda *_: None)
         monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))
         if os.getuid() == 0:
             assert "book.db-gate, which somebody else has put there, was used" in found(
@@ -275,8 +275,8 @@ class TestBrokenOnPurpose:
     def test_wrongclock_notices_that_clocks_are_not_compared(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.ledger.A_DAY", 10**18)
-        monkeypatch.setattr("commonplace.ledger.A_SECOND", -(10**18))
+        monkeypatch.setattr("commonplace.ledger.ledger.A_DAY", 10**18)
+        monkeypatch.setattr("commonplace.ledger.ledger.A_SECOND", -(10**18))
         told = found("wrongclock", 30, tmp_path)
         assert "now is not now" in told
         assert "and what is told is None" in told
@@ -299,7 +299,7 @@ class TestBrokenOnPurpose:
     def test_views_notice_a_row_that_still_knows(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.erase._derive_again", lambda *args: None)
+        monkeypatch.setattr("commonplace.ledger.erase._derive_again", lambda *args: None)
         monkeypatch.setattr("faults.damage.ALL", ("memory", "sqlite"))
         assert "the rows of said differ" in found("views", 1, tmp_path)
 
@@ -358,7 +358,7 @@ class TestBrokenOnPurpose:
     def test_names_notice_that_something_unseen_is_taken(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.events._unseen", lambda _char: False)
+        monkeypatch.setattr("commonplace.ledger.events._unseen", lambda _char: False)
         assert "was taken as an actor" in found("names", 60, tmp_path)
 
     def test_echoes_notice_frames_that_are_kept_and_likeness_taken_for_sameness(
@@ -382,8 +382,8 @@ class TestBrokenOnPurpose:
     def test_imports_notice_a_source_that_is_not_checked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.transfer._check", lambda ledger, source: (False, []))
-        monkeypatch.setattr("commonplace.transfer.BATCH", 1)
+        monkeypatch.setattr("commonplace.ledger.transfer._check", lambda ledger, source: (False, []))
+        monkeypatch.setattr("commonplace.ledger.transfer.BATCH", 1)
         assert "something was taken" in found("imports", 60, tmp_path)
 
     def test_erasure_notices_a_purge_that_does_nothing(
@@ -465,7 +465,7 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from commonplace.mirror import Mirror, Taken
-    from commonplace.mirroring import BookMirror
+    from commonplace.mirror.book import BookMirror
     from commonplace.recall.indexing import Indexing
 
     with monkeypatch.context() as broken:
@@ -582,7 +582,7 @@ def early(task: Any) -> Any:
 def without_step_ids() -> None:
     from msgspec.structs import replace
 
-    from commonplace.events import new_id
+    from commonplace.ledger.events import new_id
     from commonplace.work.leading import Lead
 
     whole = Lead.next

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import commonplace
-from commonplace import BadInput, Book, NotEnabled, embedders
+from commonplace import BadInput, Book, NotEnabled
 from commonplace.index import embedder_of, minilm
 from commonplace.index import embedders as loading
+from commonplace.index import names as embedders
 from tests.shells import Cli
 
 NOTES = {

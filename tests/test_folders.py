@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 import commonplace
-from commonplace import BadInput, EngineUnavailable, NotABook, NotTrusted, UnsafePath, folders
-from commonplace.folders import Folder
+from commonplace import BadInput, EngineUnavailable, NotABook, NotTrusted, UnsafePath
+from commonplace.files import folders
+from commonplace.files.folders import Folder
+from commonplace.files.trust import is_trusted, trust
 from commonplace.mirror.folder import _key, _tag
-from commonplace.trust import is_trusted, trust
 from commonplace.workflow.load import examine
 from commonplace.workflow.model import WORKFLOW_FILE
 from tests.shells import Cli
@@ -245,7 +246,7 @@ def test_the_record_of_what_is_trusted_is_this_user_s_alone(
     record.rename(tmp_path / "elsewhere")
     record.symlink_to(tmp_path / "elsewhere")
     assert not is_trusted("book", tmp_path)
-    monkeypatch.setattr("commonplace.trust.LARGEST", 100)
+    monkeypatch.setattr("commonplace.files.trust.LARGEST", 100)
     record.unlink()
     for name in ("gone", "there", "last"):
         (tmp_path / name).mkdir()

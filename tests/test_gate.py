@@ -16,7 +16,7 @@ import pytest
 
 import commonplace
 from commonplace.engines.gate import FileLock
-from commonplace.interrupts import OwnedLock, run_inside
+from commonplace.engines.interrupts import OwnedLock, run_inside
 
 
 @pytest.fixture

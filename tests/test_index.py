@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, BookClosed, EngineUnavailable, NotABook
 from commonplace.index import Change, Doc, Erase, Found, Index, Put, RemovedDoc, Reword, Who, store
-from commonplace.words import near
+from commonplace.index.words import near
 
 DAY = 86_400_000_000
 

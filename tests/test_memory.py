@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commonplace.index.words import jaccard, tokens
 from commonplace.memory import check_notes, near_duplicate
-from commonplace.words import jaccard, tokens
 
 NOTES = """# Notes
 Active objective: let people sign in, phase build, until the login page works

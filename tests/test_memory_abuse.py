@@ -13,7 +13,7 @@ import pytest
 import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, CommonplaceError, Conflict, Denied, NotFound
-from commonplace.scan import look_for
+from commonplace.files.scan import look_for
 from commonplace.tools import Tools
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

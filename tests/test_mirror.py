@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commonplace import folders
 from commonplace.errors import BadInput, StorageFailed
+from commonplace.files import folders
 from commonplace.mirror import (
     Added,
     Block,

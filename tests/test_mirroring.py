@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import commonplace
-from commonplace import Book, mirroring
+from commonplace import Book
 from commonplace.errors import BadInput
 from commonplace.memory.pages import sheets
+from commonplace.mirror import book as mirroring
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

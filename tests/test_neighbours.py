@@ -278,7 +278,7 @@ def test_a_backup_that_fails_leaves_no_part(
         def failing(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("commonplace.transfer.copy_book", failing)
+        monkeypatch.setattr("commonplace.ledger.transfer.copy_book", failing)
         monkeypatch.setattr("commonplace.engines.sqlite.SqliteReads", failing)
         with pytest.raises(KeyboardInterrupt):
             book.admin.backup(tmp_path / "out" / "backup.db")

@@ -15,7 +15,7 @@ import pytest
 
 import commonplace
 from commonplace import BadInput, Book, Denied, EngineUnavailable, NotFound
-from commonplace.events import new_id
+from commonplace.ledger.events import new_id
 
 
 @pytest.mark.spec("3.8", "3.9")

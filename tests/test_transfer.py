@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import commonplace
-from commonplace import Blob, Book, transfer
+from commonplace import Blob, Book
+from commonplace.ledger import transfer
 from tests.toy import TOY, Put
 
 

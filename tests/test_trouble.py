@@ -14,7 +14,7 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.events import Header, canonical, to_us
+from commonplace.ledger.events import Header, canonical, to_us
 from commonplace.testing import Server, valkey_server
 
 

@@ -13,12 +13,13 @@ import msgspec
 import pytest
 
 import commonplace
-from commonplace import Book, Capability, transfer
+from commonplace import Book, Capability
 from commonplace.engines.contract import Row
-from commonplace.events import draft
-from commonplace.keys import pack
-from commonplace.overlay import Overlay
-from commonplace.views import write_meta
+from commonplace.ledger import transfer
+from commonplace.ledger.events import draft
+from commonplace.ledger.keys import pack
+from commonplace.ledger.overlay import Overlay
+from commonplace.ledger.views import write_meta
 from tests.toy import CHANGED, DIARY, JARS, PURSE, TOTALS, TOY, Put
 
 
@@ -214,7 +215,7 @@ def test_a_copy_that_broke_off_before_a_tombstone_is_whole_once_it_goes_on(
         if done == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("commonplace.transfer.BATCH", 2)
+    monkeypatch.setattr("commonplace.ledger.transfer.BATCH", 2)
     source = commonplace.open("memory:", capabilities=[TOY])
     for i in range(1, 7):
         put(source, "tea", i, id=f"e{i}")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from commonplace import BadInput, Capability, Conflict, Event, Kind, View
-from commonplace.events import draft
-from commonplace.keys import Key
-from commonplace.overlay import Overlay
+from commonplace.ledger.events import draft
+from commonplace.ledger.keys import Key
+from commonplace.ledger.overlay import Overlay
 
 
 @dataclass(frozen=True)

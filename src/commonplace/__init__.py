@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .admin import Status
     from .book import Book, open
     from .engines.contract import Facts, FilePurged, PurgeReport
-    from .erase import Erasure
     from .errors import (
         BadInput,
         BadMove,
@@ -56,14 +55,15 @@ if TYPE_CHECKING:
         UnknownEngine,
         UnsafePath,
     )
-    from .events import Blob, Event
-    from .ledger import Rebuilt, Verification
+    from .ledger.erase import Erasure
+    from .ledger.events import Blob, Event
+    from .ledger.ledger import Rebuilt, Verification
+    from .ledger.views import Capability, Kind, View
     from .run import Run, Turn
     from .runs import RunInfo
     from .state.cells import State
     from .state.diff import Difference
     from .state.requests import Merged, Written
-    from .views import Capability, Kind, View
     from .work.tasks import Task
     from .work.verbs import Claim, Work
 
@@ -134,19 +134,19 @@ _HOMES = {
     "admin": "Status",
     "book": "Book open",
     "engines.contract": "Facts FilePurged PurgeReport",
-    "erase": "Erasure",
+    "ledger.erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
     "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale StorageFailed TooLarge "
     "UnknownEngine UnsafePath",
-    "events": "Blob Event",
-    "ledger": "Rebuilt Verification",
+    "ledger.events": "Blob Event",
+    "ledger.ledger": "Rebuilt Verification",
     "run": "Run Turn",
     "runs": "RunInfo",
     "state.cells": "State",
     "state.diff": "Difference",
     "state.requests": "Merged Written",
-    "views": "Capability Kind View",
+    "ledger.views": "Capability Kind View",
     "work.tasks": "Task",
     "work.verbs": "Claim Work",
 }

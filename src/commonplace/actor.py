@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .events import check_call, check_path
+from .ledger.events import check_call, check_path
 from .participant import Participant
 from .recording import events
 
 if TYPE_CHECKING:
-    from .ledger import At, Progress
+    from .ledger.ledger import At, Progress
     from .session import Session
 
 
@@ -27,7 +27,7 @@ class Actor(Participant):
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write the events that this actor may see as JSONL, without secrets. Returns how many."""
-        from .transfer import excerpt_file
+        from .ledger.transfer import excerpt_file
 
         session, path = self._session, check_path("to", to)
         check_call("progress", progress)

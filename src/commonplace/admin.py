@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .access.rights import OWNER
-from .embedders import named_embedder
 from .engines import locate
 from .engines.contract import Facts, FilePurged, PurgeReport
-from .erase import EraseRequest, Erasure
 from .errors import BadInput, CommonplaceError, StorageFailed, shown
-from .events import check_call, check_each, check_name, check_path, check_text
+from .files.private import access_of, create_private
+from .files.trust import is_ours, trust_book
+from .index.names import named_embedder
+from .ledger.erase import EraseRequest, Erasure
+from .ledger.events import check_call, check_each, check_name, check_path, check_text
 from .memory.verbs import Memory
-from .private import access_of, create_private
-from .trust import is_ours, trust_book
 from .verbs import verb
 
 if TYPE_CHECKING:
     from .book import Book
-    from .ledger import At, Progress, Rebuilt, Verification
-    from .mirrors import Mirrors
+    from .files.scan import FoundText
+    from .ledger.ledger import At, Progress, Rebuilt, Verification
+    from .ledger.transfer import Imported
+    from .mirror.verbs import Mirrors
     from .recall.migrating import Migrated
-    from .scan import FoundText
     from .session import Session
-    from .transfer import Imported
 
 SHORTEST = 4
 """Bytes of a text that can be looked for in raw files."""
@@ -136,7 +136,7 @@ class Admin:
     def find_text(self, texts: str | Sequence[str]) -> FoundTexts:
         """Where these texts occur in the raw files of the book, its index and its markdown; empty if they were erased
         and purged. Another process scans the files. Raises BadInput if the files are on a server's host."""
-        from .scan import look_for
+        from .files.scan import look_for
 
         wanted = [check_text("a text", text) for text in check_each("texts", texts)]
         if any(len(text.encode()) < SHORTEST for text in wanted):
@@ -192,7 +192,7 @@ class Admin:
     @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
-        from .transfer import export_file
+        from .ledger.transfer import export_file
 
         path, beside = check_path("to", to), self._session.services.beside
         upto = self._ledger.position(at)
@@ -202,7 +202,7 @@ class Admin:
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
         """Import an export. Into an empty book, or one that holds a beginning of the same ledger, positions and hashes
         are kept; otherwise events are recorded anew with their origin named."""
-        from .transfer import import_file
+        from .ledger.transfer import import_file
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
@@ -210,7 +210,7 @@ class Admin:
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
         """Copy everything to another book, on any engine, as `export` and `import_` would."""
         from .book import Book
-        from .transfer import copy_book
+        from .ledger.transfer import copy_book
 
         if not isinstance(to, Book):
             raise BadInput(f"to {shown(to)} is not a book: open it first, with commonplace.open(…)")
@@ -220,7 +220,7 @@ class Admin:
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
         """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head."""
         from .book import open
-        from .transfer import copy_book
+        from .ledger.transfer import copy_book
 
         target, beside = check_path("to", to), self._session.services.beside
         check_call("progress", progress)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from .errors import BookClosed, CommonplaceError
-from .events import Event, check_seconds, new_id
-from .paging import pages
+from .ledger.events import Event, check_seconds, new_id
+from .ledger.paging import pages
 
 if TYPE_CHECKING:
     from .book import Book

@@ -14,10 +14,8 @@ from .access.commands import ACCESS
 from .access.rights import check_actor
 from .actor import Actor
 from .admin import Admin
-from .embedders import best_embedder
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, PurgeReport
-from .erase import Erasure
 from .errors import (
     BadInput,
     CommonplaceError,
@@ -25,12 +23,16 @@ from .errors import (
     NotFound,
     shown,
 )
-from .events import A_DAY
-from .ledger import LEDGER, Ledger, Rebuilt, Verification
+from .files.trust import is_ours, trust_book
+from .index.names import best_embedder
+from .ledger.erase import Erasure
+from .ledger.events import A_DAY
+from .ledger.ledger import LEDGER, Ledger, Rebuilt, Verification
+from .ledger.views import Capability, Registry
 from .memory.capability import MEMORY
 from .memory.showing import Showing
-from .mirrors import Mirrors
-from .outside import OutsideFiles
+from .mirror.outside import OutsideFiles
+from .mirror.verbs import Mirrors
 from .participant import Participant
 from .recall.capability import RECALL
 from .recall.checking import repository_around
@@ -39,15 +41,13 @@ from .recall.premises import PremiseWatch
 from .session import Services, Session
 from .state.capability import STATE
 from .state.redaction import as_logged, runs_affected
-from .trust import is_ours, trust_book
-from .views import Capability, Registry
 from .work.capability import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .aio import AsyncHandle
-    from .ledger import At, Progress
+    from .ledger.ledger import At, Progress
     from .recall.receipts import Receipt
     from .run import Run
     from .state.diff import Difference

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
-from .events import Event, check_name, check_text, without_none
+from .ledger.events import Event, check_name, check_text, without_none
 from .recording import event, events, redacted
 from .verbs import method, verb
 
 if TYPE_CHECKING:
     from .access.audit import AuditEntry
     from .actor import Actor
-    from .ledger import At
+    from .ledger.ledger import At
     from .session import Session
 
 

@@ -12,7 +12,7 @@ from .work.opening import Works, work
 from .work.verbs import Inbox
 
 if TYPE_CHECKING:
-    from .ledger import At
+    from .ledger.ledger import At
     from .session import Session
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .access.rights import OWNER, rights_of
 from .access.secrets import masked
 from .errors import BadInput, Erased, NotFound, shown
-from .events import Event, check_call, check_name, check_whole
+from .ledger.events import Event, check_call, check_name, check_whole
 from .memory.items import Item
 from .memory.portions import Portion
 from .memory.reading import item_at
@@ -49,7 +49,7 @@ from .verbs import method, verb
 from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
 if TYPE_CHECKING:
-    from .ledger import At
+    from .ledger.ledger import At
     from .recall.digests import Gathering, Maker, Wanted
     from .session import Session
 

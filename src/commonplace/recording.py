@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .errors import BadInput, NotFound, TooLarge, shown
-from .events import (
+from .ledger.events import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
     Draft,
@@ -24,7 +24,7 @@ from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 
 if TYPE_CHECKING:
-    from .ledger import At
+    from .ledger.ledger import At
     from .session import Filters, Session
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from .access.commands import Denial
 from .access.rights import OWNER, check_actor
 from .errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
-from .events import ERASED, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
-from .folders import Folder
+from .files.folders import Folder
+from .ledger.events import ERASED, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
 from .participant import Participant
 from .state.cells import Fork, State, about, steps, sums
 from .state.opening import takes_part
@@ -39,7 +39,7 @@ from .state.requests import (
 from .state.sharing import sees_others
 
 if TYPE_CHECKING:
-    from .ledger import At
+    from .ledger.ledger import At
     from .session import Session
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from .access.redact import Redactor
 from .access.rights import OWNER
 from .errors import BadInput, Conflict, NotFound, shown
-from .events import Event, check_name, check_text, encode_payload
-from .events import new_id as new_event_id
+from .ledger.events import Event, check_name, check_text, encode_payload
+from .ledger.events import new_id as new_event_id
 from .memory.verbs import Memory
 from .state.cells import About, State, about, no_run, run_at, sums
 from .state.diff import Difference, differences
@@ -25,8 +25,8 @@ from .state.requests import OPENED, Merged, Open
 from .verbs import verb
 
 if TYPE_CHECKING:
-    from .ledger import At
-    from .reader import Snapshot
+    from .ledger.ledger import At
+    from .ledger.reader import Snapshot
     from .run import Run
     from .session import Session
     from .workflow.agents import AgentFunction, Ask

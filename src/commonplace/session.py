@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Never
 from .access.commands import Denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import BookClosed, Denied, NotEnabled
-from .events import Event, check_position
+from .ledger.events import Event, check_position
 from .memory.reading import VisibleItems, judging
 from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
@@ -30,10 +30,10 @@ from .state.requests import STARTED
 from .state.sight import Sight
 
 if TYPE_CHECKING:
-    from .ledger import At, Ledger
+    from .ledger.ledger import At, Ledger
+    from .ledger.reader import Snapshot
     from .memory.showing import Showing
-    from .outside import OutsideFiles
-    from .reader import Snapshot
+    from .mirror.outside import OutsideFiles
     from .recall.indexing import Indexing
     from .recall.premises import PremiseWatch
 

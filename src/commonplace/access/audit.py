@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..events import Event, iso
+from ..ledger.events import Event, iso
 
 FIRST = "0" * 64
 

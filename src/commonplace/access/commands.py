@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from ..errors import BadInput, Denied, NotFound, shown
-from ..events import Draft, Event, draft, read_header
-from ..keys import Key
-from ..labels import FLOWING, flow, lowers
-from ..overlay import Overlay
-from ..views import Capability, Kind, View
+from ..ledger.events import Draft, Event, draft, read_header
+from ..ledger.keys import Key
+from ..ledger.labels import FLOWING, flow, lowers
+from ..ledger.overlay import Overlay
+from ..ledger.views import Capability, Kind, View
 from .rights import ACTS, OWNER, checked_rule, rights_of, rule_in
 
 GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access.viewed", "access.relabelled"

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import msgspec
 
 from ..errors import BadInput, shown
-from ..events import Event, check_name, encode_payload
-from ..labels import SENSITIVITY, Labels, strictness
-from ..reader import Lens
-from ..views import typed
+from ..ledger.events import Event, check_name, encode_payload
+from ..ledger.labels import SENSITIVITY, Labels, strictness
+from ..ledger.reader import Lens
+from ..ledger.views import typed
 
 Permission = Literal["none", "read", "read_write"]
 Sensitivity = Literal["public", "private", "sensitive"]

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..errors import Busy, EngineUnavailable
-from ..interrupts import run_inside
+from .interrupts import run_inside
 
 GENESIS = bytes(32)
 """The hash before the first event."""

@@ -42,8 +42,7 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..interrupts import run_inside
-from ..private import FileAccess, access_of, make_folder, open_private
+from ..files.private import FileAccess, access_of, make_folder, open_private
 from .clock import boot_clock
 from .contract import (
     Engine,
@@ -58,6 +57,7 @@ from .contract import (
     grantable,
 )
 from .gate import FileLock
+from .interrupts import run_inside
 from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
 from .memory import LeaseBook, MemoryReads, VersionedRows, _Data
 

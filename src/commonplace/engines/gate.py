@@ -17,8 +17,8 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ..errors import BookClosed, Busy
-from ..interrupts import OwnedLock
-from ..private import access_of, open_private
+from ..files.private import access_of, open_private
+from .interrupts import OwnedLock
 
 NAP, PATIENCE = 0.001, 0.01
 """How long a process sleeps between two tries for the lock, in seconds, and after how long a wait it tries twice as

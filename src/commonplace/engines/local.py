@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
-from ..forks import Born
-from ..private import access_of, open_private
+from ..files.private import access_of, open_private
 from .contract import Store, Tx
+from .forks import Born
 from .gate import FileLock
 from .watch import Watch
 

@@ -15,8 +15,6 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from ..errors import BookClosed, BookNotFound, Busy
-from ..forks import Born
-from ..interrupts import run_inside
 from .contract import (
     Engine,
     Facts,
@@ -32,6 +30,8 @@ from .contract import (
     WriteSet,
     grantable,
 )
+from .forks import Born
+from .interrupts import run_inside
 
 FACTS = Facts(
     engine="memory",

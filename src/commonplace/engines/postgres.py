@@ -46,7 +46,6 @@ from ..errors import (
     StorageFailed,
     TooLarge,
 )
-from ..forks import Born
 from . import postgres_purge
 from . import postgres_sql as q
 from .contract import (
@@ -67,6 +66,7 @@ from .contract import (
     WriteSet,
     grantable,
 )
+from .forks import Born
 from .postgres_connection import Connection, to_bytes, to_text
 
 LAYOUT = 1

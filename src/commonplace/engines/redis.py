@@ -53,7 +53,6 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..forks import Born
 from . import redis_lua as lua
 from .contract import (
     GENESIS,
@@ -71,6 +70,7 @@ from .contract import (
     WriteConflict,
     WriteSet,
 )
+from .forks import Born
 
 LAYOUT = 1
 BOOKS = b"commonplace:books"

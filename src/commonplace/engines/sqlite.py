@@ -23,7 +23,6 @@ from typing import Any
 
 import apsw
 
-from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import (
     BadInput,
     BookNotFound,
@@ -36,8 +35,8 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..interrupts import run_inside
-from ..private import (
+from ..files.checksums import CHECKSUM_BYTES, page_checksums
+from ..files.private import (
     FileAccess,
     access_of,
     check_private,
@@ -62,6 +61,7 @@ from .contract import (
     WriteSet,
     grantable,
 )
+from .interrupts import run_inside
 from .local import GatedTx, LocalStore, disk_notes, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"

@@ -29,7 +29,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import folded, has_letter, lowered, names, stem
 from .columns import among
 from .hints import ASKS, TELLS_TIME, asks_when, dates, nearness
 from .rows import IndexRows, nearest
@@ -37,6 +36,7 @@ from .score import K1, UNIT, B, Floats, Ints, Mask, rarity, scores
 from .store import File
 from .vectors import SCALE, TOKEN_SCALE, Tokens, Vectors, likeness
 from .view import IndexView, Talks
+from .words import folded, has_letter, lowered, names, stem
 
 FIRST = {
     "bm_pc": 6.206, "bm_s": 7.449, "date": 4.945, "spk": 1.404, "when": 2.096, "isq": -0.93, "pq_bm": 2.31,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..embedders import MINILM_PACKAGE as PACKAGE
 from ..errors import NotEnabled
+from .names import MINILM_PACKAGE as PACKAGE
 from .vectors import TOKEN_SCALE, Tokens, Vectors, readable, rounded
 
 if TYPE_CHECKING:

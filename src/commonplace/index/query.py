@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..words import (
+from .words import (
     LONGEST,
     STOPWORDS,
     UNSPACED,

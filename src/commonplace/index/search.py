@@ -12,7 +12,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
-from ..words import folded, names, snippet, stem
 from .columns import Columns, among
 from .fusion import (
     BY_PARTS,
@@ -36,6 +35,7 @@ from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, sc
 from .store import VERSIONS, Change, Damaged, File, Who
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import IndexView
+from .words import folded, names, snippet, stem
 
 LATEST = "SELECT max(num) FROM docs WHERE id IN (SELECT value FROM json_each(?)) GROUP BY id"
 

@@ -33,12 +33,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checksums import CHECKSUM_BYTES, page_checksums
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
-from ..private import FileAccess, access_of, create_private, make_folder, may_have_made, open_private, settle
-from ..words import LONGEST, STOPWORDS, counted, near, stem, version
+from ..files.checksums import CHECKSUM_BYTES, page_checksums
+from ..files.private import (
+    FileAccess,
+    access_of,
+    create_private,
+    make_folder,
+    may_have_made,
+    open_private,
+    settle,
+)
 from .hints import flags
 from .vectors import Embedder, TokenEmbedder, Vectors
+from .words import LONGEST, STOPWORDS, counted, near, stem, version
 
 log = logging.getLogger("commonplace")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..words import names
 from .score import Floats, Ints, Mask
+from .words import names
 
 if TYPE_CHECKING:
     from .columns import Columns

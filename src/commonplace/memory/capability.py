@@ -9,12 +9,12 @@ import msgspec
 
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor, rights_of
-from ..embedders import check_embedder
 from ..errors import BadInput, Denied, NotFound
-from ..events import Event, draft, iso
-from ..keys import Key
-from ..overlay import Overlay
-from ..views import Capability, Kind, View
+from ..index.names import check_embedder
+from ..ledger.events import Event, draft, iso
+from ..ledger.keys import Key
+from ..ledger.overlay import Overlay
+from ..ledger.views import Capability, Kind, View
 from . import daily, papers, upkeep
 from .changes import (
     decide_forget,

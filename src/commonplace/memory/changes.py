@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from ..access.commands import Relabel, decide_relabel, need, need_tier
 from ..access.rights import OWNER, rights_of
-from ..erase import EraseRequest, Erasure, decide_erase
 from ..errors import BadInput, Conflict, Denied, Stale
-from ..events import canonical, draft
-from ..labels import strictness
-from ..overlay import Overlay
+from ..ledger.erase import EraseRequest, Erasure, decide_erase
+from ..ledger.events import canonical, draft
+from ..ledger.labels import strictness
+from ..ledger.overlay import Overlay
 from .items import BESIDE, COMMON, CONTENT, SHAPES, Held, Item, named, plain_name
 from .reading import all_items, item_at, may_name, may_read, words
 from .remember import (

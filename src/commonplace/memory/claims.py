@@ -22,7 +22,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from ..events import MAX_NAME, canonical
+from ..ledger.events import MAX_NAME, canonical
 
 Claim = frozenset[str]
 Sentence = tuple[str, ...]

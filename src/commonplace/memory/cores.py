@@ -8,8 +8,8 @@ import msgspec
 
 from ..access.rights import Rights, may_see_of
 from ..errors import NotFound
-from ..reader import Lens
-from ..views import typed
+from ..ledger.reader import Lens
+from ..ledger.views import typed
 from .items import Item
 from .reading import VisibleItems
 

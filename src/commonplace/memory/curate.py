@@ -6,8 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..events import from_us
-from ..words import jaccard, tokens
+from ..index.words import jaccard, tokens
+from ..ledger.events import from_us
 from .documents import Documents
 from .items import marks
 from .remembering import remember

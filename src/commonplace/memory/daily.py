@@ -11,10 +11,10 @@ import msgspec
 
 from ..access.commands import need_tier
 from ..errors import BadInput, Denied, shown
-from ..events import Event, draft, from_us
-from ..keys import Key
-from ..overlay import Overlay
-from ..reader import Lens
+from ..ledger.events import Event, draft, from_us
+from ..ledger.keys import Key
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 
 LOGGED = "memory.logged"
 

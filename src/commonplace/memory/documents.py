@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
-from ..events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
+from ..ledger.events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
 from ..verbs import verb
 from . import daily, papers, upkeep
 from .daily import Log, LogEntry
@@ -29,7 +29,7 @@ from .reading import settings_of
 from .upkeep import Shelve
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .viewer import Viewer
 

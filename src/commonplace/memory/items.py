@@ -22,9 +22,9 @@ import msgspec
 
 from ..access.secrets import masked
 from ..errors import BadInput, TooLarge, shown
-from ..events import canonical, check_name, check_text, from_us
-from ..views import typed
-from ..words import STOPWORDS, jaccard, tokens
+from ..index.words import STOPWORDS, jaccard, tokens
+from ..ledger.events import canonical, check_name, check_text, from_us
+from ..ledger.views import typed
 from .claims import Claim, claim_of, key_form, value_form
 from .similar import FLAGGED
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from ..access.secrets import masked
 from ..errors import BadInput, shown
-from ..events import from_us
-from ..reader import Lens
+from ..ledger.events import from_us
+from ..ledger.reader import Lens
 from . import daily, papers, upkeep
 from .items import Item, remarks, without_secrets
 from .markdown import block, fitting, ordered, remarked

@@ -22,10 +22,10 @@ import msgspec
 
 from ..access.commands import need_tier
 from ..errors import BadInput, Denied, Stale, shown
-from ..events import Event, check_text, draft, iso
-from ..keys import Key
-from ..overlay import Overlay
-from ..reader import Lens
+from ..ledger.events import Event, check_text, draft, iso
+from ..ledger.keys import Key
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from .notes import check_notes
 
 NOTED, GATED = "memory.noted", "memory.gated"

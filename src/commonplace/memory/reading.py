@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
-from ..labels import FLOWING
-from ..reader import Lens
-from ..views import typed
+from ..ledger.labels import FLOWING
+from ..ledger.reader import Lens
+from ..ledger.views import typed
 from .claims import key_form
 from .items import Item, from_row, subject_and_fact, without_secrets
 from .portions import Count, DigestRules, Salience
@@ -21,7 +21,7 @@ from .requests import CREATED, Tombstone
 from .similar import near_duplicate
 
 if TYPE_CHECKING:
-    from ..ledger import At, Ledger
+    from ..ledger.ledger import At, Ledger
 
 MEMORY_MD = "MEMORY.md"
 

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from ..access.commands import need_tier
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
-from ..events import Draft, draft, from_us
-from ..labels import strictness
-from ..overlay import Overlay
-from ..reader import Lens
-from ..words import jaccard, tokens
+from ..index.words import jaccard, tokens
+from ..ledger.events import Draft, draft, from_us
+from ..ledger.labels import strictness
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, repeats, value_form
 from .cores import core_of, may_know, no_core
 from .items import (

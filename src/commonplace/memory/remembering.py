@@ -11,8 +11,17 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..events import blobs_of, check_each, check_name, check_text, decode, encode_payload, to_us, without_none
-from ..labels import SENSITIVITY, TRUST, strictness
+from ..ledger.events import (
+    blobs_of,
+    check_each,
+    check_name,
+    check_text,
+    decode,
+    encode_payload,
+    to_us,
+    without_none,
+)
+from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from .cores import core_of, may_know, no_core
 from .exclusions import excluded
 from .facts import checked_fact
@@ -23,7 +32,7 @@ from .requests import Remember, RememberResult
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
-    from ..reader import Lens
+    from ..ledger.reader import Lens
     from ..session import Session
 
 MOST_SHOWN = 500

@@ -14,11 +14,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..errors import CommonplaceError
-from ..events import decode
+from ..ledger.events import decode
 from .requests import Shown
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger.ledger import Ledger
 
 MOST_NOTED = 1_000
 """Things that one event notes at the most."""

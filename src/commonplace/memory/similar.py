@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..words import jaccard, tokens
+from ..index.words import jaccard, tokens
 
 FLAGGED = 0.85
 """From this likeness on two facts are held to be the same until somebody chooses."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ..words import jaccard, tokens
+from ..index.words import jaccard, tokens
 from .cores import CoreConfig
 from .items import Item, marks, words_of
 from .similar import FLAGGED

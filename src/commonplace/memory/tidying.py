@@ -13,7 +13,7 @@ from .requests import Forget, MarkItems
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 
 if TYPE_CHECKING:
-    from ..reader import Lens
+    from ..ledger.reader import Lens
     from ..session import Session
 
 

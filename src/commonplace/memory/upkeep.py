@@ -23,11 +23,11 @@ import msgspec
 
 from ..access.commands import need
 from ..errors import BadInput, Denied
-from ..events import Event, draft, from_us
-from ..keys import Key
-from ..labels import strictness
-from ..overlay import Overlay
-from ..reader import Lens
+from ..ledger.events import Event, draft, from_us
+from ..ledger.keys import Key
+from ..ledger.labels import strictness
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from .claims import key_form
 from .items import BESIDE, Item
 from .reading import Budget, Settings, item_at

@@ -11,9 +11,10 @@ from msgspec import convert, json
 
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import masked
-from ..embedders import named_embedder
 from ..errors import BadInput, NotFound, shown
-from ..events import (
+from ..files.private import new_file
+from ..index.names import named_embedder
+from ..ledger.events import (
     check_call,
     check_each,
     check_name,
@@ -23,7 +24,6 @@ from ..events import (
     encode_payload,
     to_us,
 )
-from ..private import new_file
 from ..verbs import verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
 from .facts import checked_fact
@@ -36,7 +36,7 @@ from .tidying import tidied
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .imports.adopt import Adopted
     from .suggestions import Suggestion

@@ -13,7 +13,7 @@ from .daily import LogEntry
 from .papers import DocumentLine
 
 if TYPE_CHECKING:
-    from ..reader import Lens
+    from ..ledger.reader import Lens
 
 
 class Viewer(NamedTuple):

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from ..access.rights import WORKING, Rights, may_see_of
 from ..access.rights import may_see as labels_allow
-from ..events import Event
-from ..labels import Labels
-from ..reader import Lens
+from ..ledger.events import Event
+from ..ledger.labels import Labels
+from ..ledger.reader import Lens
 from . import papers
 from .cores import CORE_SET, Core, may_know
 from .reading import item_at, may_read

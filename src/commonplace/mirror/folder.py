@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ..errors import BadInput, StorageFailed, UnsafePath
-from ..folders import SHARED, TEMPORARY, Folder
+from ..files.folders import SHARED, TEMPORARY, Folder
 from .pages import (
     Added,
     Block,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..events import Event
-from ..keys import Key
+from ..ledger.events import Event
+from ..ledger.keys import Key
+from ..ledger.views import Capability, Kind, View
 from ..memory.requests import RECEIPT
-from ..views import Capability, Kind, View
 from .checking import CHECKED, checked_items, decide_checked, fold_check
 from .premises import CHANGED, decide_changed
 from .receipts import decide_receipt, without_words

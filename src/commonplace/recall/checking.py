@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import BadInput
-from ..events import Event, canonical, check_path, draft
-from ..keys import Key
+from ..ledger.events import Event, canonical, check_path, draft
+from ..ledger.keys import Key
+from ..ledger.overlay import Overlay
 from ..memory.items import Item
-from ..overlay import Overlay
 from .commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger.ledger import Ledger
     from ..session import Session
 
 CHECKED = "memory.checked"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..errors import BadInput
-from ..events import check_name, check_text, check_whole
+from ..ledger.events import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
 from .lines import DigestLine
@@ -17,7 +17,7 @@ from .packing import CountTokens
 from .prompting import asks_to_ignore
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .checking import Checks
     from .digests import Digest, Gathering, Maker, Wanted

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ..access.rights import OWNER, Rights, rights_of
 from ..access.secrets import masked
-from ..labels import strictness
+from ..ledger.labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ..events import Event
+from ..index.words import jaccard, spaced
+from ..ledger.events import Event
 from ..memory.portions import IMPORTANCE, Salience
-from ..words import jaccard, spaced
 from .data import as_data
 
 NO_MEMORY = "(no prior memory)"

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from ..access.redact import TOKEN
 from ..access.secrets import SPARE, beginning
-from ..events import ERASED, Event, erased_by
 from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
-from ..labels import flow
+from ..ledger.events import ERASED, Event, erased_by
+from ..ledger.labels import flow
+from ..ledger.reader import Lens
+from ..ledger.views import Registry
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
 from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
 from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
-from ..reader import Lens
-from ..views import Registry
 from .data import RESULT
 
 RELABELLED = "access.relabelled"

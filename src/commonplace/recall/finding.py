@@ -17,7 +17,7 @@ from .search import MOST, Answer, LeftOut, SearchResult, asked, excerpt, result,
 
 if TYPE_CHECKING:
     from ..index import Found, Hit, How, Index, Who
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .indexing import Indexing
 

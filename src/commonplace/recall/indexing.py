@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from ..access.redact import TOKEN
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
-from ..events import Event
-from ..ledger import Ledger, Progress
+from ..ledger.events import Event
+from ..ledger.ledger import Ledger, Progress
+from ..ledger.paging import PAGE, pages
+from ..ledger.reader import Lens
 from ..memory.reading import settings_of
-from ..paging import PAGE, pages
-from ..reader import Lens
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index, Reword

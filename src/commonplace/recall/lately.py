@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..access.secrets import beginning
 from ..errors import BadInput, CommonplaceError
-from ..events import Event, check_name, check_text, check_whole
+from ..ledger.events import Event, check_name, check_text, check_whole
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
@@ -19,7 +19,7 @@ from .episodes import salient as most_salient
 from .observing import recalling
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
 
 LATELY = 2_000

@@ -17,7 +17,7 @@ from .search import visible
 
 if TYPE_CHECKING:
     from ..index import Index
-    from ..ledger import Ledger, Progress
+    from ..ledger.ledger import Ledger, Progress
     from .indexing import Indexing
 
 LATELY = 5_000

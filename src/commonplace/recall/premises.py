@@ -17,17 +17,17 @@ import msgspec
 
 from ..access.rights import rights_of
 from ..errors import Busy, EngineUnavailable, OutcomeUnknown
-from ..events import Event, draft, read_header, unseal
+from ..ledger.events import Event, draft, read_header, unseal
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED
 from ..memory.visibility import without_hidden
-from ..overlay import Overlay
-from ..reader import Lens
 from .receipts import trace_of
 
 if TYPE_CHECKING:
-    from ..ledger import At, Ledger
+    from ..ledger.ledger import At, Ledger
     from ..session import Session
 
 log = logging.getLogger("commonplace")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from ..access.secrets import masked
-from ..events import Event
+from ..ledger.events import Event
 from ..memory.portions import Portion
 from .data import as_name
 from .lines import DigestLine

@@ -18,18 +18,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
-from ..events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso
+from ..ledger.events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso
+from ..ledger.overlay import Overlay
 from ..memory.capability import not_noted
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
-from ..overlay import Overlay
 from .checking import Checked
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
 from .prompting import Building, Focused, prompt_text
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger.ledger import Ledger
 
 
 class Whole(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,9 +10,9 @@ import msgspec
 
 from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
-from ..events import check_name, check_text, iso, to_us
+from ..index.words import snippet
+from ..ledger.events import check_name, check_text, iso, to_us
 from ..memory.daily import check_day
-from ..words import snippet
 from .data import RESULT
 
 if TYPE_CHECKING:

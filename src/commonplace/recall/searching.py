@@ -11,7 +11,7 @@ from .lines import DigestLine, candidate
 from .search import SERVES, Answer, LeftOut
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .checking import Checks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import TooLarge
-from ..reader import Lens
+from ..ledger.reader import Lens
 from .cells import DONE, About, Sums, cells, size_of
 from .policy import MB, RESERVED_KEYS, StateLimits
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from ..access.redact import Redactor
-from ..events import Event
-from ..keys import Key
-from ..views import Capability, Kind, View
+from ..ledger.events import Event
+from ..ledger.keys import Key
+from ..ledger.views import Capability, Kind, View
 from .cells import About, Fork, fold_cell, touched
 from .changes import decide_change
 from .merge import decide_merge

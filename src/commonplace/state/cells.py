@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import BadInput, NotFound
-from ..events import Event, canonical, iso
-from ..keys import Key
-from ..reader import Lens
+from ..ledger.events import Event, canonical, iso
+from ..ledger.keys import Key
+from ..ledger.reader import Lens
 from .policy import Policy
 
 Cells = dict[tuple[str, str], "Cell"]

@@ -8,8 +8,8 @@ from typing import Any
 from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied
-from ..overlay import Overlay
-from ..reader import Lens
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from .accounts import grown
 from .cells import About, Cell, Sums, about, entry_of, last_written, reduced, size_of
 from .contract import CONFIDENCE, FILLED_IN, violations

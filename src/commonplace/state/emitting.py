@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..errors import BadInput
-from ..events import Event, draft
-from ..overlay import Overlay
+from ..ledger.events import Event, draft
+from ..ledger.overlay import Overlay
 from .policy import Policy
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..access.rights import OWNER, RUNTIME
 from ..errors import BadInput, Conflict, Denied
-from ..events import canonical
-from ..overlay import Overlay
+from ..ledger.events import canonical
+from ..ledger.overlay import Overlay
 from .cells import DONE, About, Cell, Cells, about, cells, own_cells, sums
 from .changes import outcome, record_change
 from .emitting import emit

@@ -12,8 +12,8 @@ from ..access.commands import Denial, refuse
 from ..access.patterns import bad_pattern
 from ..access.rights import OWNER, rights_of
 from ..errors import BadInput, Conflict, Denied
-from ..events import Event, draft, is_name, iso
-from ..overlay import Overlay
+from ..ledger.events import Event, draft, is_name, iso
+from ..ledger.overlay import Overlay
 from .accounts import check_limits
 from .cells import About, Fork, Sums, about, place_of, size_of, sums
 from .emitting import emit, labels_for, secret_in, secret_names

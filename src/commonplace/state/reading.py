@@ -10,8 +10,8 @@ from .opening import takes_part
 from .sharing import sees_others, visible
 
 if TYPE_CHECKING:
-    from ..ledger import At, Ledger
-    from ..reader import Lens
+    from ..ledger.ledger import At, Ledger
+    from ..ledger.reader import Lens
 
 PROJECTION = "state.projection"
 

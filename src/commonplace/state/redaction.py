@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..access.rights import OWNER, RUNTIME
-from ..events import ERASED, Event, blobs_of, erased_by
-from ..reader import Lens
+from ..ledger.events import ERASED, Event, blobs_of, erased_by
+from ..ledger.reader import Lens
 from .cells import about, lineage
 from .policy import Policy
 from .requests import CHANGED, OPENED, STEPPED

@@ -13,10 +13,10 @@ from itertools import islice
 from msgspec.structs import replace
 
 from ..access.rights import Rights, rights_of
-from ..events import Event, decode, unseal
-from ..labels import Labels
+from ..ledger.events import Event, decode, unseal
+from ..ledger.labels import Labels
+from ..ledger.reader import Snapshot
 from ..memory.visibility import may_see, without_hidden
-from ..reader import Snapshot
 from .redaction import Redactors
 
 FIRST_PAGE = 16

@@ -10,10 +10,10 @@ from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME, AccessRule, rule_in
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Denied
-from ..events import check_name, iso
+from ..ledger.events import check_name, iso
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from ..memory.daily import Log, decide_log, result_lines
-from ..overlay import Overlay
-from ..reader import Lens
 from .cells import DONE, About, Sums, about, cells, done_by, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names, sources_at
 from .redaction import redactor_of

@@ -15,8 +15,8 @@ import click
 
 from ..actor import Actor
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
-from ..events import Event
-from ..ledger import At
+from ..ledger.events import Event
+from ..ledger.ledger import At
 from . import health
 from .answers import adopted, data_of, imported, log_lines, whole_id
 from .draw import Human, id_cell, lines, short, table
@@ -175,7 +175,7 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
     CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what. Of an
     export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the events
     are recorded anew, with their origin named."""
-    from ..transfer import is_export
+    from ..ledger.transfer import is_export
 
     path = Path(source)
     if is_export(path):

@@ -11,11 +11,11 @@ from typing import Any
 from .. import __version__
 from ..actor import Actor
 from ..book import Book
-from ..embedders import best_embedder
 from ..engines import locate
 from ..engines.contract import Facts
 from ..errors import CommonplaceError
-from ..events import Event
+from ..index.names import best_embedder
+from ..ledger.events import Event
 from ..version import install_hint
 from .places import public
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..access.rights import OWNER
 from ..errors import BadInput, NotFound
-from ..ledger import At
+from ..ledger.ledger import At
 from .answers import bisected, data_of, value_text, whole_id
 from .draw import Human, clean, lines, page, short, table
 from .shell import Output, Shell, plain

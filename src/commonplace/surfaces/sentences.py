@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .draw import clean, short
 
 if TYPE_CHECKING:
-    from ..events import Event
+    from ..ledger.events import Event
 
 Title = Callable[[str], str]
 """What a task is called, by its id."""

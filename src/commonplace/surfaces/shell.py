@@ -27,8 +27,8 @@ from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
-from ..events import iso
-from ..ledger import Progress
+from ..ledger.events import iso
+from ..ledger.ledger import Progress
 from .draw import clean
 from .places import DEFAULT_BOOK, found_book, public, users_book
 from .wording import in_shell_words

@@ -372,7 +372,7 @@ def _vector(word: str) -> Vectors:
 
 
 def _leaves(text: str) -> list[str]:
-    from ..words import chunks, normal, spelled
+    from ..index.words import chunks, normal, spelled
 
     return [word for found in chunks(normal(text)) for word in spelled(found[1])[0]]
 
@@ -383,7 +383,7 @@ def _chunks(text: str) -> list[str]:
 
 def _chunked(text: str) -> list[tuple[str, bool]]:
     """Words and names as they are written, and whether a sentence begins with each."""
-    from ..words import chunks, normal
+    from ..index.words import chunks, normal
 
     plain = normal(text)
     return [
@@ -394,13 +394,13 @@ def _chunked(text: str) -> list[tuple[str, bool]]:
 
 @lru_cache(16_384)
 def _stem(word: str) -> str:
-    from ..words import stem
+    from ..index.words import stem
 
     return stem(word)
 
 
 def _tells(word: str) -> bool:
-    from ..words import STOPWORDS
+    from ..index.words import STOPWORDS
 
     return word not in STOPWORDS
 

@@ -11,7 +11,7 @@ from .tasks import FINAL, Task
 from .transaction import Reading, WorkInfo, info_of, lease_name
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from .verbs import Work
 
 LATEST = 5

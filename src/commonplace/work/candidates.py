@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..errors import BadInput, Conflict, NotFound
-from ..events import MAX_PARENTS, check_name
+from ..index.words import tokens
+from ..ledger.events import MAX_PARENTS, check_name
 from ..memory.remembering import remember
 from ..memory.verbs import Memory
-from ..words import tokens
 from .kinds import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..memory.requests import RememberResult
     from .verbs import Work
 

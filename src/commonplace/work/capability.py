@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ..events import Event
-from ..keys import Key
-from ..views import Capability, Kind, View
+from ..ledger.events import Event
+from ..ledger.keys import Key
+from ..ledger.views import Capability, Kind, View
 from . import claims, graph, lifecycle, people, records
 from .kinds import (
     ACKNOWLEDGED,

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
-from ..events import Event
+from ..ledger.events import Event
 from .graph import NewTask, add, cancel, new_edges, settle
 from .kinds import (
     BLOCKED,

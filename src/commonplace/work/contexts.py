@@ -26,7 +26,7 @@ from .transaction import Reading, WorkInfo, info_of
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .verbs import Work
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
-from ..events import check_name, decode, encode_payload, new_id
+from ..ledger.events import check_name, decode, encode_payload, new_id
 from .kinds import (
     ADDED,
     ANSWERED,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.rights import OWNER, check_actor
-from ..erase import EraseRequest
 from ..errors import BadInput, Conflict, Denied, NotFound
-from ..events import check_call, check_path, check_text
-from ..private import new_file
+from ..files.private import new_file
+from ..ledger.erase import EraseRequest
+from ..ledger.events import check_call, check_path, check_text
 from .capability import EVERY
 from .graph import DEPENDENTS, id_of, names
 from .kinds import DECIDED
@@ -31,7 +31,7 @@ from .tasks import (
 from .transaction import WorkInfo, checked_limits, checked_settings
 
 if TYPE_CHECKING:
-    from ..ledger import At, Progress
+    from ..ledger.ledger import At, Progress
     from .radar import Overlap
     from .verbs import Work
 

@@ -10,10 +10,10 @@ import msgspec
 from ..access.commands import need
 from ..access.rights import OWNER, rights_of
 from ..errors import Conflict, Erased, NotFound
-from ..events import Event, draft, encode_payload
+from ..ledger.events import Event, draft, encode_payload
+from ..ledger.overlay import Overlay
 from ..memory.cores import Core, no_core
 from ..memory.cores import may_know as may_know_core
-from ..overlay import Overlay
 from .graph import NewTask, add
 from .kinds import CREATED
 from .tasks import FINAL, STATUSES

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, Conflict, shown
-from ..events import check_name, new_id
+from ..ledger.events import check_name, new_id
 from ..verbs import verb
 from .patterns import tasks_of
 from .verbs import Work, begin, home_of, opened, stale, works_of
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from ..session import Session
     from .transaction import WorkInfo
 

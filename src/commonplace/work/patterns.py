@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
-from ..events import new_id
+from ..ledger.events import new_id
 from ..memory.verbs import Memory
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
-from ..events import check_name
+from ..ledger.events import check_name
 from ..recall.data import as_data, as_name
 from .kinds import NUDGED
 from .people import carried, in_order, premise_nudge, waiting
@@ -18,7 +18,7 @@ from .transaction import Reading, WorkInfo, info_of
 from .verbs import Work
 
 if TYPE_CHECKING:
-    from ..ledger import At, Ledger
+    from ..ledger.ledger import At, Ledger
     from ..session import Session
 
 MOST = 3

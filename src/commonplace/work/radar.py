@@ -18,7 +18,7 @@ from .transaction import Reading
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ..ledger import At
+    from ..ledger.ledger import At
     from .verbs import Work
 
 RECENT = 64

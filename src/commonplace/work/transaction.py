@@ -21,10 +21,10 @@ from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
 from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, shown
-from ..events import Event, decode, draft, encode_payload
-from ..labels import strictness
-from ..overlay import Overlay
-from ..reader import Lens
+from ..ledger.events import Event, decode, draft, encode_payload
+from ..ledger.labels import strictness
+from ..ledger.overlay import Overlay
+from ..ledger.reader import Lens
 from .kinds import CHANGED
 from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
 

@@ -18,7 +18,8 @@ from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
-from ..events import (
+from ..files.folders import Folder
+from ..ledger.events import (
     MAX_BLOB,
     MAX_NAME,
     Blob,
@@ -28,9 +29,8 @@ from ..events import (
     check_text,
     check_whole,
 )
-from ..folders import Folder
+from ..ledger.reader import Snapshot
 from ..memory.visibility import without_hidden
-from ..reader import Snapshot
 from .capability import BETWEEN, EVERY
 from .claims import MOST_AT_ONCE, Made, run_out
 from .graph import id_of, names, new_task
@@ -86,7 +86,7 @@ from .transaction import (
 if TYPE_CHECKING:
     import threading
 
-    from ..ledger import At, Ledger
+    from ..ledger.ledger import At, Ledger
     from ..session import Session
     from .board import Board
     from .candidates import Candidate

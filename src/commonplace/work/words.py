@@ -10,7 +10,7 @@ MOST = 16
 
 def words_of(*texts: str) -> list[str]:
     """The first words of texts that tell something, each once, without their endings."""
-    from ..words import STOPWORDS, counted, stem
+    from ..index.words import STOPWORDS, counted, stem
 
     told = (stem(word) for text in texts for word in counted(text)[0] if word not in STOPWORDS)
     return list(islice(dict.fromkeys(told), MOST))

@@ -23,7 +23,7 @@ from ..errors import (
     StorageFailed,
     shown,
 )
-from ..events import new_id
+from ..ledger.events import new_id
 from .people import lead_lease
 from .tasks import FINAL, Task, checked_flag
 from .transaction import info_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..engines.clock import boot_clock
 from ..engines.contract import Store
 from ..errors import Busy, CommonplaceError
-from ..events import new_id
+from ..ledger.events import new_id
 
 SECONDS = 30.0
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from ..access.patterns import bad_pattern
 from ..access.rights import EVERYBODY, TIERS
 from ..errors import BadInput, shown
+from ..files.plain_yaml import kind_of
 from ..memory.portions import DigestRules, merged, rules_with
-from ..plain_yaml import kind_of
 from ..state.policy import AgentMemory, AgentPolicy, Persistence, Policy, SharingRule, Start
 from . import model
 from .files import Files, Level

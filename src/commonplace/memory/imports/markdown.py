@@ -146,7 +146,7 @@ def _split(path: str, lines: list[str]) -> tuple[dict[str, Any], int, list[Skipp
 def _front_matter(text: str) -> dict[str, Any] | None:
     """The mapping that stands between a file's two `---` lines, all scalars as text, or None when something else stands
     there."""
-    from ...plain_yaml import parse_yaml
+    from ...files.plain_yaml import parse_yaml
 
     mapping = parse_yaml(f"\n{text}", "front matter", MAX_FRONT, typed=False)  # it begins on the second line
     return mapping if isinstance(mapping, dict) else None

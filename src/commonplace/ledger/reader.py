@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .engines.contract import Reads, Row
-from .errors import BadInput, BeforeHorizon
+from ..engines.contract import Reads, Row
+from ..errors import BadInput, BeforeHorizon
 from .events import decode
 from .keys import Key, below, pack, unpack
 from .views import Meta, Registry, checked, damaged, read_row

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from .access.commands import check_emits
+from ..access.commands import check_emits
+from ..engines.contract import Head, Reads, Record, Store
+from ..errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
 from .committer import Committer
-from .engines.contract import Head, Reads, Record, Store
 from .erase import decide_erase, erase_payloads
-from .errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
 from .events import A_DAY, ERASED, Draft, Event, erased_by, iso, new_id, read_header, to_us, unseal
 from .keys import pack
 from .overlay import CHECKPOINTS, Overlay

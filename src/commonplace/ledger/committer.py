@@ -28,16 +28,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .engines.contract import Store, Tx, WriteConflict
-from .errors import Busy, CommonplaceError, OutcomeUnknown
+from ..engines.contract import Store, Tx, WriteConflict
+from ..engines.interrupts import LOOK, run_inside, wake
+from ..errors import Busy, CommonplaceError, OutcomeUnknown
 from .events import ERASED, Draft, erased_by, unseal
-from .interrupts import LOOK, run_inside, wake
 from .overlay import Overlay, Residues
 from .reader import PAGE
 from .views import Decider, Meta, Registry
 
 if TYPE_CHECKING:
-    from .engines.contract import Head
+    from ..engines.contract import Head
 
 MAX_BATCH = 256
 MAX_BATCH_BYTES = 16 * 1024 * 1024

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .engines.contract import Record
-from .errors import BadInput, Corrupt, TooLarge, shown
+from ..engines.contract import Record
+from ..errors import BadInput, Corrupt, TooLarge, shown
 from .labels import FLOWING
 
 FORMAT = 1

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from .errors import BadInput, TooLarge, shown
+from ..errors import BadInput, TooLarge, shown
 
 MAX_DEPTH = 64
 MAX_ALIASES = 100

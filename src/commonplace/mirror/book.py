@@ -10,20 +10,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .access.rights import check_actor
-from .errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
-from .folders import Folder
-from .granting import Access
-from .memory.documents import Documents
-from .memory.items import Item
-from .memory.markdown import bullets, changed_fields, fields
-from .memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheets
-from .memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
-from .memory.reading import item_at, settings_of
-from .memory.remembering import remember
-from .memory.requests import RememberResult
-from .memory.verbs import Memory, forget
-from .mirror import (
+from ..access.rights import check_actor
+from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
+from ..files.folders import Folder
+from ..files.private import FileAccess, access_of, make_folder
+from ..files.trust import is_ours, is_trusted, trust, trust_book
+from ..granting import Access
+from ..memory.documents import Documents
+from ..memory.items import Item
+from ..memory.markdown import bullets, changed_fields, fields
+from ..memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheets
+from ..memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
+from ..memory.reading import item_at, settings_of
+from ..memory.remembering import remember
+from ..memory.requests import RememberResult
+from ..memory.verbs import Memory, forget
+from . import (
     Added,
     Block,
     Changed,
@@ -36,13 +38,11 @@ from .mirror import (
     Report,
     Taken,
 )
-from .mirror.folder import OWN
-from .private import FileAccess, access_of, make_folder
-from .trust import is_ours, is_trusted, trust, trust_book
+from .folder import OWN
 
 if TYPE_CHECKING:
-    from .reader import Snapshot
-    from .session import Session
+    from ..ledger.reader import Snapshot
+    from ..session import Session
 
 log = logging.getLogger("commonplace")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .errors import ForkedBook
+from ..errors import ForkedBook
 
 _generation = 0
 

@@ -9,16 +9,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .engines.contract import FilePurged
-from .errors import NotTrusted, StorageFailed, UnsafePath
-from .folders import Folder
-from .state.redaction import with_those_below
-from .trust import StateFile, note_state_file, state_files, trusted_places
+from ..engines.contract import FilePurged
+from ..errors import NotTrusted, StorageFailed, UnsafePath
+from ..files.folders import Folder
+from ..files.trust import StateFile, note_state_file, state_files, trusted_places
+from ..state.redaction import with_those_below
 
 if TYPE_CHECKING:
-    from .mirror import Report
-    from .mirroring import BookMirror
-    from .session import Session
+    from ..session import Session
+    from . import Report
+    from .book import BookMirror
 
 log = logging.getLogger("commonplace")
 
@@ -77,7 +77,7 @@ class OutsideFiles:
 
     def mirror(self, folder: Path, person: str | None = None, *, trust: bool = False) -> BookMirror:
         """The mirror in a folder, made if it is not there."""
-        from .mirroring import BookMirror  # loaded when there is a folder: most processes touch no markdown
+        from .book import BookMirror  # loaded when there is a folder: most processes touch no markdown
 
         self._mirrors[folder.absolute()] = made = BookMirror(
             self._session, folder, person, self._place, trust=trust
@@ -86,8 +86,8 @@ class OutsideFiles:
 
     def mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""
-        from .mirror import shows
-        from .mirroring import known_folders
+        from . import shows
+        from .book import known_folders
 
         for folder in (*known_folders(self._place), *trusted_places(self._book)):
             if folder not in self._mirrors and shows(folder) == self._book:
@@ -97,8 +97,8 @@ class OutsideFiles:
     def _left_folders(self) -> list[Path]:
         """Folders of this host that this user once had show this book, and that are not kept up with it any more."""
         # The list beside the book may have come with it, and may name any folder: only this user's own count.
-        from .mirror import shows
-        from .mirroring import known_folders
+        from . import shows
+        from .book import known_folders
 
         ours = trusted_places(self._book)
         known = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .errors import BadInput, TooLarge
+from ..errors import BadInput, TooLarge
 
 Key = tuple[str | int, ...]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from .engines.contract import Lease, Place, Record, Row, Tx, WriteSet
-from .errors import Conflict, Erased, OwnedKind
+from ..engines.contract import Lease, Place, Record, Row, Tx, WriteSet
+from ..errors import Conflict, Erased, OwnedKind
 from .events import (
     ERASED,
     Draft,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from .engines.contract import Record
-from .errors import BadInput, NotFound
+from ..engines.contract import Record
+from ..errors import BadInput, NotFound
 from .events import ERASED, Event, draft, erased_by, unseal
 from .keys import Key, pack
 from .overlay import Overlay

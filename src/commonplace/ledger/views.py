@@ -31,8 +31,8 @@ from zlib import crc32
 
 import msgspec
 
-from .engines.contract import Row
-from .errors import BookTooNew, Conflict, Corrupt, NotFound
+from ..engines.contract import Row
+from ..errors import BookTooNew, Conflict, Corrupt, NotFound
 from .events import Event, canonical, decode
 from .keys import Key, unpack
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import UnsafePath, shown
+from ..errors import UnsafePath, shown
 
 PRIVATE = 0o600
 """The mode of files that are only for the user who made them."""

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import BadInput, CommonplaceError
-from .events import check_path
+from ..errors import BadInput, CommonplaceError
+from ..ledger.events import check_path
+from ..verbs import verb
 from .outside import warn_of_refusals
-from .verbs import verb
 
 if TYPE_CHECKING:
-    from .mirror import FileDifference, Report
-    from .mirroring import BookMirror
-    from .session import Session
+    from ..session import Session
+    from . import FileDifference, Report
+    from .book import BookMirror
 
     FileDifferences = list[FileDifference]
 
@@ -66,7 +66,7 @@ class Mirrors:
         None that one if it has a mirror already."""
         if folder is False:
             return
-        from .mirror import (
+        from . import (
             shows,  # loaded when there may be a folder: a command that reads touches no markdown
         )
 

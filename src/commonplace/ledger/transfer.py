@@ -26,9 +26,10 @@ from typing import Any
 
 import msgspec
 
-from .engines.contract import GENESIS, Record
+from ..engines.contract import GENESIS, Record
+from ..errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
+from ..files.private import new_file
 from .erase import EraseRequest, decide_erase
-from .errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
 from .events import (
     ERASED,
     FORMAT,
@@ -50,7 +51,6 @@ from .events import (
 )
 from .ledger import IMPORTED, Ledger, Progress
 from .overlay import Overlay
-from .private import new_file
 
 BATCH = 500
 BATCH_BYTES = 4 * 1024 * 1024

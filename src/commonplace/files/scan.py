@@ -1,7 +1,7 @@
 """Looking for texts in raw files, in a process of its own: reading a database's files in the process that uses
 them would drop its locks.
 
-    python -m commonplace.scan < {"texts": [...], "paths": [...]}  →  [{"path": …, "text": n}, …]
+    python -m commonplace.files.scan < {"texts": [...], "paths": [...]}  →  [{"path": …, "text": n}, …]
 
 A text is found as it is, escaped as in JSON, in hexadecimal and in base64.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from .errors import StorageFailed
+from ..errors import StorageFailed
 
 CHUNK = 8 * 1024 * 1024
 
@@ -32,7 +32,7 @@ class FoundText(msgspec.Struct, frozen=True):
 def look_for(texts: Sequence[str], paths: Iterable[Path]) -> list[FoundText]:
     """Where these texts still are, below these files and folders. Another process looks."""
     asked = json.dumps({"texts": list(texts), "paths": [str(one) for one in paths]})
-    command = [sys.executable, "-m", "commonplace.scan"]
+    command = [sys.executable, "-m", "commonplace.files.scan"]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)  # noqa: S603  ourselves
     if done.returncode:
         raise StorageFailed(f"the raw files could not be looked at: {done.stderr.strip()[-300:]}")

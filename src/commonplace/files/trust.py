@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from .errors import StorageFailed, UnsafePath
+from ..errors import StorageFailed, UnsafePath
 from .folders import PRIVATE, Folder
 
 if TYPE_CHECKING:
-    from .ledger import Ledger
+    from ..ledger.ledger import Ledger
 
 log = logging.getLogger("commonplace")
 

@@ -6,7 +6,7 @@ import os
 import re
 from importlib.util import find_spec
 
-from .errors import BadInput, shown
+from ..errors import BadInput, shown
 
 _EMBEDDER = re.compile(
     r"static|minilm|(fastembed|sentence-transformers):[^\s@]+|openai:[^\s@]+@https?://[^\s@]+"

@@ -1,0 +1,1 @@
+"""The append-only ledger: events, their hash chain, the views folded from them, and how a command becomes durable."""
