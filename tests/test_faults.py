@@ -192,7 +192,7 @@ class TestBrokenOnPurpose:
     def test_revocations_notice_what_is_still_shown(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.memory.visibility.may_read_id", lambda lens, rights, id: True)
+        monkeypatch.setattr("commonplace.memory.visibility.may_read_id", lambda views, rights, id: True)
         monkeypatch.setattr("commonplace.memory.reading.may_name", lambda rights, item: True)
         assert "shows it" in found("revocations", 4, tmp_path)
 

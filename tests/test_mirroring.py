@@ -245,9 +245,9 @@ def test_opening_and_closing_makes_the_pages_once_unless_something_changes(
 ) -> None:
     made = list[int]()
 
-    def counted(lens: Any, now_us: int) -> Any:
+    def counted(views: Any, now_us: int) -> Any:
         made.append(now_us)
-        return sheets(lens, now_us)
+        return sheets(views, now_us)
 
     monkeypatch.setattr(mirroring, "sheets", counted)
     later = datetime.now(UTC) + timedelta(hours=1)

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import BadInput, shown
 from ..ledger.events import Event, check_name, encode_payload
 from ..ledger.labels import SENSITIVITY, Labels, strictness
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..ledger.views import typed
 
 Permission = Literal["none", "read", "read_write"]
@@ -131,15 +131,15 @@ class Rights(msgspec.Struct, frozen=True):
         return self.owner or all(_matches(kind, patterns) for patterns in allowed)
 
 
-def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
-    """The rights of an actor, as of wherever the lens looks. In a run, its workflow's files may leave it less, never
+def rights_of(views: ViewReader, actor: str, run: str | None = None) -> Rights:
+    """The rights of an actor, as of wherever the views looks. In a run, its workflow's files may leave it less, never
     more."""
     if actor == OWNER:
         return Rights(OWNER)
-    own = _rule(lens, f"actor:{actor}")
-    role = _rule(lens, f"role:{own.role}") if own.role else AccessRule()
-    rules = [_rule(lens, EVERYBODY), role, own]
-    in_run = rule_in(lens, run, actor) or AccessRule()
+    own = _rule(views, f"actor:{actor}")
+    role = _rule(views, f"role:{own.role}") if own.role else AccessRule()
+    rules = [_rule(views, EVERYBODY), role, own]
+    in_run = rule_in(views, run, actor) or AccessRule()
     brought = ROLES.get(own.role or "", frozenset())
 
     def last(name: str, default: Any) -> Any:
@@ -162,23 +162,23 @@ def rights_of(lens: Lens, actor: str, run: str | None = None) -> Rights:
     )
 
 
-def rule_in(lens: Lens, run: str | None, actor: str) -> AccessRule | None:
+def rule_in(views: ViewReader, run: str | None, actor: str) -> AccessRule | None:
     """What a run's own rules leave an actor: its own, or else what they say of everybody. The runtime is no agent."""
     if run is None or actor in RESERVED_ACTORS:
         return None
     for subject in (actor, EVERYBODY):
-        if (row := lens.get("state.rights", run, subject)) is not None:
+        if (row := views.get("state.rights", run, subject)) is not None:
             return typed(row, AccessRule, "state.rights", run, subject)
     return None
 
 
-def role_of(lens: Lens, actor: str) -> str | None:
-    """The role of an actor, as of wherever the lens looks."""
-    return None if actor == OWNER else _rule(lens, f"actor:{actor}").role
+def role_of(views: ViewReader, actor: str) -> str | None:
+    """The role of an actor, as of wherever the views looks."""
+    return None if actor == OWNER else _rule(views, f"actor:{actor}").role
 
 
-def _rule(lens: Lens, subject: str) -> AccessRule:
-    row = lens.get("rights", subject)
+def _rule(views: ViewReader, subject: str) -> AccessRule:
+    row = views.get("rights", subject)
     return AccessRule() if row is None else typed(row, AccessRule, "rights", subject)
 
 

@@ -28,14 +28,14 @@ from .events import (
 )
 from .keys import Key, pack
 from .labels import Labels, flow
-from .reader import PAGE, Lens, Snapshot, check_horizon
+from .reader import PAGE, ViewReader, Snapshot, check_horizon
 from .views import Decider, Meta, Registry, View, checked, read_row, write_row
 
 CHECKPOINTS = "checkpoints/"
 """The space in which trailing views remember how far they have come."""
 
 
-class Overlay(Lens):
+class Overlay(ViewReader):
     """The book inside one transaction: what the engine holds, with this batch's own writes on top.
 
     Deciders read through it and `emit` events into it. Nothing leaves it before the whole batch is applied.
@@ -96,7 +96,7 @@ class Overlay(Lens):
         """The lease in force under this name, by the engine's clock."""
         return self.tx.leases((name,)).get(name)
 
-    def at(self, position: int) -> Lens:
+    def at(self, position: int) -> ViewReader:
         check_horizon(self.meta, position)
         if position <= self.tx.head.position and not self.write.drops:
             return Snapshot(self.tx, self.registry, self.meta, position)
@@ -305,7 +305,7 @@ class Overlay(Lens):
         ) or (write.meta is not None)
 
 
-class _Past(Lens):
+class _Past(ViewReader):
     """What an overlay held as of a position that its own batch has written or changed."""
 
     past = True
@@ -316,7 +316,7 @@ class _Past(Lens):
         self.meta = overlay.meta
         self.position = position
 
-    def at(self, position: int) -> Lens:
+    def at(self, position: int) -> ViewReader:
         return self._overlay.at(min(position, self.position))
 
     def _row(self, space: str, key: bytes) -> Row | None:

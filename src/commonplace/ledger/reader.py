@@ -20,7 +20,7 @@ PAGE, FEW = 500, 32
 """How many rows or events a page holds, and the first page of rows."""
 
 
-class Lens(ABC):
+class ViewReader(ABC):
     """Views by name and key, as of one position. Snapshots and transactions look alike through it."""
 
     registry: Registry
@@ -38,7 +38,7 @@ class Lens(ABC):
     ) -> list[Row]: ...
 
     @abstractmethod
-    def at(self, position: int) -> Lens:
+    def at(self, position: int) -> ViewReader:
         """The same as of an earlier position. Raises BeforeHorizon."""
 
     def _space(self, name: str) -> str:
@@ -122,7 +122,7 @@ class Lens(ABC):
         return [(unpack(row.key), value) for row, value in zip(rows, values, strict=True)]
 
 
-class Snapshot(Lens):
+class Snapshot(ViewReader):
     """The book as of a position."""
 
     def __init__(self, reads: Reads, registry: Registry, meta: Meta, at: int | None = None) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from ..access.rights import Rights, may_see_of
 from ..errors import NotFound
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..ledger.views import typed
 from .items import Item
 from .reading import VisibleItems
@@ -61,9 +61,9 @@ class LinkStep(msgspec.Struct, frozen=True):
     item: Item
 
 
-def core_of(lens: Lens, id: str) -> Core:
+def core_of(views: ViewReader, id: str) -> Core:
     """Raises NotFound."""
-    row = lens.get("memory.cores", id)
+    row = views.get("memory.cores", id)
     if row is None:
         raise NotFound(no_core(id))
     return typed(row, Core, "memory.cores", id)

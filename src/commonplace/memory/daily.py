@@ -14,7 +14,7 @@ from ..errors import BadInput, Denied, shown
 from ..ledger.events import Event, draft, from_us
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 
 LOGGED = "memory.logged"
 
@@ -107,22 +107,22 @@ def check_day(field: str, given: object) -> str:
     raise BadInput(f"{field} {shown(given)} is not a day: write it as 2026-03-23")
 
 
-def days(lens: Lens) -> list[str]:
+def days(views: ViewReader) -> list[str]:
     """The days that something was logged on, in order."""
-    return list(dict.fromkeys(str(key[0]) for key, _ in lens.scan("memory.days")))
+    return list(dict.fromkeys(str(key[0]) for key, _ in views.scan("memory.days")))
 
 
-def entries(lens: Lens, day: str) -> list[LogEntry]:
+def entries(views: ViewReader, day: str) -> list[LogEntry]:
     return [
-        _entry(key, row, lens.get("labels", row["id"]) or {}) for key, row in lens.scan("memory.days", day)
+        _entry(key, row, views.get("labels", row["id"]) or {}) for key, row in views.scan("memory.days", day)
     ]
 
 
-def all_entries(lens: Lens) -> dict[str, list[LogEntry]]:
+def all_entries(views: ViewReader) -> dict[str, list[LogEntry]]:
     """The entries of every day, in order."""
-    changed = {key[0]: labels for key, labels in lens.scan("labels")}
+    changed = {key[0]: labels for key, labels in views.scan("labels")}
     found = dict[str, list[LogEntry]]()
-    for key, row in lens.scan("memory.days"):
+    for key, row in views.scan("memory.days"):
         found.setdefault(str(key[0]), []).append(_entry(key, row, changed.get(row["id"], {})))
     return found
 

@@ -68,9 +68,9 @@ class Documents:
         """The days that have log entries; with `archived`, those that were archived."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
-            lens = viewer.lens
-            days = [day for day in daily.days(lens) if upkeep.shelved(lens, "day", day) == archived]
-            return [day for day in days if any(map(viewer.sees_entry, daily.entries(lens, day)))]
+            views = viewer.views
+            days = [day for day in daily.days(views) if upkeep.shelved(views, "day", day) == archived]
+            return [day for day in days if any(map(viewer.sees_entry, daily.entries(views, day)))]
 
     @verb
     def day(self, day: date | str, at: At = None) -> Entries:
@@ -78,7 +78,7 @@ class Documents:
         self._session.check_reads("working")
         named = daily.check_day("day", day)
         with self._session.viewer(at) as viewer:
-            found = [_shown(entry) for entry in daily.entries(viewer.lens, named) if viewer.sees_entry(entry)]
+            found = [_shown(entry) for entry in daily.entries(viewer.views, named) if viewer.sees_entry(entry)]
         self._session.was_shown([one.id for one in found])
         return found
 
@@ -152,7 +152,7 @@ class Documents:
         """The paths of the documents that have entries this actor may see."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
-            return [path for path in papers.papers(viewer.lens) if self._lines(viewer, path)]
+            return [path for path in papers.papers(viewer.views) if self._lines(viewer, path)]
 
     @verb
     def get(self, path: str, at: At = None) -> Lines:
@@ -173,7 +173,7 @@ class Documents:
                 self._session.submit("memory.shelve", request, "unarchive")
 
     def _lines(self, viewer: Viewer, path: str) -> Lines:
-        lines = [line for line in papers.lines(viewer.lens, path) if viewer.sees_line(line)]
+        lines = [line for line in papers.lines(viewer.views, path) if viewer.sees_line(line)]
         if not path.startswith(papers.SESSIONS) or self._session.is_owner:
             return lines
         kept = {

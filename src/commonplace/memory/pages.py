@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..access.secrets import masked
 from ..errors import BadInput, shown
 from ..ledger.events import from_us
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from . import daily, papers, upkeep
 from .items import Item, remarks, without_secrets
 from .markdown import block, fitting, ordered, remarked
@@ -76,19 +76,19 @@ def source_of(item: Item) -> str:
     return MEMORY_MD if item.shared else f"{AGENTS}{file_name(item.agent)}.md"
 
 
-def sheets(lens: Lens, now_us: int) -> tuple[list[Sheet], float]:
+def sheets(views: ViewReader, now_us: int) -> tuple[list[Sheet], float]:
     """Every page of a book, and the moment from which on they may be others although the ledger is the same, because
     something begins to hold or expires. Sensitive items are not shown: files have no rights."""
-    items = [one for one in all_items(lens) if one.current and one.sensitivity != "sensitive"]
+    items = [one for one in all_items(views) if one.current and one.sensitivity != "sensitive"]
     turns = (turn for one in items for turn in (one.valid_from_us, one.valid_until_us))
     until_us = min((turn for turn in turns if turn is not None and turn > now_us), default=math.inf)
-    return list(_sheets(lens, items, now_us)), until_us
+    return list(_sheets(views, items, now_us)), until_us
 
 
-def _sheets(lens: Lens, items: list[Item], now_us: int) -> Iterator[Sheet]:
-    settings = settings_of(lens)
-    live = [_with_known_disputes(lens, one) for one in items if not one.expired(now_us)]
-    told = {one.id: remarks(one, now_us, _is_stale(lens, one)) for one in live}
+def _sheets(views: ViewReader, items: list[Item], now_us: int) -> Iterator[Sheet]:
+    settings = settings_of(views)
+    live = [_with_known_disputes(views, one) for one in items if not one.expired(now_us)]
+    told = {one.id: remarks(one, now_us, _is_stale(views, one)) for one in live}
     shown, older = fitting(
         [one for one in live if of_memory(one)], settings.max_size_kb * 1024, lambda one: told[one.id]
     )
@@ -106,21 +106,21 @@ def _sheets(lens: Lens, items: list[Item], now_us: int) -> Iterator[Sheet]:
         own = path.startswith(AGENTS)
         how = "Only shown here: it is the agent's own." if own else HOW
         yield _items(path, f"# {_title(found[0])}\n\n{how}", found, told, "nothing" if own else "edit")
-    yield from _days(lens)
-    yield from _papers(lens)
+    yield from _days(views)
+    yield from _papers(views)
     yield Sheet(TEMPLATE, papers.template(), (), "nothing")
 
 
-def _with_known_disputes(lens: Lens, item: Item) -> Item:
+def _with_known_disputes(views: ViewReader, item: Item) -> Item:
     """An item without the claims against it that only their authors may see."""
-    others = [(id, item_at(lens, id)) for id in item.disputed]
+    others = [(id, item_at(views, id)) for id in item.disputed]
     known = [id for id, other in others if other is not None and (other.shared or other.agent == item.agent)]
     return replace(item, disputed=tuple(known))
 
 
-def _is_stale(lens: Lens, item: Item) -> bool:
+def _is_stale(views: ViewReader, item: Item) -> bool:
     """Whether something that an item says of files did not hold when it was checked last."""
-    row = lens.get("recall.checks", item.id)
+    row = views.get("recall.checks", item.id)
     return bool(row and row["check"].get("stale"))
 
 
@@ -139,19 +139,19 @@ def _items(
     return Sheet(path, head, tuple(blocks), may)
 
 
-def _days(lens: Lens) -> Iterator[Sheet]:
-    for day, entries in daily.all_entries(lens).items():
+def _days(views: ViewReader) -> Iterator[Sheet]:
+    for day, entries in daily.all_entries(views).items():
         found = [one for one in entries if one.sensitivity != "sensitive"]
-        where = f"archive/{day[:7]}/{day}.md" if upkeep.shelved(lens, "day", day) else f"memory/{day}.md"
+        where = f"archive/{day[:7]}/{day}.md" if upkeep.shelved(views, "day", day) else f"memory/{day}.md"
         yield Sheet(where, f"# {day}", tuple((one.id, masked(one.markdown)) for one in found), "append")
 
 
-def _papers(lens: Lens) -> Iterator[Sheet]:
-    named = papers.papers(lens)
+def _papers(views: ViewReader) -> Iterator[Sheet]:
+    named = papers.papers(views)
     for path in named:
-        found = [one for one in papers.lines(lens, path) if one.sensitivity != "sensitive"]
+        found = [one for one in papers.lines(views, path) if one.sensitivity != "sensitive"]
         task = path.split("/")[2] if path.startswith(papers.TASKS) else ""
-        shelf = lens.get("memory.shelf", "task", task) if task else None
+        shelf = views.get("memory.shelf", "task", task) if task else None
         where = path if shelf is None else f"archive/{from_us(shelf['at_us']):%Y-%m}/{path}"
         if path == NOTES:
             yield Sheet(NOTES, "", tuple((one.id, masked(one.text.strip("\n"))) for one in found))

@@ -25,7 +25,7 @@ from ..errors import BadInput, Denied, Stale, shown
 from ..ledger.events import Event, check_text, draft, iso
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .notes import check_notes
 
 NOTED, GATED = "memory.noted", "memory.gated"
@@ -238,26 +238,26 @@ def fold(key: Key, _before: Any, event: Event) -> Any:
     return row
 
 
-def lines(lens: Lens, path: str) -> list[DocumentLine]:
+def lines(views: ViewReader, path: str) -> list[DocumentLine]:
     """The entries of a paper that count, in order."""
-    rows = lens.scan("memory.papers", path)
+    rows = views.scan("memory.papers", path)
     since = next((row["since"] for key, row in rows if key[1] == WHOLE), 0)
     kept = [(key, row) for key, row in rows if key[1] != WHOLE and int(key[1]) >= since]
-    return [_line(lens, key, row) for key, row in kept]
+    return [_line(views, key, row) for key, row in kept]
 
 
-def _line(lens: Lens, key: Key, row: dict[str, Any]) -> DocumentLine:
+def _line(views: ViewReader, key: Key, row: dict[str, Any]) -> DocumentLine:
     """An entry with the sensitivity that holds for it by now."""
-    changed = lens.get("labels", row["id"]) or {}
+    changed = views.get("labels", row["id"]) or {}
     level = changed.get("sensitivity", row.get("sensitivity", "private"))
     plain = {"position": row.get("changed", key[1]), **row, "sensitivity": level}
     return msgspec.convert(plain, DocumentLine, strict=False)
 
 
-def papers(lens: Lens, below: str = "") -> list[str]:
+def papers(views: ViewReader, below: str = "") -> list[str]:
     """The paths of all papers that hold something."""
-    named = dict.fromkeys(str(key[0]) for key, _ in lens.scan("memory.papers"))
-    return [path for path in named if path.startswith(below) and lines(lens, path)]
+    named = dict.fromkeys(str(key[0]) for key, _ in views.scan("memory.papers"))
+    return [path for path in named if path.startswith(below) and lines(views, path)]
 
 
 # rendering

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..access.secrets import masked
 from ..ledger.labels import FLOWING
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..ledger.views import typed
 from .claims import key_form
 from .items import Item, from_row, subject_and_fact, without_secrets
@@ -69,10 +69,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     openai:MODEL@URL. A new book has the best that was installed when it was made (`best_embedder`)."""
 
 
-def settings_of(lens: Lens) -> Settings:
-    row = lens.get("memory.settings", "")
+def settings_of(views: ViewReader) -> Settings:
+    row = views.get("memory.settings", "")
     if row is None:
-        return Settings(embedder=lens.meta.embedder)
+        return Settings(embedder=views.meta.embedder)
     return typed(row, Settings, "memory.settings", "")
 
 
@@ -80,14 +80,14 @@ def tier_of(item: Item) -> str:
     return "episodic" if item.kind == "episode" else "long_term"
 
 
-def item_at(lens: Lens, id: str) -> Item | None:
+def item_at(views: ViewReader, id: str) -> Item | None:
     """An item with the labels that hold for it by now, and its secrets."""
-    row = lens.get("memory.items", id)
-    return None if row is None else labelled(lens, from_row(row))
+    row = views.get("memory.items", id)
+    return None if row is None else labelled(views, from_row(row))
 
 
-def labelled(lens: Lens, item: Item) -> Item:
-    return _with_labels(item, lens.get("labels", item.id) or {})
+def labelled(views: ViewReader, item: Item) -> Item:
+    return _with_labels(item, views.get("labels", item.id) or {})
 
 
 def _with_labels(item: Item, changed: Mapping[str, str]) -> Item:
@@ -95,10 +95,10 @@ def _with_labels(item: Item, changed: Mapping[str, str]) -> Item:
     return replace(item, **labels) if labels else item
 
 
-def all_items(lens: Lens) -> Iterator[Item]:
+def all_items(views: ViewReader) -> Iterator[Item]:
     """Every item with the labels that hold for it by now."""
-    changed = {key[0]: labels for key, labels in lens.scan("labels")}
-    return (_with_labels(from_row(row), changed.get(key[0], {})) for key, row in lens.scan("memory.items"))
+    changed = {key[0]: labels for key, labels in views.scan("labels")}
+    return (_with_labels(from_row(row), changed.get(key[0], {})) for key, row in views.scan("memory.items"))
 
 
 def labels_of(item: Item) -> dict[str, str]:
@@ -127,7 +127,7 @@ def may_name(rights: Rights, item: Item) -> bool:
 class VisibleItems:
     """Whether a reader may see an item: by the rights and labels of then, and of now."""
 
-    def __init__(self, then: Lens, now: Lens, rights: Callable[[Lens], Rights]) -> None:
+    def __init__(self, then: ViewReader, now: ViewReader, rights: Callable[[ViewReader], Rights]) -> None:
         self._then, self._now = then, now
         self._rights = [rights(then)] if then is now else [rights(then), rights(now)]
 
@@ -136,7 +136,7 @@ class VisibleItems:
         return settings_of(self._then)
 
     @property
-    def then(self) -> Lens:
+    def then(self) -> ViewReader:
         """The book as of the moment that is asked about."""
         return self._then
 
@@ -204,8 +204,8 @@ class VisibleItems:
 def judging(ledger: Ledger, actor: str, at: At, run: str | None = None) -> Iterator[VisibleItems]:
     """A judge of what an actor may see, as of `at`, for the length of a `with` block; in a run, under its rules."""
 
-    def rights(lens: Lens) -> Rights:
-        return rights_of(lens, actor, run)
+    def rights(views: ViewReader) -> Rights:
+        return rights_of(views, actor, run)
 
     with ledger.snapshot() as now:
         if at is None:
@@ -264,7 +264,7 @@ def compared(content: Mapping[str, Any], others: Iterable[Item | None]) -> str:
     return "\n".join(told)
 
 
-def tombstones(lens: Lens) -> list[Tombstone]:
-    rows = lens.scan("memory.tombstones")
+def tombstones(views: ViewReader) -> list[Tombstone]:
+    rows = views.scan("memory.tombstones")
     found = [typed({**row, "id": str(key[0])}, Tombstone, "memory.tombstones", *key) for key, row in rows]
     return sorted(found, key=lambda one: (one.deleted_at, one.id))

@@ -21,7 +21,7 @@ from ..index.words import jaccard, tokens
 from ..ledger.events import Draft, draft, from_us
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, repeats, value_form
 from .cores import core_of, may_know, no_core
 from .items import (
@@ -319,11 +319,11 @@ def _covers(has: Any, said: Any) -> bool:
     return all(one in has for one in said) if isinstance(said, list | tuple) else bool(has == said)
 
 
-def was_shown(lens: Lens, actor: str, run: str | None, id: str) -> bool:
+def was_shown(views: ViewReader, actor: str, run: str | None, id: str) -> bool:
     """Whether something was shown to an actor outside any run, or to anybody in the same run."""
-    if run is not None and lens.scan("memory.shown", run, id, limit=1):
+    if run is not None and views.scan("memory.shown", run, id, limit=1):
         return True
-    return lens.get("memory.shown", "", id, actor) is not None
+    return views.get("memory.shown", "", id, actor) is not None
 
 
 def _origin_is_new(request: Remember, known: Item) -> bool:
@@ -389,14 +389,14 @@ def same_key(case: Case) -> list[Item]:
 
 
 def standing(
-    lens: Lens, key: str | None, where: Iterable[str], comparable: Callable[[str], Item | None]
+    views: ViewReader, key: str | None, where: Iterable[str], comparable: Callable[[str], Item | None]
 ) -> list[Item]:
     """The facts under a key that stand, in each of these places: the newest, and while these hold for some time only,
     those before."""
     found = []
     for partition in where if key is not None else ():
         form = key_form(str(key))
-        for _, id in lens.each("memory.keys", form, partition, reverse=True):
+        for _, id in views.each("memory.keys", form, partition, reverse=True):
             known = comparable(id)
             if known is not None and known.current and key_form(known.key or "") == form:
                 found.append(known)

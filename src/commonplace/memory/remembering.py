@@ -32,7 +32,7 @@ from .requests import Remember, RememberResult
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
-    from ..ledger.reader import Lens
+    from ..ledger.reader import ViewReader
     from ..session import Session
 
 MOST_SHOWN = 500
@@ -163,7 +163,7 @@ def remember(
 
 def _labels(
     session: Session,
-    lens: Lens,
+    views: ViewReader,
     content: dict[str, Any],
     sensitivity: str | None,
     trust: str | None,
@@ -175,13 +175,13 @@ def _labels(
     for name, given, allowed in (("sensitivity", sensitivity, SENSITIVITY), ("trust", trust, TRUST)):
         if given not in allowed:
             raise BadInput(f"there is no {name} {shown(given)}: it is one of {', '.join(allowed)}")
-    rights = rights_of(lens, session.actor)
+    rights = rights_of(views, session.actor)
     if strictness("trust", trust) < strictness("trust", usual) and not rights.may("relabel"):
         raise BadInput(
             f"what comes from there is of {usual} trust until a person says otherwise: leave trust out"
         )
     if content.get("core") is not None:
-        core = core_of(lens, content["core"])
+        core = core_of(views, content["core"])
         if not may_know(rights, core):
             raise NotFound(no_core(core.id))
         shared = core.visibility != "private"
@@ -192,7 +192,7 @@ def _labels(
 
 
 def _echo(
-    session: Session, lens: Lens, content: dict[str, Any], run: str | None, parents: Collection[str]
+    session: Session, views: ViewReader, content: dict[str, Any], run: str | None, parents: Collection[str]
 ) -> str:
     """Something that was shown to this actor, in this run or outside any, that says all that this does. What was
     logged and is named as a parent is not repeated but promoted."""
@@ -202,13 +202,13 @@ def _echo(
     ids = {
         id: None
         for where in dict.fromkeys((run or "", ""))
-        for _, id in lens.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True)
+        for _, id in views.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True)
     }
-    rows = zip(ids, lens.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
-    items = {id: labelled(lens, from_row(row)) for id, row in rows if row is not None}
-    rights = rights_of(lens, actor)
+    rows = zip(ids, views.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
+    items = {id: labelled(views, from_row(row)) for id, row in rows if row is not None}
+    rights = rights_of(views, actor)
     others = session.ledger.events_by_id([id for id in ids if id not in items and id not in parents])
-    events = [event for event in others if may_be_told(lens, rights, event)]
+    events = [event for event in others if may_be_told(views, rights, event)]
     new = new_item(actor, content, session.ledger.moment())
     shown = [(item.id, texts_of(item)) for item in comparable(rights, new, items.values())]
     shown += [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
@@ -241,10 +241,10 @@ def _excluded(content: dict[str, Any], kind: str) -> str:
     return "" if why is None else f"{why.reason} ({why.rule}: {why.evidence})"
 
 
-def _exclusions(lens: Lens, settings: Settings, content: Mapping[str, Any]) -> str:
+def _exclusions(views: ViewReader, settings: Settings, content: Mapping[str, Any]) -> str:
     """What becomes of what is told elsewhere: as the core says, else the book. The repository's memory takes none."""
     core = content.get("core")
-    rule = None if core is None else core_of(lens, core).config.exclusions
+    rule = None if core is None else core_of(views, core).config.exclusions
     rule = rule or settings.exclusions
     return "refuse" if rule == "advise" and content.get("scope") == "repository" else rule
 

@@ -13,7 +13,7 @@ from .requests import Forget, MarkItems
 from .upkeep import Chore, Holdings, Retell, Shelve, Upkeep, plan, shelved
 
 if TYPE_CHECKING:
-    from ..ledger.reader import Lens
+    from ..ledger.reader import ViewReader
     from ..session import Session
 
 
@@ -52,20 +52,20 @@ def _do(session: Session, chore: Chore) -> None:
             session.submit("memory.forget", Forget(by, chore.names, chore.why, "budget"), "gc")
 
 
-def _holdings(lens: Lens, judge: VisibleItems) -> Holdings:
+def _holdings(views: ViewReader, judge: VisibleItems) -> Holdings:
     tasks: dict[str, tuple[int, str]] = {}
-    for path in papers.papers(lens, papers.TASKS):
+    for path in papers.papers(views, papers.TASKS):
         task = path.split("/")[2]
-        if shelved(lens, "task", task):
+        if shelved(views, "task", task):
             continue
-        lines = papers.lines(lens, path)
+        lines = papers.lines(views, path)
         written, text = tasks.get(task, (0, ""))
         last = max((one.written_us for one in lines), default=0)
         tasks[task] = max(written, last), "\n".join([text, *(one.text for one in lines)])
-    cores = [convert(row, Core) for _, row in lens.scan("memory.cores")]
+    cores = [convert(row, Core) for _, row in views.scan("memory.cores")]
     return Holdings(
         items=tuple(judge.items()),
-        days=tuple(day for day in daily.days(lens) if not shelved(lens, "day", day)),
+        days=tuple(day for day in daily.days(views) if not shelved(views, "day", day)),
         tasks=tasks,
         core_days={one.id: one.config.archive_after_days for one in cores if one.config.archive_after_days},
     )

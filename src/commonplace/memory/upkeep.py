@@ -27,7 +27,7 @@ from ..ledger.events import Event, draft, from_us
 from ..ledger.keys import Key
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .claims import key_form
 from .items import BESIDE, Item
 from .reading import Budget, Settings, item_at
@@ -263,9 +263,9 @@ def fold(_key: Key, _before: Any, event: Event) -> Any:
     return None if event.payload["back"] else {"at_us": event.created_us}
 
 
-def shelved(lens: Lens, what: str, name: str) -> bool:
+def shelved(views: ViewReader, what: str, name: str) -> bool:
     """Whether a day or task is in the archive."""
-    return lens.get("memory.shelf", what, name) is not None
+    return views.get("memory.shelf", what, name) is not None
 
 
 # telling episodes as one note

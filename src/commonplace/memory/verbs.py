@@ -361,13 +361,13 @@ class Memory:
         with self._session.viewer(at) as viewer:
             if not viewer.sees_core(id):
                 raise NotFound(no_core(id))
-            return core_of(viewer.lens, id)
+            return core_of(viewer.views, id)
 
     @verb
     def cores(self, at: At = None) -> Cores:
         """The cores that this actor may know of."""
         with self._session.viewer(at) as viewer:
-            found = [convert(row, Core) for _, row in viewer.lens.scan("memory.cores")]
+            found = [convert(row, Core) for _, row in viewer.views.scan("memory.cores")]
             return [core for core in found if viewer.sees_core(core.id)]
 
     @verb

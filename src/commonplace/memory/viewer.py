@@ -13,21 +13,21 @@ from .daily import LogEntry
 from .papers import DocumentLine
 
 if TYPE_CHECKING:
-    from ..ledger.reader import Lens
+    from ..ledger.reader import ViewReader
 
 
 class Viewer(NamedTuple):
     """An actor that reads the book as of a moment. What it reads must pass its rights and the labels of then and of
     now: the first pair is of then, the last of now."""
 
-    pairs: tuple[tuple[Lens, Rights], ...]
+    pairs: tuple[tuple[ViewReader, Rights], ...]
 
     @property
-    def lens(self) -> Lens:
+    def views(self) -> ViewReader:
         return self.pairs[0][0]
 
     @property
-    def now(self) -> Lens:
+    def now(self) -> ViewReader:
         return self.pairs[-1][0]
 
     def sees_entry(self, entry: LogEntry) -> bool:
@@ -39,10 +39,10 @@ class Viewer(NamedTuple):
     def _sees(self, id: str, author: str, kind: str, sensitivity: str) -> bool:
         labels = {"sensitivity": sensitivity, "audience": "team"}
         return all(
-            may_see_of(rights, author, kind, {**labels, **(lens.get("labels", id) or {})})
-            for lens, rights in self.pairs
+            may_see_of(rights, author, kind, {**labels, **(views.get("labels", id) or {})})
+            for views, rights in self.pairs
         )
 
     def sees_core(self, id: str) -> bool:
-        rows = [(lens.get("memory.cores", id), rights) for lens, rights in self.pairs]
+        rows = [(views.get("memory.cores", id), rights) for views, rights in self.pairs]
         return all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows)

@@ -16,7 +16,7 @@ from ..access.rights import WORKING, Rights, may_see_of
 from ..access.rights import may_see as labels_allow
 from ..ledger.events import Event
 from ..ledger.labels import Labels
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from . import papers
 from .cores import CORE_SET, Core, may_know
 from .reading import item_at, may_read
@@ -26,41 +26,41 @@ QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
 """Events that quote an item, which their payload names as `item`: where in the payload the quote stands."""
 
 
-def may_see(lens: Lens, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
-    """Whether an actor may see an event, by the labels and the book that the lens shows. `relabelled`: what its labels
+def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
+    """Whether an actor may see an event, by the labels and the book that the views shows. `relabelled`: what its labels
     were changed to, for who has read that already."""
     if rights.owner:
         return True
     if relabelled is None:
-        relabelled = lens.get("labels", event.id) or {}
+        relabelled = views.get("labels", event.id) or {}
     if not labels_allow(rights, event, {**event.labels, **relabelled} if relabelled else event.labels):
         return False
     if event.erased:
         return True
     if event.kind in (CREATED, UPDATED):
-        return all(may_read_id(lens, rights, id) for id in _items_of(event))
+        return all(may_read_id(views, rights, id) for id in _items_of(event))
     if event.actor == rights.actor:
         return True
     if event.kind == CORE_SET:
-        core = lens.get("memory.cores", event.payload["id"])
+        core = views.get("memory.cores", event.payload["id"])
         return core is not None and may_know(rights, msgspec.convert(core, Core))
     if event.kind == papers.NOTED and event.payload["path"].startswith(papers.SESSIONS):
-        entries = papers.lines(lens, event.payload["path"])
+        entries = papers.lines(views, event.payload["path"])
         return event.payload["act"] == "clear" or any(line.id == event.id for line in entries)
     return True
 
 
-def may_be_told(lens: Lens, rights: Rights, event: Event) -> bool:
+def may_be_told(views: ViewReader, rights: Rights, event: Event) -> bool:
     """Whether an actor that was once shown an event may see it still. A work shows its members what it records about
     itself up to their ceiling, also what is meant for one of them."""
-    labels = {**event.labels, **(lens.get("labels", event.id) or {}), "audience": "team"}
+    labels = {**event.labels, **(views.get("labels", event.id) or {}), "audience": "team"}
     told_by_a_work = event.kind.startswith(WORKING) and may_see_of(rights, event.actor, event.kind, labels)
-    return told_by_a_work or may_see(lens, rights, event)
+    return told_by_a_work or may_see(views, rights, event)
 
 
-def may_read_id(lens: Lens, rights: Rights, id: str) -> bool:
+def may_read_id(views: ViewReader, rights: Rights, id: str) -> bool:
     """Whether an actor may read an item; one that was erased hides nothing."""
-    item = item_at(lens, id)
+    item = item_at(views, id)
     return item is None or may_read(rights, item)
 
 
@@ -68,37 +68,37 @@ def _items_of(event: Event) -> Iterable[str]:
     return [event.id] if event.kind == CREATED else event.payload["changes"]
 
 
-def without_hidden(lens: Lens, rights: Rights, event: Event) -> Event:
+def without_hidden(views: ViewReader, rights: Rights, event: Event) -> Event:
     """The event without ids and quotes of items that the reader may not read."""
     if rights.owner or event.erased:
         return event
     payload = event.payload
     if event.kind == CREATED:
-        payload = _named(lens, rights, payload)
+        payload = _named(views, rights, payload)
         if "item" in payload:
-            payload["item"] = _named(lens, rights, payload["item"])
+            payload["item"] = _named(views, rights, payload["item"])
     elif event.kind == UPDATED:
-        changes = {id: _named(lens, rights, fields) for id, fields in payload["changes"].items()}
+        changes = {id: _named(views, rights, fields) for id, fields in payload["changes"].items()}
         payload = {**payload, "changes": changes}
     elif "joins" in payload and event.kind.startswith(WORKING):  # what the agent did before may be hidden
         payload = {name: value for name, value in payload.items() if name != "joins"}
-    elif event.kind in QUOTING and "item" in payload and not may_read_id(lens, rights, payload["item"]):
+    elif event.kind in QUOTING and "item" in payload and not may_read_id(views, rights, payload["item"]):
         payload = _unquoted(payload, QUOTING[event.kind])
     return event if payload is event.payload else replace(event, payload=payload)
 
 
-def _named(lens: Lens, rights: Rights, fields: dict[str, Any]) -> dict[str, Any]:
+def _named(views: ViewReader, rights: Rights, fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of an item that name no other item which the reader may not read."""
 
     def readable(ids: Iterable[str]) -> list[str]:
-        return [id for id in ids if may_read_id(lens, rights, id)]
+        return [id for id in ids if may_read_id(views, rights, id)]
 
     def kept() -> Iterator[tuple[str, Any]]:
         for name, value in fields.items():
             if name in ("supersedes", "disputed", "retells"):
                 yield name, readable(value)
             elif name == "links":
-                yield name, [link for link in value if may_read_id(lens, rights, link[1])]
+                yield name, [link for link in value if may_read_id(views, rights, link[1])]
             elif name == "superseded_by" and value is not None:
                 yield name, next(iter(readable([value])), None)
             elif name == "held" and value is not None:

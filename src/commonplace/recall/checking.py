@@ -345,6 +345,6 @@ class Checks:
 
 def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, RecordedCheck]:
     """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
-    with ledger.snapshot(at) as lens:
-        rows = {one.id: lens.get("recall.checks", one.id) for one in items}
+    with ledger.snapshot(at) as views:
+        rows = {one.id: views.get("recall.checks", one.id) for one in items}
     return {id: msgspec.convert(row, RecordedCheck) for id, row in rows.items() if row is not None}

@@ -244,8 +244,8 @@ class Maker:
 
     def _rights(self, wanted: Wanted) -> list[Rights]:
         with self._session.snapshot() as now, self._session.snapshot(wanted.at) as past:
-            lenses = (now,) if wanted.at is None else (past, now)
-            return [rights_of(lens, self._session.actor, self._session.run) for lens in lenses]
+            readers = (now,) if wanted.at is None else (past, now)
+            return [rights_of(views, self._session.actor, self._session.run) for views in readers]
 
     def _closed(self, wanted: Wanted) -> list[str]:
         """The tiers that digests are made of and that this actor may not read."""

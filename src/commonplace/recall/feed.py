@@ -12,7 +12,7 @@ from ..access.secrets import SPARE, beginning
 from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
 from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.labels import flow
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..ledger.views import Registry
 from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
@@ -26,7 +26,7 @@ RELABELLED = "access.relabelled"
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-ViewsAt = Callable[[int], Lens]
+ViewsAt = Callable[[int], ViewReader]
 Find = Callable[[str], Event | None]
 StandIn = Callable[[Event], Event | None]
 Hide = Callable[[Event], Event]
@@ -44,13 +44,13 @@ def changes(
         seen = stand_in(event)
         if seen is None or event.kind not in CHANGING:
             return []
-        lens = at(event.position)  # what was erased still has superseded others
+        views = at(event.position)  # what was erased still has superseded others
         return [
-            change for key in touched(seen) if key[0] != event.id for change in _of_item(str(key[0]), lens)
+            change for key in touched(seen) if key[0] != event.id for change in _of_item(str(key[0]), views)
         ]
     if event.kind in CHANGING:
-        lens = at(event.position)
-        return [change for key in touched(event) for change in _of_item(str(key[0]), lens)]
+        views = at(event.position)
+        return [change for key in touched(event) for change in _of_item(str(key[0]), views)]
     if event.kind == papers.NOTED:
         return _of_paper(event, at)
     if event.kind == RELABELLED:
@@ -95,10 +95,10 @@ def _hidden(value: object, shown: object) -> Iterator[tuple[str, str]]:
         yield str(value), shown if isinstance(shown, str) else TOKEN
 
 
-def _of_item(id: str, lens: Lens) -> list[Change]:
+def _of_item(id: str, views: ViewReader) -> list[Change]:
     """An item that does not stand any more leaves an empty last version: who may see that may find, as of before, what
     it said."""
-    item = item_at(lens, id)
+    item = item_at(views, id)
     if item is None:
         return [RemovedDoc(id)]
     doc = item_doc(item)
@@ -181,17 +181,17 @@ def _short(event: Event) -> Event:
 
 def _relabelled(event: Event, at: ViewsAt, find: Find, hide: Hide, registry: Registry) -> list[Change]:
     """The same documents under other labels."""
-    lens, found = at(event.position), list[Change]()
+    views, found = at(event.position), list[Change]()
     for id in event.payload["changes"]:
-        labels = lens.get("labels", id) or {}
+        labels = views.get("labels", id) or {}
         about = find(id)
-        if item_at(lens, id) is not None:
-            found += _of_item(id, lens)
+        if item_at(views, id) is not None:
+            found += _of_item(id, views)
         elif about is None or about.erased:
             continue
         elif about.kind == papers.NOTED:
             path = about.payload["path"]
-            found += [Put(_line(one, path)) for one in papers.lines(lens, path) if one.id == id]
+            found += [Put(_line(one, path)) for one in papers.lines(views, path) if one.id == id]
         else:
             doc = said(about, hide, registry, labels)
             found += [] if doc is None else [Put(doc)]

@@ -38,7 +38,7 @@ def find(
     indexing = session.services.indexing
     with session.snapshot() as now, session.snapshot(at) as then:
         rights = [
-            rights_of(lens, session.actor, session.run) for lens in ((now,) if at is None else (then, now))
+            rights_of(views, session.actor, session.run) for views in ((now,) if at is None else (then, now))
         ]
         position, now_at = None if at is None else then.position, now.position
     left_out = list(search.left_out)

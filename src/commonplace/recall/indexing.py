@@ -17,7 +17,7 @@ from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..ledger.events import Event
 from ..ledger.ledger import Ledger, Progress
 from ..ledger.paging import PAGE, pages
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..memory.reading import settings_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ INSTALLED = ("static", "minilm")
 
 Hide = Callable[[Event], Event]
 """An event as a log may show it, by what is known of its run when it is asked for the first time."""
-Affected = Callable[[Lens, Iterable[Event], Callable[[str], Event | None]], set[str]]
+Affected = Callable[[ViewReader, Iterable[Event], Callable[[str], Event | None]], set[str]]
 """The runs of which something else must not be shown because of some events."""
 
 

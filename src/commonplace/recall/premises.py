@@ -19,7 +19,7 @@ from ..access.rights import rights_of
 from ..errors import Busy, EngineUnavailable, OutcomeUnknown
 from ..ledger.events import Event, draft, read_header, unseal
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED
@@ -115,31 +115,31 @@ class PremiseWatch:
         except (Busy, EngineUnavailable, OutcomeUnknown) as error:
             log.warning("who relied on what was changed could not be told yet: %s", error)
 
-    def _start(self, lens: Lens) -> int:
+    def _start(self, views: ViewReader) -> int:
         """Where to go on: where we have been, or if there is a receipt that we did not know of, where its maker was.
         Somebody may have read an item before it changed and written the receipt after that."""
-        last = lens.get("recall.swept", "")
+        last = views.get("recall.swept", "")
         if last is None:  # nobody has been told anything
-            return lens.position
+            return views.position
         known = self.reached >= last["receipt"]
         return self.reached if known else min(self.reached or last["reached"], last["reached"])
 
-    def _changed(self, lens: Lens, after: int, head: int) -> Iterator[Premise]:
+    def _changed(self, views: ViewReader, after: int, head: int) -> Iterator[Premise]:
         for record in self._ledger.records(after, head):
             if record.body is None or read_header(record).kind not in CHANGING:
                 continue
-            event = lens.registry.current(unseal(record))
+            event = views.registry.current(unseal(record))
             for key in touched(event):
                 id = str(key[0])
                 why, by = _what_happened(event, id)
                 if why:
-                    yield from self._relying(lens, event, id, why, by)
+                    yield from self._relying(views, event, id, why, by)
 
-    def _relying(self, lens: Lens, event: Event, item: str, why: str, by: str) -> Iterator[Premise]:
-        for (_, actor, run), row in lens.scan("recall.relied", item):
+    def _relying(self, views: ViewReader, event: Event, item: str, why: str, by: str) -> Iterator[Premise]:
+        for (_, actor, run), row in views.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
-            over = run and (lens.get("state.sums", run) or {}).get("status", "running") != "running"
-            seen = self._may_see(lens, str(actor), item)
+            over = run and (views.get("state.sums", run) or {}).get("status", "running") != "running"
+            seen = self._may_see(views, str(actor), item)
             if row["as_of"] < event.position and not itself and not over and seen:
                 text = self._line(row["receipt"], item)
                 yield Premise(
@@ -147,10 +147,10 @@ class PremiseWatch:
                 )
 
     @staticmethod
-    def _may_see(lens: Lens, actor: str, item: str) -> bool:
+    def _may_see(views: ViewReader, actor: str, item: str) -> bool:
         """Whether whoever relied on an item may still know of it; that it was erased may be known."""
-        found = item_at(lens, item)
-        return found is None or may_name(rights_of(lens, actor), found)
+        found = item_at(views, item)
+        return found is None or may_name(rights_of(views, actor), found)
 
     def _line(self, receipt: str, item: str) -> str:
         """What the receipt's text said of the item, if that is still there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import TooLarge
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .cells import DONE, About, Sums, cells, size_of
 from .policy import MB, RESERVED_KEYS, StateLimits
 
@@ -31,21 +31,21 @@ def check_limits(limits: StateLimits, totals: Sums, sizes: Mapping[str, int]) ->
 
 
 def grown(
-    lens: Lens, run: str, known: About, totals: Sums, by: Sums, sizes: Mapping[str, int]
+    views: ViewReader, run: str, known: About, totals: Sums, by: Sums, sizes: Mapping[str, int]
 ) -> tuple[int, int, int]:
     """What to add to a run's size and keys when a write changes them `by` so much. After an erasure the count is
     off: then the state is counted anew, and the third answer says for how many erasures it was set right."""
-    exact = totals if totals.erased == totals.righted else counted(lens, run, known)
+    exact = totals if totals.erased == totals.righted else counted(views, run, known)
     check_limits(known.policy.limits, Sums(exact.size + by.size, exact.fields + by.fields), sizes)
     righted = totals.erased if exact is not totals else 0
     return exact.size + by.size - totals.size, exact.fields + by.fields - totals.fields, righted
 
 
-def counted(lens: Lens, run: str, known: About) -> Sums:
+def counted(views: ViewReader, run: str, known: About) -> Sums:
     """A run's size and keys, from all of its cells."""
     found = {
         (agent, field): one
-        for (agent, field), one in cells(lens, run, known.fork).items()
+        for (agent, field), one in cells(views, run, known.fork).items()
         if field != DONE and (agent or field not in RESERVED_KEYS)
     }
     keys = {agent or field for agent, field in found}

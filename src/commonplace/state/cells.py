@@ -20,7 +20,7 @@ import msgspec
 from ..errors import BadInput, NotFound
 from ..ledger.events import Event, canonical, iso
 from ..ledger.keys import Key
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .policy import Policy
 
 Cells = dict[tuple[str, str], "Cell"]
@@ -95,9 +95,9 @@ class State(dict[str, Any]):
         return tuple(sorted(found))
 
 
-def about(lens: Lens, run: str) -> About:
+def about(views: ViewReader, run: str) -> About:
     """Raises NotFound for a run that has no state."""
-    known = lens.get_as(_read_about, "state.runs", run)
+    known = views.get_as(_read_about, "state.runs", run)
     if known is None:
         raise NotFound(no_run(run))
     return known
@@ -111,27 +111,27 @@ def no_run(run: str) -> str:
     return f"there is no run {run!r} with a state in this book; `commonplace runs list` lists the runs"
 
 
-def sums(lens: Lens, run: str) -> Sums:
-    return lens.get_as(_read_sums, "state.sums", run) or Sums()
+def sums(views: ViewReader, run: str) -> Sums:
+    return views.get_as(_read_sums, "state.sums", run) or Sums()
 
 
 _read_sums = msgspec.json.Decoder(Sums).decode
 
 
-def lineage(lens: Lens, run: str, fork: Fork | None) -> list[tuple[Lens, str]]:
+def lineage(views: ViewReader, run: str, fork: Fork | None) -> list[tuple[ViewReader, str]]:
     """A run that branched off there, and the runs it comes from, each as of where it was left; itself last."""
-    before: list[tuple[Lens, str]] = []
+    before: list[tuple[ViewReader, str]] = []
     if fork is not None:
-        then = lens.at(fork.at)
+        then = views.at(fork.at)
         before = lineage(then, fork.run, about(then, fork.run).fork)
-    return [*before, (lens, run)]
+    return [*before, (views, run)]
 
 
-def last_written(lens: Lens, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
+def last_written(views: ViewReader, run: str, agent: str, field: str, fork: Fork | None) -> Cell | None:
     """One cell, wherever in the line of forks it was written last; also one that was removed."""
-    row = lens.get("state.cells", run, agent, field)
+    row = views.get("state.cells", run, agent, field)
     if row is None and fork is not None:
-        older = (one.get("state.cells", id, agent, field) for one, id in reversed(lineage(lens, run, fork)))
+        older = (one.get("state.cells", id, agent, field) for one, id in reversed(lineage(views, run, fork)))
         row = next((found for found in older if found is not None), None)
     return None if row is None else _cell(row)
 
@@ -141,11 +141,11 @@ def _cell(row: dict[str, Any]) -> Cell:
 
 
 def cells(
-    lens: Lens, run: str, fork: Fork | None, agent: str | None = None, view: str = "state.cells"
+    views: ViewReader, run: str, fork: Fork | None, agent: str | None = None, view: str = "state.cells"
 ) -> Cells:
     """Every cell of a run, or of one agent's entry in it."""
     found: Cells = {}
-    for one, id in lineage(lens, run, fork):
+    for one, id in lineage(views, run, fork):
         for key, row in one.scan(view, id, *(() if agent is None else (agent,))):
             place = (str(key[1]), str(key[2]))
             found.pop(place, None)
@@ -154,28 +154,28 @@ def cells(
     return found
 
 
-def entry_of(lens: Lens, run: str, agent: str, fork: Fork | None) -> dict[str, Any]:
+def entry_of(views: ViewReader, run: str, agent: str, fork: Fork | None) -> dict[str, Any]:
     """What an agent's entry holds."""
-    found = cells(lens, run, fork, agent)
+    found = cells(views, run, fork, agent)
     return {field: one.value for (_, field), one in found.items() if field != DONE}
 
 
-def own_cells(lens: Lens, run: str) -> dict[tuple[str, str], Cell]:
+def own_cells(views: ViewReader, run: str) -> dict[tuple[str, str], Cell]:
     """The cells that were written in this very run, not in the one it was forked from; also removed ones."""
-    return {(str(key[1]), str(key[2])): _cell(row) for key, row in lens.scan("state.cells", run)}
+    return {(str(key[1]), str(key[2])): _cell(row) for key, row in views.scan("state.cells", run)}
 
 
-def steps(lens: Lens, run: str, fork: Fork | None) -> dict[str, dict[str, Any]]:
+def steps(views: ViewReader, run: str, fork: Fork | None) -> dict[str, dict[str, Any]]:
     """How far each node of the run's graph has come."""
     found: dict[str, dict[str, Any]] = {}
-    for one, id in lineage(lens, run, fork):
+    for one, id in lineage(views, run, fork):
         found |= {str(key[1]): row for key, row in one.scan("state.steps", id)}
     return found
 
 
-def done_by(lens: Lens, run: str, node: str) -> str:
+def done_by(views: ViewReader, run: str, node: str) -> str:
     """The agent that does a node's work at present in place of its own, or ""."""
-    row = lens.get("state.steps", run, node)
+    row = views.get("state.steps", run, node)
     return "" if row is None else str(row.get("done_by", ""))
 
 
@@ -199,9 +199,9 @@ def assembled(found: Cells) -> dict[str, Any]:
     return state
 
 
-def runtime_keys(lens: Lens, run: str, known: About) -> dict[str, Any]:
+def runtime_keys(views: ViewReader, run: str, known: About) -> dict[str, Any]:
     """The reserved keys that are not cells but follow from what the ledger knows of the run."""
-    standing = sums(lens, run)
+    standing = sums(views, run)
     meta: dict[str, Any] = {
         "run_id": run,
         "status": standing.status,
@@ -212,7 +212,7 @@ def runtime_keys(lens: Lens, run: str, known: About) -> dict[str, Any]:
     }
     root, above = run, known.parent
     while above is not None:  # all runs of one delegation belong to one trace
-        root, above = above, about(lens, above).parent
+        root, above = above, about(views, above).parent
     return {
         "_errors": [],
         "_meta": meta,

@@ -9,7 +9,7 @@ from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .accounts import grown
 from .cells import About, Cell, Sums, about, entry_of, last_written, reduced, size_of
 from .contract import CONFIDENCE, FILLED_IN, violations
@@ -165,13 +165,13 @@ def _built_on(known: About, request: Change, last: Mapping[str, Cell | None]) ->
 
 
 def _more_keys(
-    lens: Lens, known: About, request: Change, before: Mapping[str, Any], after: Mapping[str, Any]
+    views: ViewReader, known: About, request: Change, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> int:
     """By how many keys the state grows at its top: 1 with an agent's first field, -1 without its last."""
     if before and after:
         return 0
     if not request.agent:
         return len(after.keys() - before.keys()) - len(before.keys() - after.keys())
-    entry = entry_of(lens, request.run, request.agent, known.fork)
+    entry = entry_of(views, request.run, request.agent, known.fork)
     left = {name for name in entry if name not in before} | after.keys()
     return bool(left) - bool(entry)

@@ -11,7 +11,7 @@ from .sharing import sees_others, visible
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At, Ledger
-    from ..ledger.reader import Lens
+    from ..ledger.reader import ViewReader
 
 PROJECTION = "state.projection"
 
@@ -19,25 +19,25 @@ PROJECTION = "state.projection"
 def seen_state(ledger: Ledger, run: str, viewer: str, at: At = None) -> State:
     """The state of a run as of `at`, as far as the viewer may see it. Under the cqrs model the present comes from a
     projection that may lag; `.as_of` says how far it is."""
-    with ledger.snapshot(at) as lens:
-        known = about(lens, run)
+    with ledger.snapshot(at) as views:
+        known = about(views, run)
         if at is not None or known.policy.model != "cqrs" or not takes_part(known, viewer):
-            return seen_in(lens, run, viewer)
+            return seen_in(views, run, viewer)
         as_of = ledger.speaks_as_of(PROJECTION)
-        projected = cells(lens, run, known.fork, view=PROJECTION) if as_of else {}
-        return _seen(lens, run, known, viewer, projected, as_of)
+        projected = cells(views, run, known.fork, view=PROJECTION) if as_of else {}
+        return _seen(views, run, known, viewer, projected, as_of)
 
 
-def seen_in(lens: Lens, run: str, viewer: str) -> State:
+def seen_in(views: ViewReader, run: str, viewer: str) -> State:
     """The state of a run as of a snapshot, as far as the viewer may see it."""
-    known = about(lens, run)
+    known = about(views, run)
     if not takes_part(known, viewer):
-        return State({}, lens.position, {})
-    return _seen(lens, run, known, viewer, cells(lens, run, known.fork), lens.position)
+        return State({}, views.position, {})
+    return _seen(views, run, known, viewer, cells(views, run, known.fork), views.position)
 
 
-def _seen(lens: Lens, run: str, known: About, viewer: str, held: Cells, as_of: int) -> State:
-    around = runtime_keys(lens, run, known)
+def _seen(views: ViewReader, run: str, known: About, viewer: str, held: Cells, as_of: int) -> State:
+    around = runtime_keys(views, run, known)
     if viewer != OWNER:
         held = visible(known.policy, viewer, held, finished(held))
         around = around if sees_others(known.policy) else {}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..access.redact import Redactor
 from ..access.rights import OWNER, RUNTIME
 from ..ledger.events import ERASED, Event, blobs_of, erased_by
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .cells import about, lineage
 from .policy import Policy
 from .requests import CHANGED, OPENED, STEPPED
@@ -28,18 +28,18 @@ CONTENT = {
 """Which parts of the runtime's own events hold content; their other parts are names that it gave."""
 
 
-def redactor_of(lens: Lens, run: str | None, said_by: str = OWNER) -> Redactor:
+def redactor_of(views: ViewReader, run: str | None, said_by: str = OWNER) -> Redactor:
     """The secret fields of a run, its patterns, and the texts that its secret fields have ever held, wherever they turn
     up in what somebody says. A run within another one, or forked from one, keeps that one's secrets, too.
 
     Texts that `said_by` could not know are left alone: an agent that guesses would see by what is taken out of its
     words that it has guessed right. The owner and the runtime know everything.
     """
-    if run is None or lens.get("state.runs", run) is None:
+    if run is None or views.get("state.runs", run) is None:
         return Redactor()
-    known = about(lens, run)
+    known = about(views, run)
     hide = Redactor(known.policy.secret_fields, known.policy.patterns)
-    for one, id in lineage(lens, run, known.fork):
+    for one, id in lineage(views, run, known.fork):
         policy, parent = about(one, id).policy, about(one, id).parent
         for (_, holder), row in one.scan("state.secrets", id):
             held = [
@@ -49,7 +49,7 @@ def redactor_of(lens: Lens, run: str | None, said_by: str = OWNER) -> Redactor:
             ]
             hide |= Redactor(row["fields"], secrets=held)
         if parent is not None:
-            hide |= redactor_of(lens, parent, said_by)
+            hide |= redactor_of(views, parent, said_by)
     return hide
 
 
@@ -67,38 +67,38 @@ class Redactors:
         self._known: dict[tuple[str, str], Redactor] = {}
         self._position = -1
 
-    def redacted(self, lens: Lens, event: Event) -> Event:
-        """The event as a log may show it now; the lens shows the present."""
+    def redacted(self, views: ViewReader, event: Event) -> Event:
+        """The event as a log may show it now; the views shows the present."""
         if event.run_id is None or event.erased:
             return event
-        if lens.position != self._position:  # more may be secret by now
+        if views.position != self._position:  # more may be secret by now
             self._known.clear()
-            self._position = lens.position
-        hide = self._of(lens, event.run_id, OWNER)
+            self._position = views.position
+        hide = self._of(views, event.run_id, OWNER)
         # The owner knows every secret, so where there is none for the owner there is none at all.
-        return redacted(event, self._of(lens, event.run_id, event.actor)) if hide else event
+        return redacted(event, self._of(views, event.run_id, event.actor)) if hide else event
 
-    def _of(self, lens: Lens, run: str, said_by: str) -> Redactor:
+    def _of(self, views: ViewReader, run: str, said_by: str) -> Redactor:
         key = (run, said_by)
         if key not in self._known:
-            self._known[key] = redactor_of(lens, *key)
+            self._known[key] = redactor_of(views, *key)
         return self._known[key]
 
 
-def as_logged(open: Callable[[int | None], AbstractContextManager[Lens]]) -> Callable[[Event], Event]:
+def as_logged(open: Callable[[int | None], AbstractContextManager[ViewReader]]) -> Callable[[Event], Event]:
     """The same for events that come one by one."""
     redactors = Redactors()
 
     def hide(event: Event) -> Event:
         if event.run_id is None or event.erased:
             return event
-        with open(None) as lens:
-            return redactors.redacted(lens, event)
+        with open(None) as views:
+            return redactors.redacted(views, event)
 
     return hide
 
 
-def runs_affected(lens: Lens, events: Iterable[Event], find: Callable[[str], Event | None]) -> set[str]:
+def runs_affected(views: ViewReader, events: Iterable[Event], find: Callable[[str], Event | None]) -> set[str]:
     """The runs of which something else must not be shown because of these events: a run that was opened, or one whose
     secrets are more, or fewer since some were erased, with every run within it or forked from it."""
     opened, changed = set[str](), set[str]()
@@ -112,15 +112,15 @@ def runs_affected(lens: Lens, events: Iterable[Event], find: Callable[[str], Eve
             opened.add(event.run_id or "")
         elif event.kind in (CHANGED, STEPPED) and event.payload.get("secret"):
             changed.add(event.run_id or "")
-    return opened | with_those_below(lens, changed)
+    return opened | with_those_below(views, changed)
 
 
-def with_those_below(lens: Lens, runs: set[str]) -> set[str]:
+def with_those_below(views: ViewReader, runs: set[str]) -> set[str]:
     """These runs, and every run within them or forked from them."""
     if not runs:
         return runs
     above = {
-        str(key[0]): (row["parent"], (row["fork"] or {}).get("run")) for key, row in lens.scan("state.runs")
+        str(key[0]): (row["parent"], (row["fork"] or {}).get("run")) for key, row in views.scan("state.runs")
     }
     found, size = set(runs), 0
     while size < len(found):

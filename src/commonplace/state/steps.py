@@ -12,7 +12,7 @@ from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Denied
 from ..ledger.events import check_name, iso
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from ..memory.daily import Log, decide_log, result_lines
 from .cells import DONE, About, Sums, about, cells, done_by, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names, sources_at
@@ -27,8 +27,8 @@ LONGEST, MOST_FIELDS = 2_000, 8
 """Characters that are kept of each field of an error, and how many fields."""
 
 
-def check_open(lens: Lens, run: str) -> Sums:
-    standing = sums(lens, run)
+def check_open(views: ViewReader, run: str) -> Sums:
+    standing = sums(views, run)
     if standing.status != "running":
         raise Conflict(f"the run {run!r} is {standing.status}: fork it to go on from any of its positions")
     return standing

@@ -47,7 +47,7 @@ class Board(msgspec.Struct, frozen=True):
 
 def board_of(work: Work, limit: int, at: At) -> Board:
     with work._reading(at) as (reading, rights):
-        info, counts = info_of(reading.lens, work.id), reading.counts
+        info, counts = info_of(reading.views, work.id), reading.counts
         assert info is not None
         groups = {
             "in_progress": list(reading.members(["in_progress"])),
@@ -69,7 +69,7 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         approvals = work._waiting(Approval, "approval", reading, rights)
         branches = work._waiting(Branch, "branch", reading, rights)
         escalations = work._waiting(Escalation, "escalation", reading, rights)
-        position = reading.lens.position
+        position = reading.views.position
     total = counts.get("tasks", 0)
     return Board(
         info,

@@ -48,7 +48,7 @@ def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candi
     """Those that nobody had judged as of `at`; with `judged`, those that somebody had, too."""
     core = next(iter(work.info(at).cores), None)
     with work._reading(at) as (reading, _):
-        known = {str(key[1]): row["verdict"] for key, row in reading.lens.scan("work.judged", work.id)}
+        known = {str(key[1]): row["verdict"] for key, row in reading.views.scan("work.judged", work.id)}
     found = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
     told = [msgspec.structs.replace(one, verdict=known.get(one.id, "")) for one in found]
     return [one for one in told if judged or not one.verdict]

@@ -244,7 +244,7 @@ def _told_already(
     if task.token != token or task.status not in ("completed", "review") or task.result is None:
         return False
     later = task.result.artifacts[len(result.artifacts) :]
-    paths = [(tx.lens.get("work.records", tx.work, id) or {}).get("path_key") for id in later]
+    paths = [(tx.views.get("work.records", tx.work, id) or {}).get("path_key") for id in later]
     alike = replace(result, artifacts=(*result.artifacts, *later)) == task.result
     return alike and paths == [path_key(tx.work, one.said["path"]) for one in made]
 

@@ -103,7 +103,7 @@ def context_of(
     focus = None if agent is None else WorkFocus(work, agent, receipt)
     told = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
-        task, info, position = reading.task(id), info_of(reading.lens, work.id), reading.lens.position
+        task, info, position = reading.task(id), info_of(reading.views, work.id), reading.views.position
         assert info is not None
         if agent is not None:
             rights = rights_of(reading.now, agent)
@@ -173,7 +173,7 @@ def _above(reading: Reading, task: Task) -> Iterator[Task]:
 def _affecting(reading: Reading, actor: str, tasks: list[Task]) -> Iterator[str]:
     """What an actor may see that says it affects these tasks: of the nearest task first, the most recent first."""
     for task in tasks:
-        rows = reading.lens.each("work.about", reading.work, task.number, reverse=True)
+        rows = reading.views.each("work.about", reading.work, task.number, reverse=True)
         for _, id in islice(reading.visible(actor, (("", id) for _, id in rows)), RECENT):
             yield id
 
@@ -182,12 +182,12 @@ def _newest(work: Work, reading: Reading, rights: Rights, paths: Sequence[str]) 
     """The newest version of each of these artifacts that the reader may see, whatever task it was made for."""
     found = dict[str, Artifact]()
     for path in dict.fromkeys(paths):
-        last = reading.lens.get("work.paths", reading.work, path_key(reading.work, path))
+        last = reading.views.get("work.paths", reading.work, path_key(reading.work, path))
         id = None if last is None else last["id"]
         while id is not None and path not in found:
             for one in work._seen(Artifact, reading, rights, [id]):
                 found[path] = one
-            id = (reading.lens.get("work.records", reading.work, id) or {}).get("previous")
+            id = (reading.views.get("work.records", reading.work, id) or {}).get("previous")
     return found
 
 

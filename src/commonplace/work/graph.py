@@ -479,8 +479,8 @@ def _cancelled(
 
 def settle(tx: WorkTransaction, task: Task, why: str, kinds: Sequence[str], parent: str) -> None:
     """Nobody has to answer any more what was asked about a task: approvals are cancelled, escalations resolved."""
-    about = [(tx.work, str(id)) for _, id in tx.lens.scan("work.about", tx.work, task.number)]
-    for (_, id), row in zip(about, tx.lens.get_all(decode, "work.records", about), strict=True):
+    about = [(tx.work, str(id)) for _, id in tx.views.scan("work.about", tx.work, task.number)]
+    for (_, id), row in zip(about, tx.views.get_all(decode, "work.records", about), strict=True):
         if row is None or row["kind"] not in kinds or row.get("task") != task.id:
             continue
         if row["kind"] == ASKED and row["status"] == "pending":

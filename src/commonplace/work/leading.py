@@ -84,7 +84,7 @@ class Lead:
         Raises Fenced if somebody else has taken the lead."""
         while True:
             with self.work._reading(None) as (reading, _):
-                self._check(info_of(reading.lens, self.work.id))
+                self._check(info_of(reading.views, self.work.id))
                 places = steps_of(reading, limit=1)
                 step = self._step(reading, places[0]) if places else None
             if step is not None:
@@ -94,7 +94,7 @@ class Lead:
             self._handled(places[0])  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            self._check(info_of(reading.lens, self.work.id))
+            self._check(info_of(reading.views, self.work.id))
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
@@ -113,7 +113,7 @@ class Lead:
             event = self.work._ledger.event(id)
             task = None if event is None else reading.find(event.payload.get("task_id", ""))
             return None if task is None else LeadStep(NAMES[order], id, task, place=place)  # type: ignore[arg-type]
-        row = reading.lens.get("work.records", self.work.id, id)
+        row = reading.views.get("work.records", self.work.id, id)
         if row is None or not row["said"]:
             return None
         if order == 0:

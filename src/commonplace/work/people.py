@@ -65,13 +65,13 @@ def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str
     deliveries = {"turn": DELIVERIES[:2], "idle": DELIVERIES, "beat": DELIVERIES[1:2]}[when]
     found = []
     for target in (agent, ALL, *((ORCHESTRATOR,) if leading else ())):
-        for (_, _, _, id), _ in reading.lens.scan("work.pending", reading.work, f"nudge:{target}"):
-            row = reading.lens.get("work.records", reading.work, id)
+        for (_, _, _, id), _ in reading.views.scan("work.pending", reading.work, f"nudge:{target}"):
+            row = reading.views.get("work.records", reading.work, id)
             if row is None or not row["said"] or row["delivery"] not in deliveries:
                 continue
             its_own = row["by"] == agent and target == ALL
-            past = "premise" in row and reading.lens.get("recall.news", agent, row["premise"]) is None
-            if not its_own and not past and reading.lens.get("work.told", reading.work, agent, id) is None:
+            past = "premise" in row and reading.views.get("recall.news", agent, row["premise"]) is None
+            if not its_own and not past and reading.views.get("work.told", reading.work, agent, id) is None:
                 found.append({**row, "id": id})
     return in_order(found)
 
@@ -104,13 +104,13 @@ def carried(
 
 def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
     found = []
-    for (_, _, id), to in reading.lens.scan("work.carried", reading.work, task.number):
-        row = reading.lens.get("work.records", reading.work, id)
+    for (_, _, id), to in reading.views.scan("work.carried", reading.work, task.number):
+        row = reading.views.get("work.records", reading.work, id)
         if (
             row is not None
             and row["said"]
             and agent not in (to, row["by"])
-            and not reading.lens.get("work.told", reading.work, agent, id)
+            and not reading.views.get("work.told", reading.work, agent, id)
         ):
             found.append({**row, "id": id})
     return found
@@ -118,7 +118,7 @@ def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
 
 def _premises(tx: WorkTransaction, agent: str) -> None:
     """What an agent relied on and what has changed since becomes a nudge."""
-    for (_, id), _ in tx.lens.scan("recall.news", agent):
+    for (_, id), _ in tx.views.scan("recall.news", agent):
         nudge = premise_nudge(str(id))
         event = tx.overlay.event(str(id))
         if event is None or event.erased or tx.overlay.record_of(nudge) is not None:
@@ -143,11 +143,11 @@ def premise_nudge(premise: str) -> str:
 @command(open=False, archived=True)
 def decide_acknowledge(tx: WorkTransaction, nudge: str, agent: str) -> None:
     row = tx.record(nudge, NUDGED)
-    if tx.lens.get("work.told", tx.work, agent, nudge) is None:
+    if tx.views.get("work.told", tx.work, agent, nudge) is None:
         raise Conflict(f"{agent!r} has not been told {nudge!r} yet: it is told with its next turn")
     carried = [
         [int(number), nudge]
-        for number, _ in (tx.lens.get("work.told", tx.work, agent, nudge) or {}).get("tasks", ())
+        for number, _ in (tx.views.get("work.told", tx.work, agent, nudge) or {}).get("tasks", ())
     ]
     if row.get("acknowledged", {}).get(agent):
         return
@@ -186,7 +186,7 @@ def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
     if tx.act.lead is None:
         raise BadInput("only whoever leads a work deals with its steps: work.lead(…)")
     order, position, id = step
-    if tx.lens.get("work.steps", tx.work, order, position, id) is None:
+    if tx.views.get("work.steps", tx.work, order, position, id) is None:
         return
     front = {**tx.info.handled, str(order): position}
     first = next(iter(steps_of(tx, limit=1, orders=(order,))), None)
@@ -204,13 +204,13 @@ def steps_of(
 ) -> list[tuple[int, int, str]]:
     """What has happened and was not dealt with yet, in the order in which it is to be."""
     found = list[tuple[int, int, str]]()
-    info = info_of(reading.lens, reading.work)
+    info = info_of(reading.views, reading.work)
     handled = {} if info is None else info.handled
     for order in orders:
         since = handled.get(str(order), 0)
         left = None if limit is None else limit - len(found)
         if left is None or left > 0:
-            rows = reading.lens.between("work.steps", (reading.work, order), since, 2**62, left)
+            rows = reading.views.between("work.steps", (reading.work, order), since, 2**62, left)
             found += [(int(key[1]), int(key[2]), str(key[3])) for key, _ in rows]
     return found
 
@@ -220,7 +220,7 @@ def steps_of(
 
 @command("keep_memory", open=False, archived=True)
 def decide_judge(tx: WorkTransaction, candidate: str, verdict: str, why: str, item: str | None) -> None:
-    known = tx.lens.get("work.judged", tx.work, candidate)
+    known = tx.views.get("work.judged", tx.work, candidate)
     if known is not None and known["verdict"] != verdict:
         raise Conflict(f"candidate {candidate!r} was {known['verdict']} by {known['by']!r} already")
     if known is None and verdict:

@@ -42,7 +42,7 @@ class WorkFocus:
 
     def lines(self, at: At = None) -> tuple[list[tuple[str, str]], int]:
         with self._work._reading(at) as (reading, rights):
-            info = info_of(reading.lens, self._work.id)
+            info = info_of(reading.views, self._work.id)
             assert info is not None
             mine = self._mine(reading)
             found = [
@@ -51,7 +51,7 @@ class WorkFocus:
                 *self._blockers(reading, rights, mine),
                 *self._decided(reading, rights, mine),
             ]
-            return found, reading.lens.position
+            return found, reading.views.position
 
     def _mine(self, reading: Reading) -> list[Task]:
         """What this actor holds, or else what is assigned to it."""
@@ -69,7 +69,7 @@ class WorkFocus:
         for one in {task.id: task for task in islice((*open_, *islice(stuck, MOST)), MOST)}.values():
             why = f": {as_data(one.reason)}" if one.reason else ""
             yield one.id, f"- Blocker: {as_data(one.title)} ({one.status}){why}"
-        rows = reading.lens.each("work.pending", reading.work, "approval")
+        rows = reading.views.each("work.pending", reading.work, "approval")
         asked_for = reading.visible(rights.actor, (("", str(key[3])) for key, _ in rows))
         for asked in self._work._seen(Approval, reading, rights, [id for _, id in islice(asked_for, MOST)]):
             yield asked.id, f"- Blocker: {as_data(asked.action)} waits for an approval"
@@ -99,11 +99,11 @@ class WorkFocus:
         if changes and at is None and self._tells:
             self._work._session.services.premises.look()
             with self._work._reading(None) as (reading, _):
-                news = reading.lens.scan("recall.news", self._actor, limit=1)
+                news = reading.views.scan("recall.news", self._actor, limit=1)
             if news:
                 self._take(())
         with self._work._reading(at) as (reading, _):
-            info = info_of(reading.lens, self._work.id)
+            info = info_of(reading.views, self._work.id)
             leads = info is not None and info.leader == self._actor
             tasks = self._held(reading)
             fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")

@@ -77,7 +77,7 @@ class Sharing:
 
     def of(self, word: str) -> list[tuple[str, str]]:
         if word not in self._known:
-            rows = self._reading.lens.each("work.words", self._reading.work, word, reverse=True)
+            rows = self._reading.views.each("work.words", self._reading.work, word, reverse=True)
             visible = self._reading.visible(self._actor, ((kind, id) for _, (kind, id) in rows))
             self._known[word] = list(dict.fromkeys(islice(visible, RECENT)))
         return self._known[word]

@@ -301,8 +301,8 @@ def _answered(tx: WorkTransaction, row: dict[str, Any], id: str, verdict: str, s
         else:
             cancel(tx, task, f"rejected by {tx.act.by}", "block")
     if decision == id or also:
-        for (_, _, _, other), _ in tx.lens.scan("work.pending", tx.work, "approval"):
-            asked = tx.lens.get("work.records", tx.work, other)
+        for (_, _, _, other), _ in tx.views.scan("work.pending", tx.work, "approval"):
+            asked = tx.views.get("work.records", tx.work, other)
             if asked is not None and asked.get("decision") == decision:
                 _answered(tx, asked, str(other), verdict, said)
 
@@ -503,7 +503,7 @@ def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
     """A nudge as a reader is told it: it quotes an item only as long as the reader may read that item."""
     quote = row["said"].get("quote")
     readable = quote and all(
-        may_read_id(lens, reading.rights(lens, reader), row["item"]) for lens in reading.lenses
+        may_read_id(views, reading.rights(views, reader), row["item"]) for views in reading.readers
     )
     return record_of(
         Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None

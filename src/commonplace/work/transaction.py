@@ -24,7 +24,7 @@ from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, sho
 from ..ledger.events import Event, decode, draft, encode_payload
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
-from ..ledger.reader import Lens
+from ..ledger.reader import ViewReader
 from .kinds import CHANGED
 from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
 
@@ -145,8 +145,8 @@ _known_info = lru_cache(64)(_read_info)
 _read_task = msgspec.json.Decoder(Task).decode
 
 
-def info_of(lens: Lens, work: str) -> WorkInfo | None:
-    return lens.get_as(_read_info, "work.works", work)
+def info_of(views: ViewReader, work: str) -> WorkInfo | None:
+    return views.get_as(_read_info, "work.works", work)
 
 
 def no_work(id: str) -> str:
@@ -180,30 +180,30 @@ def may_see_record(rights: Rights, row: Mapping[str, Any], decided: Mapping[str,
 
 
 class Reading:
-    """A work's tasks through a lens; `now` says what may be seen of what was then."""
+    """A work's tasks through a views; `now` says what may be seen of what was then."""
 
-    def __init__(self, lens: Lens, work: str, now: Lens | None = None) -> None:
-        self.lens, self.work, self.now = lens, work, lens if now is None else now
+    def __init__(self, views: ViewReader, work: str, now: ViewReader | None = None) -> None:
+        self.views, self.work, self.now = views, work, views if now is None else now
         self._rights_of: dict[tuple[int, str], Rights] = {}
 
     @property
-    def lenses(self) -> tuple[Lens, ...]:
+    def readers(self) -> tuple[ViewReader, ...]:
         """What is read must be allowed in each of these."""
-        return (self.lens,) if self.now is self.lens else (self.lens, self.now)
+        return (self.views,) if self.now is self.views else (self.views, self.now)
 
-    def rights(self, lens: Lens, actor: str) -> Rights:
-        known = self._rights_of.get((lens.position, actor))
+    def rights(self, views: ViewReader, actor: str) -> Rights:
+        known = self._rights_of.get((views.position, actor))
         if known is None:
-            known = self._rights_of[lens.position, actor] = rights_of(lens, actor)
+            known = self._rights_of[views.position, actor] = rights_of(views, actor)
         return known
 
     def seen(self, actor: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The things among these ids that an actor may see, by the rights and labels of then and of now."""
-        rows = self.lens.get_all(decode, "work.records", [(self.work, id) for id in ids])
+        rows = self.views.get_all(decode, "work.records", [(self.work, id) for id in ids])
         known = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
-        for lens in self.lenses:
-            rights, places = self.rights(lens, actor), [(id,) for id in known]
-            labels = dict(zip(known, lens.get_all(decode, "labels", places), strict=True))
+        for views in self.readers:
+            rights, places = self.rights(views, actor), [(id,) for id in known]
+            labels = dict(zip(known, views.get_all(decode, "labels", places), strict=True))
             known = {id: row for id, row in known.items() if may_see_record(rights, row, labels[id])}
         return known
 
@@ -220,7 +220,7 @@ class Reading:
 
     def find_all(self, ids: Sequence[str]) -> list[Task | None]:
         """The tasks with these ids, None for those that are not of this work, in two trips to the engine."""
-        places = self.lens.get_all(decode, "work.ids", [(id,) for id in ids])
+        places = self.views.get_all(decode, "work.ids", [(id,) for id in ids])
         numbers = [None if one is None or one[0] != self.work else int(one[1]) for one in places]
         tasks = iter(self.all_numbered([number for number in numbers if number is not None]))
         return [None if number is None else next(tasks) for number in numbers]
@@ -234,13 +234,13 @@ class Reading:
 
     def numbered(self, number: int) -> Task:
         """Raises NotFound."""
-        (found,) = self.lens.get_all(_read_task, "work.tasks", [(self.work, number)])
+        (found,) = self.views.get_all(_read_task, "work.tasks", [(self.work, number)])
         if found is None:
             raise NotFound(f"there is no task {number} in this work: work.tasks() lists them")
         return found
 
     def all_numbered(self, numbers: Sequence[int]) -> list[Task]:
-        found = self.lens.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])
+        found = self.views.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])
         assert None not in found, f"tasks {numbers} of {self.work}"
         return found  # type: ignore[return-value]
 
@@ -254,12 +254,12 @@ class Reading:
 
     def members(self, lists: Sequence[str]) -> Iterator[int]:
         """The numbers of the tasks of these lists in the same order, each once."""
-        if self.lens.past:
+        if self.views.past:
             wanted = set(lists)
             found = (one for one in self.all if not wanted.isdisjoint(one.standing.lists))
             yield from (one.number for one in sorted(found, key=lambda one: (-one.priority, one.number)))
             return
-        walks = [self.lens.each("work.lists", self.work, name) for name in lists]
+        walks = [self.views.each("work.lists", self.work, name) for name in lists]
         last = -1
         for _, number in merge(*(((key[2], key[3]) for key, _ in walk) for walk in walks)):
             if number != last:  # a task of two lists comes twice, one after the other
@@ -268,7 +268,7 @@ class Reading:
 
     def first(self, lists: Sequence[str], count: int) -> list[int]:
         """The numbers of the first tasks of these lists."""
-        rows = [row for name in lists for row in self.lens.scan("work.lists", self.work, name, limit=count)]
+        rows = [row for name in lists for row in self.views.scan("work.lists", self.work, name, limit=count)]
         best = sorted({(key[2], key[3]) for key, _ in rows})
         return [int(number) for _, number in best[:count]]
 
@@ -276,21 +276,21 @@ class Reading:
         """The numbers of the tasks that depend on this one."""
         if not task.needed:
             return []
-        return [int(key[2]) for key, _ in self.lens.scan("work.edges", self.work, task.number)]
+        return [int(key[2]) for key, _ in self.views.scan("work.edges", self.work, task.number)]
 
     def ready_for(self, agent: str) -> tuple[str, ...]:
         """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
-        lanes = dict.fromkeys(["", role_lane(role_of(self.lens, agent)), agent])
+        lanes = dict.fromkeys(["", role_lane(role_of(self.views, agent)), agent])
         return tuple(f"ready:{lane}" for lane in lanes)
 
     def ready_for_somebody(self) -> tuple[str, ...]:
         """The lists of all tasks that can be claimed now."""
-        agents = (str(key[1]) for key, _ in self.lens.scan("work.agents", self.work))
+        agents = (str(key[1]) for key, _ in self.views.scan("work.agents", self.work))
         return (*READY_FOR_MANY, *(f"ready:{agent}" for agent in agents))
 
     def record(self, id: str, *kinds: str) -> dict[str, Any]:
         """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
-        row = self.lens.get("work.records", self.work, id)
+        row = self.views.get("work.records", self.work, id)
         if row is None or (kinds and row["kind"] not in kinds):
             raise NotFound(no_record(id, kinds))
         return dict(row)
@@ -298,8 +298,8 @@ class Reading:
     @property
     def counts(self) -> dict[str, int]:
         """How many tasks have each status, and how many there are."""
-        if not self.lens.past:
-            row = self.lens.get("work.counts", self.work) or {}
+        if not self.views.past:
+            row = self.views.get("work.counts", self.work) or {}
             return {name: count for name, count in row.items() if name != "agents"}
         found = Counter({"tasks": len(self.all)})
         return dict(+(found + Counter(task.status for task in self.all)))
@@ -307,7 +307,7 @@ class Reading:
     @cached_property
     def all(self) -> list[Task]:
         """Every task, in the order of their numbers."""
-        return [msgspec.convert(row, Task) for _, row in self.lens.scan("work.tasks", self.work)]
+        return [msgspec.convert(row, Task) for _, row in self.views.scan("work.tasks", self.work)]
 
 
 class WorkTransaction(Reading):
@@ -325,7 +325,7 @@ class WorkTransaction(Reading):
     def record(self, id: str, *kinds: str) -> dict[str, Any]:
         """What the actor may not see is NotFound like what is not there."""
         row = super().record(id, *kinds)
-        if self._rights is not None and not may_see_record(self._rights, row, self.lens.get("labels", id)):
+        if self._rights is not None and not may_see_record(self._rights, row, self.views.get("labels", id)):
             raise NotFound(no_record(id, kinds))
         return row
 

@@ -149,7 +149,7 @@ class Work:
     def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
-            found = info_of(reading.lens, self.id)
+            found = info_of(reading.views, self.id)
             assert found is not None
             return found
 
@@ -418,9 +418,9 @@ class Work:
         type = RECORDS[kind].type
         with self._reading(at) as (reading, rights):
             if task is None:
-                rows = reading.lens.scan("work.log", self.id, EVENTS[type])
+                rows = reading.views.scan("work.log", self.id, EVENTS[type])
             else:
-                rows = reading.lens.scan("work.about", self.id, reading.task(id_of(task)).number)
+                rows = reading.views.scan("work.about", self.id, reading.task(id_of(task)).number)
             return self._seen(type, reading, rights, [id for _, id in rows])
 
     def decide(
@@ -501,7 +501,7 @@ class Work:
         with self._reading(at) as (reading, rights):
             found = dict[str, dict[str, list[str]]]()
             spans = dict[str, list[int]]()
-            rows = reading.lens.scan("work.by", self.id)
+            rows = reading.views.scan("work.by", self.id)
             for type in (Decision, Discovery, Artifact):
                 made = [id for (_, _, kind, _), id in rows if kind == EVENTS[type]]
                 seen = {one.id for one in self._seen(type, reading, rights, made, erased=True)}
@@ -509,7 +509,7 @@ class Work:
             for (_, agent, kind, position), id in rows:
                 found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
                 spans.setdefault(str(agent), []).append(int(position))
-            roles = {agent: rights_of(reading.lens, agent).role for agent in found}
+            roles = {agent: rights_of(reading.views, agent).role for agent in found}
             times = self._times({position for each in spans.values() for position in (min(each), max(each))})
         kinds = {"tasks": COMPLETED, "reviews": REVIEWED, "decisions": DECIDED, "discoveries": DISCOVERED}
         kinds["artifacts"] = PRODUCED
@@ -553,7 +553,7 @@ class Work:
         who = self._agent(agent)
         if peek or at is not None:
             with self._reading(at) as (reading, _):
-                info = info_of(reading.lens, self.id)
+                info = info_of(reading.views, self.id)
                 leading = info is not None and info.leader == who
                 return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
         self._session.services.premises.look()
@@ -616,7 +616,7 @@ class Work:
             return self._waiting(type, name, reading, rights)
 
     def _waiting(self, type: type[T], name: str, reading: Reading, rights: Rights) -> list[T]:
-        rows = reading.lens.scan("work.pending", self.id, name)
+        rows = reading.views.scan("work.pending", self.id, name)
         return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
@@ -631,13 +631,13 @@ class Work:
         if event.erased or event.kind not in EVERY or event.payload["work"] != self.id:
             return []
         with self._reading(None) as (reading, rights):
-            labels = {**event.labels, **(reading.lens.get("labels", event.id) or {})}
+            labels = {**event.labels, **(reading.views.get("labels", event.id) or {})}
             if event.kind in BETWEEN:
                 whom = event.payload.get("target") or event.payload.get("to")
                 if not may_see_nudge(reading, rights, {"by": event.actor, "target": whom}):
                     return []
             seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
-            return [without_hidden(reading.lens, rights, event)] if seen else []
+            return [without_hidden(reading.views, rights, event)] if seen else []
 
     # leading
 
@@ -732,7 +732,7 @@ class Work:
 
     def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
         """The last few of a type that the reader may see, the newest first."""
-        rows = reading.lens.each("work.log", self.id, EVENTS[type], reverse=True)
+        rows = reading.views.each("work.log", self.id, EVENTS[type], reverse=True)
         visible = reading.visible(rights.actor, ((EVENTS[type], id) for _, id in rows))
         return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
 
@@ -815,7 +815,7 @@ class Claim:
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
-            task, info = reading.task(self.task.id), info_of(reading.lens, self.work.id)
+            task, info = reading.task(self.task.id), info_of(reading.views, self.work.id)
             urgent = waiting(reading, self.agent, False, "beat")
             in_force = _leases(reading, [task])
         if info is not None and not info.open:
@@ -983,7 +983,7 @@ def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
     work = Work(session, id)
     given = [name for name, value in fields.items() if value]
     with work._reading(None) as (reading, _):
-        row = reading.lens.get("work.works", id)
+        row = reading.views.get("work.works", id)
     if given:
         began = session.ledger.event(row["event"])
         check_same(began, info_from(id, {**fields, "name": "any"}), given)
@@ -1026,7 +1026,7 @@ def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
     with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
-        rights = [rights_of(lens, session.actor) for lens in (then, now)]
+        rights = [rights_of(views, session.actor) for views in (then, now)]
         infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
     known = [info for info in infos if all(may_know(right, info) for right in rights)]
     return [info for info in known if status in (None, info.status)]
@@ -1048,8 +1048,8 @@ def stale(
 
 def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
     """The leases of these tasks that are in force now."""
-    assert isinstance(reading.lens, Snapshot)
-    return reading.lens.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
+    assert isinstance(reading.views, Snapshot)
+    return reading.views.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
 
 
 def _not_in_force(task: Task, token: object) -> str:

@@ -283,7 +283,7 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
     """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
     be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        info, counts = info_of(reading.lens, work.id), dict(reading.counts)
+        info, counts = info_of(reading.views, work.id), dict(reading.counts)
         if info is None or not info.open:
             return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
