@@ -106,7 +106,7 @@ class Runs:
             runs = [_run_info(snapshot, str(key[0]), int(first)) for key, first in snapshot.scan("runs")]
             upto = None if at is None else snapshot.position
         if not session.is_owner:
-            with session.sight.judging(upto) as judge:
+            with session.visibility.judging(upto) as judge:
                 seen = judge.visible_runs({info.id: info.first for info in runs})
             runs = [info for info in runs if info.id in seen]
         return sorted(runs, key=lambda info: info.first)

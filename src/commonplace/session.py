@@ -27,7 +27,7 @@ from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
 from .state.redaction import as_logged
 from .state.requests import STARTED
-from .state.sight import Sight
+from .state.visibility import EventVisibility
 
 if TYPE_CHECKING:
     from .ledger.ledger import At, Ledger
@@ -252,12 +252,12 @@ class Session:
         return judging(self.ledger, self.actor, at, self.run)
 
     @property
-    def sight(self) -> Sight:
-        return Sight(self.actor, self.ledger.snapshot, self.run)
+    def visibility(self) -> EventVisibility:
+        return EventVisibility(self.actor, self.ledger.snapshot, self.run)
 
     def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
         """Those of these events that this actor may see, without secrets; the owner sees all, as they are."""
-        return iter(events) if self.is_owner else self.sight.events(events, upto, self.ledger.events_by_id)
+        return iter(events) if self.is_owner else self.visibility.events(events, upto, self.ledger.events_by_id)
 
     def follow(
         self, after: int | None, timeout: float | None, chosen: Filters = (None, None, None)

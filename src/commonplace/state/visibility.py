@@ -1,6 +1,6 @@
 """What one actor may see of the ledger.
 
-Whatever an actor reads passes `Sight`: it shows what the actor was allowed to see then and is allowed to see
+Whatever an actor reads passes `EventVisibility`: it shows what the actor was allowed to see then and is allowed to see
 now, and takes out what nobody should read. What it may not see is as if it were not there.
 """
 
@@ -76,7 +76,7 @@ def _relabelled(snapshot: Snapshot, events: Sequence[Event]) -> dict[str, Labels
     return {event.id: labels for event, labels in zip(events, changed, strict=True) if labels is not None}
 
 
-class Sight:
+class EventVisibility:
     """What one actor may see of the ledger as of one moment; in a run, under its rules."""
 
     def __init__(
