@@ -35,7 +35,7 @@ def increment(say: Connection, home: Place, me: int, count: int) -> None:
             while True:
                 seen = book.run(run_id="r").state()
                 try:
-                    shared.write({"n": seen.get("shared", {}).get("n", 0) + 1}, seen=seen.as_of)
+                    shared.write({"n": seen.get("shared", {}).get("n", 0) + 1}, if_position=seen.as_of)
                     break
                 except Conflict:
                     retries += 1

@@ -671,7 +671,7 @@ def test_wrong_types_get_a_typed_error_everywhere(book: Book, tmp_path: Path, wr
         lambda: run.child("c", start=wrong),
         lambda: me.write(wrong),
         lambda: me.write({"x": wrong} if isinstance(wrong, bytes | str) or type(wrong) is object else wrong),
-        lambda: me.write({"x": 1}, seen=never),
+        lambda: me.write({"x": 1}, if_position=never),
         lambda: me.emit(wrong, {"x": 1}),
         lambda: run.state(at=wrong if wrong != 5 else 10**9),
     ]

@@ -191,8 +191,8 @@ def test_the_same_role_again_is_no_event(book: Book) -> None:
     }
     book.access.grant("ben", **rule)
     before = book.head
-    for anew in (False, True):
-        book.access.grant("ben", **rule, anew=anew)
+    for replace in (False, True):
+        book.access.grant("ben", **rule, replace=replace)
     assert book.head == before
 
 

@@ -565,7 +565,7 @@ def test_an_item_is_revised_with_its_history_and_a_stale_reader_is_told(book: Bo
     assert (revised.body, revised.title, revised.tags) == ("The meeting is in room 5.", "meeting", ("rooms",))
     assert ada.memory.get(id, at=read).body == "The meeting is in room 4."
     with pytest.raises(Conflict, match="read it again"):
-        ada.memory.revise(id, text="The meeting is off.", seen=read)
+        ada.memory.revise(id, text="The meeting is off.", if_position=read)
     with pytest.raises(BadInput, match="no key"):
         ada.memory.revise(id, key="k")
     with pytest.raises(NotFound):

@@ -324,7 +324,7 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_dropped(book: Book, team
         lambda: ada.memory.list(status="bogus"),
         lambda: ada.memory.list(kind="bogus"),
         lambda: ada.memory.list(provenance="x"),
-        lambda: ada.memory.revise(id, text="other", seen="x"),
+        lambda: ada.memory.revise(id, text="other", if_position="x"),
         lambda: ada.memory.export("/nonexistent/folder/x"),
         lambda: ada.memory.resolve(id, "skip"),
         lambda: ada.documents.record_gate("T", "PLAN", "GO", trace_id="no"),
@@ -670,7 +670,7 @@ def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, te
         lambda book: book.search("x", cores=5),
         lambda book: book.search("x", agent_filter=5),
         lambda book: book.documents.add_to_task("a", None, "t"),
-        lambda book: book.documents.write_notes("- Objective: x", seen=""),
+        lambda book: book.documents.write_notes("- Objective: x", if_position=""),
         lambda book: book.memory.repository_fact("a", "b", citations=5, reason="c", category="user"),
         lambda book: book.memory.suggestions([]),
         lambda book: book.memory.traverse(book.memory.list()[0].id, relations=5),
@@ -703,7 +703,7 @@ def test_who_may_not_read_a_tier_is_denied_and_it_is_written_down(book: Book, te
         lambda book: book.memory.import_(5),
         lambda book: book.mirror.folder(5),
         lambda book: book.memory.revise(book.memory.list()[0].id, value="\ud800"),
-        lambda book: book.memory.revise(book.memory.list()[0].id, once=1.5, tags=["x"]),
+        lambda book: book.memory.revise(book.memory.list()[0].id, idempotency_key=1.5, tags=["x"]),
     ],
 )
 def test_what_has_the_wrong_type_is_bad_input(call: Any) -> None:

@@ -36,7 +36,7 @@ def test_a_verb_is_read_from_its_signature_and_docstring() -> None:
     parameters = {one.name: one for one in registry()["access.grant"].parameters}
     assert parameters["subject"].required
     assert parameters["tiers"].help == "maps memory tiers to none, read or read_write"
-    assert (parameters["anew"].default, parameters["anew"].positional) == (False, False)
+    assert (parameters["replace"].default, parameters["replace"].positional) == (False, False)
 
 
 @pytest.mark.spec("7.1")

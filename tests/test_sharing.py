@@ -173,7 +173,7 @@ def errors(actor: commonplace.Actor, run: commonplace.Run) -> str:
     for other in AGENTS:
         for attempt in (
             lambda other=other: run.agent(other).write({"_meta": 1}),
-            lambda other=other: run.agent(other).write({"plain": 1}, seen=0),
+            lambda other=other: run.agent(other).write({"plain": 1}, if_position=0),
             lambda: actor.event("nobody"),
             lambda: run.merge(),
             lambda: run.close("nonsense"),

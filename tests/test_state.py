@@ -224,17 +224,17 @@ def test_a_stale_writer_gets_both_versions_and_other_keys_never_conflict(book: B
     ada.write({"n": 1, "other": 1})
     seen = run.state().as_of
     ben.write({"n": 5})
-    ada.write({"other": 2}, seen=seen)
-    first = ada.write({"n": 2}, seen=seen)
+    ada.write({"other": 2}, if_position=seen)
+    first = ada.write({"n": 2}, if_position=seen)
     with pytest.raises(commonplace.Conflict, match=f"you saw {seen}, it is at {first.position}") as stale:
-        ada.write({"n": 3}, seen=seen)
+        ada.write({"n": 3}, if_position=seen)
     assert stale.value.details == ({"field": "n", "seen": seen, "current": first.position, "value": 2},)
     assert run.state()["ada"] == {"n": 2, "other": 2}
-    ada.write({"n": 3}, seen=run.state().as_of)
+    ada.write({"n": 3}, if_position=run.state().as_of)
     seen = run.state().as_of
     ada.emit("remove", {"n": True})
     with pytest.raises(commonplace.Conflict):  # taken away is written, too
-        ada.write({"n": 4}, seen=seen)
+        ada.write({"n": 4}, if_position=seen)
 
 
 @pytest.mark.spec("2.5")

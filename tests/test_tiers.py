@@ -165,8 +165,8 @@ def test_session_notes_have_five_sections_and_are_cleared_at_the_end(book: Book,
 def test_a_task_has_a_folder_of_papers_and_its_gates(ada: Actor, book: Book) -> None:
     ada.documents.add_to_task("Feature X!", "decisions", "We use HS256.")
     ada.documents.add_to_task("Feature X!", "decisions", "We rotate keys monthly.")
-    ada.documents.add_to_task("Feature X!", "report.md", "Phase one is done.", anew=True)
-    ada.documents.add_to_task("Feature X!", "report.md", "Phase two is done.", anew=True)
+    ada.documents.add_to_task("Feature X!", "report.md", "Phase one is done.", replace=True)
+    ada.documents.add_to_task("Feature X!", "report.md", "Phase two is done.", replace=True)
     assert ada.documents.task("feature x") == {
         "decisions.md": "# Decisions\n\nWe use HS256.\n\nWe rotate keys monthly.\n",
         "report.md": "# Report\n\nPhase two is done.\n",
@@ -249,7 +249,7 @@ def test_notes_hold_the_active_objective_and_nothing_else(ada: Actor, book: Book
     seen = book.head
     book.documents.write_notes("# Objective\n- Ship it\n- Blockers: none")
     with pytest.raises(Conflict, match="read it again"):
-        ada.documents.write_notes(good, seen=seen)
+        ada.documents.write_notes(good, if_position=seen)
 
 
 @pytest.mark.spec("3.2", "3.7")

@@ -46,17 +46,17 @@ class Access:
         sees: Sequence[str] | None = None,
         acts: Sequence[str] | None = None,
         ceiling: str | None = None,
-        anew: bool = False,
+        replace: bool = False,
     ) -> None:
         """Grant rights to an actor, a role ("role:qa") or everybody ("*"). Needs the right `grant`. Fields that are not
-        named stay as they were; with `anew` they are reset.
+        named stay as they were; with `replace` they are reset.
 
         `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and `sees` kinds
         of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
         `ceiling` is the highest sensitivity of others' events that it may see.
         """
         rule = without_none(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
-        request = Grant(self._session.actor, subject_of(subject), rule, anew)
+        request = Grant(self._session.actor, subject_of(subject), rule, replace)
         self._session.submit("access.grant", request, "grant")
 
     @verb

@@ -16,7 +16,16 @@ from .access.commands import Denial
 from .access.rights import OWNER, check_actor
 from .errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
 from .files.folders import Folder
-from .ledger.events import ERASED, blobs_of, check_name, check_text, check_whole, encode_payload, new_id
+from .ledger.events import (
+    ERASED,
+    blobs_of,
+    check_if_position,
+    check_name,
+    check_text,
+    check_whole,
+    encode_payload,
+    new_id,
+)
 from .participant import Participant
 from .state.cells import Fork, State, about, steps, sums
 from .state.opening import takes_part
@@ -280,19 +289,21 @@ class Turn(Participant):
         """What this agent may see of the run's state, now."""
         return seen_state(self._session.ledger, self.own_run.id, self.agent)
 
-    def write(self, output: Mapping[str, Any], *, seen: int | None = None, partial: bool = False) -> Written:
+    def write(
+        self, output: Mapping[str, Any], *, if_position: int | None = None, partial: bool = False
+    ) -> Written:
         """Write fields of this agent's own entry, all or nothing.
 
         Contract, limits and reserved keys are checked first. With `partial`, fields that the contract
-        requires may still be missing; they must be there at the end of the turn. With `seen` (the `as_of` of
+        requires may still be missing; they must be there at the end of the turn. With `if_position` (the `as_of` of
         the state that was read) raises Conflict if one of these fields was written since.
         """
-        return self._change("set", output, seen=seen, partial=partial)
+        return self._change("set", output, if_position=if_position, partial=partial)
 
-    def emit(self, type: str, payload: Mapping[str, Any], *, seen: int | None = None) -> Written:
+    def emit(self, type: str, payload: Mapping[str, Any], *, if_position: int | None = None) -> Written:
         """An event of this agent: `set`, `append`, `increment` and `remove` act on the fields of the payload;
         any other type sets them, and its name stays in the ledger."""
-        return self._change(type, payload, seen=seen, partial=True)
+        return self._change(type, payload, if_position=if_position, partial=True)
 
     command = emit
     """The same under the cqrs model, where agents issue commands and read from a projection."""
@@ -320,9 +331,7 @@ class Turn(Participant):
     def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
         _, copy, blobs = encode_payload(payload)
         copy = check_fields(copy)
-        seen = more.get("seen")
-        if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool)):
-            raise BadInput(f"seen={shown(seen)} is not a position: give the as_of of the state you have read")
+        check_if_position(more.get("if_position"))
         referred = set(blobs_of(copy)) - set(blobs)
         if referred and self.own_run.viewer != OWNER and referred - set(blobs_of(dict(self.state))):
             raise BadInput("a blob that is not in this run's state is given as Blob(data), not by its digest")

@@ -257,7 +257,9 @@ class Session:
 
     def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
         """Those of these events that this actor may see, without secrets; the owner sees all, as they are."""
-        return iter(events) if self.is_owner else self.visibility.events(events, upto, self.ledger.events_by_id)
+        return (
+            iter(events) if self.is_owner else self.visibility.events(events, upto, self.ledger.events_by_id)
+        )
 
     def follow(
         self, after: int | None, timeout: float | None, chosen: Filters = (None, None, None)

@@ -22,12 +22,12 @@ check, so books that use no such rules pay one look for them."""
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Say something about a subject; with `anew`, forget first what was said before."""
+    """Say something about a subject; with `replace`, forget first what was said before."""
 
     by: str
     subject: str
     rule: dict[str, Any]
-    anew: bool = False
+    replace: bool = False
 
 
 class Relabel(msgspec.Struct, frozen=True):
@@ -73,9 +73,9 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
     # Stored rules hold lists, so a tuple would never equal what is known.
     rule = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     known = overlay.get("rights", request.subject) or {}
-    if rule == known if request.anew else all(known.get(name) == value for name, value in rule.items()):
+    if rule == known if request.replace else all(known.get(name) == value for name, value in rule.items()):
         return None
-    payload = {"subject": request.subject, "rule": rule, "anew": request.anew}
+    payload = {"subject": request.subject, "rule": rule, "replace": request.replace}
     return overlay.emit(draft(GRANTED, actor=request.by, payload=payload))
 
 
@@ -175,7 +175,7 @@ def _rights_touched(event: Event) -> list[Key]:
 def _fold_rights(key: Key, before: Any, event: Event) -> Any:
     if key == LIMITED:
         return True
-    known = {} if event.payload["anew"] else before or {}
+    known = {} if event.payload["replace"] else before or {}
     return {**known, **event.payload["rule"]}
 
 

@@ -547,10 +547,12 @@ def check_call(field: str, value: T) -> T:
     return value
 
 
-def check_seen(value: object) -> int | None:
+def check_if_position(value: object) -> int | None:
     """A position that somebody has read, or None: any. Raises BadInput."""
     if value is not None and type(value) is not int:
-        raise BadInput(f"seen={shown(value)} is not a position: give the position of what you have read")
+        raise BadInput(
+            f"if_position={shown(value)} is not a position: give the position of what you have read"
+        )
     return value
 
 

@@ -28,7 +28,7 @@ from .events import (
 )
 from .keys import Key, pack
 from .labels import Labels, flow
-from .reader import PAGE, ViewReader, Snapshot, check_horizon
+from .reader import PAGE, Snapshot, ViewReader, check_horizon
 from .views import Decider, Meta, Registry, View, checked, read_row, write_row
 
 CHECKPOINTS = "checkpoints/"

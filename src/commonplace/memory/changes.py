@@ -93,10 +93,10 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
         raise BadInput(f"{named(item.kind)} has no {', '.join(map(plain_name, stray))} to change")
     if item.scope == "repository" and CONTENT.intersection(request.content):
         raise BadInput(f"{item.id!r} is a fact of the repository: it is not changed, a new one supersedes it")
-    if request.seen is not None and item.position > request.seen:
+    if request.if_position is not None and item.position > request.if_position:
         raise Stale(
-            f"item {item.id!r} was changed at {item.position}, after you had read it at {request.seen}: read it again",
-            [{"seen": request.seen, "current": item.position, "text": words(item.as_content())}],
+            f"item {item.id!r} was changed at {item.position}, after position {request.if_position}: read it again",
+            [{"seen": request.if_position, "current": item.position, "text": words(item.as_content())}],
         )
     if not item.current and item.status != "held":
         raise Conflict(f"item {item.id!r} is {item.status}: restore it first")
@@ -312,7 +312,7 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
         refused = _may_change(overlay, request.by, item, "forget")
         if refused:
             return refused
-        if request.seen is not None and item.position > request.seen:
+        if request.if_position is not None and item.position > request.if_position:
             raise Stale(
                 f"item {item.id!r} was changed at {item.position}, after you had read it: read it again"
             )

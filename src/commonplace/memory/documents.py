@@ -10,7 +10,15 @@ from msgspec.structs import replace
 
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
-from ..ledger.events import Event, blobs_of, check_each, check_name, check_seen, check_text, encode_payload
+from ..ledger.events import (
+    Event,
+    blobs_of,
+    check_each,
+    check_if_position,
+    check_name,
+    check_text,
+    encode_payload,
+)
 from ..verbs import verb
 from . import daily, papers, upkeep
 from .daily import Log, LogEntry
@@ -78,7 +86,9 @@ class Documents:
         self._session.check_reads("working")
         named = daily.check_day("day", day)
         with self._session.viewer(at) as viewer:
-            found = [_shown(entry) for entry in daily.entries(viewer.views, named) if viewer.sees_entry(entry)]
+            found = [
+                _shown(entry) for entry in daily.entries(viewer.views, named) if viewer.sees_entry(entry)
+            ]
         self._session.was_shown([one.id for one in found])
         return found
 
@@ -90,10 +100,10 @@ class Documents:
         return papers.rendered(NOTES, self.get(NOTES, at))
 
     @verb
-    def write_notes(self, text: str, *, seen: int | None = None, id: str | None = None) -> Event:
-        """Replace NOTES.md. It holds the active objective only: other content is refused, with its line. With `seen`
-        (a position) it is refused if the notes were written since."""
-        return self._note(NOTES, "set", text, seen=check_seen(seen), id=id)
+    def write_notes(self, text: str, *, if_position: int | None = None, id: str | None = None) -> Event:
+        """Replace NOTES.md. It holds the active objective only: other content is refused, with its line.
+        With `if_position`, it is also refused if the notes were written after that position."""
+        return self._note(NOTES, "set", text, if_position=check_if_position(if_position), id=id)
 
     @verb
     def add_to_session(self, task: str, text: str, section: str = "Worklog") -> Event:
@@ -115,9 +125,10 @@ class Documents:
         return self._note(session_path(task), "clear", "")
 
     @verb
-    def add_to_task(self, task: str, document: str, text: str, *, anew: bool = False) -> Event:
-        """Add to a document in a task's folder (decisions, revisions, verified_items, a report); `anew` replaces it."""
-        return self._note(task_path(task, document), "set" if anew else "append", text)
+    def add_to_task(self, task: str, document: str, text: str, *, replace: bool = False) -> Event:
+        """Add to a document in a task's folder (decisions, revisions, verified_items, a report), or replace
+        it."""
+        return self._note(task_path(task, document), "set" if replace else "append", text)
 
     @verb
     def task(self, task: str, at: At = None) -> dict[str, str]:

@@ -54,7 +54,7 @@ class Note(msgspec.Struct, frozen=True):
     sensitivity: str = "private"
     secrets: tuple[str, ...] = ()
     id: str | None = None
-    seen: int | None = None
+    if_position: int | None = None
 
 
 class RecordGate(msgspec.Struct, frozen=True):
@@ -130,9 +130,9 @@ def decide_note(overlay: Overlay, request: Note) -> Event | Denied:
         if wrong:
             raise BadInput(f"{NOTES} holds the active objective only: " + "; ".join(map(str, wrong)))
     last = max((one.position for one in lines(overlay, request.path)), default=0)
-    if request.seen is not None and last > request.seen:
+    if request.if_position is not None and last > request.if_position:
         raise Stale(
-            f"{request.path} was written at {last}, after you had read it at {request.seen}: read it again"
+            f"{request.path} was written at {last}, after you had read it at {request.if_position}: read it again"
         )
     payload: dict[str, Any] = {"path": request.path, "act": request.act, "text": request.text}
     more = {"section": request.section, "secrets": list(request.secrets)}

@@ -124,7 +124,7 @@ class Patch(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     act: str = "patched"
     why: str = ""
-    seen: int | None = None
+    if_position: int | None = None
     """The position as of which whoever changes it has read it."""
     key: str = ""
     """The same key again changes nothing: the edit was taken in before."""
@@ -156,7 +156,7 @@ class Forget(msgspec.Struct, frozen=True):
     deleted_by: str = "user"
     erase: bool = False
     dry_run: bool = False
-    seen: int | None = None
+    if_position: int | None = None
     """The position as of which whoever forgets them has read them."""
 
 

@@ -17,9 +17,9 @@ from ..index.names import named_embedder
 from ..ledger.events import (
     check_call,
     check_each,
+    check_if_position,
     check_name,
     check_path,
-    check_seen,
     check_text,
     encode_payload,
     to_us,
@@ -85,10 +85,16 @@ class Memory:
 
     @verb
     def revise(
-        self, id: str, *, why: str = "", seen: int | None = None, once: str = "", **fields: Any
+        self,
+        id: str,
+        *,
+        why: str = "",
+        if_position: int | None = None,
+        idempotency_key: str = "",
+        **fields: Any,
     ) -> Item:
-        """Change fields of an item; None removes one. With `seen` (its `position` when it was read) raises Conflict if
-        it was changed since. `once` is an idempotency key: a second call with it changes nothing."""
+        """Change fields of an item; None removes one. With `if_position` (its `position` when it was read)
+        raises Conflict if it was changed since. `idempotency_key` names the call: a second one changes nothing."""
         item = self.get(id)
         times = {"occurred_at": "occurred_us", "observed_at": "observed_us", "valid_from": "valid_from_us",
                  "valid_until": "valid_until_us"}  # fmt: skip
@@ -116,8 +122,8 @@ class Memory:
             found,
             secrets,
             why=masked(check_text("why", why)),
-            seen=check_seen(seen),
-            key=once and check_name("once", once),
+            if_position=check_if_position(if_position),
+            key=idempotency_key and check_name("idempotency_key", idempotency_key),
         )
         self._session.submit("memory.patch", request, "revise")
         return self.get(id)
@@ -413,13 +419,13 @@ def forget(
     confirm: str | None = None,
     reason: str = "",
     dry_run: bool = False,
-    seen: int | None = None,
+    if_position: int | None = None,
     **unknown: Never,
 ) -> Forgotten:
     """Forget the items that match every filter: id, key, tag, provenance. They leave tombstones and can be restored.
     With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`; `dry_run`
     only shows what it would do."""
-    _known_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run seen")
+    _known_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run if_position")
     if confirm != CONFIRMATION and not dry_run:
         raise BadInput(
             f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'
@@ -442,7 +448,7 @@ def forget(
         by,
         erase,
         dry_run,
-        check_seen(seen),
+        check_if_position(if_position),
     )
     forgotten: Forgotten = session.submit("memory.forget", request, "forget")
     if forgotten.erased and not dry_run:

@@ -241,11 +241,11 @@ class BookMirror:
                 scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
             )  # fmt: skip
             return _answer(edit, kept)
-        Memory(me).revise(item.id, why=BY_HAND, seen=self._at, once=edit.id, **said)
+        Memory(me).revise(item.id, why=BY_HAND, if_position=self._at, idempotency_key=edit.id, **said)
         return Taken(edit, True)
 
     def _removed(self, me: Session, item: Item, edit: Removed) -> Taken:
-        forget(me, item.id, confirm="FORGET", reason="deleted by hand", seen=self._at)
+        forget(me, item.id, confirm="FORGET", reason="deleted by hand", if_position=self._at)
         return Taken(edit, True)
 
     def _added(self, me: Session, path: str, edit: Added) -> Taken:
@@ -288,10 +288,10 @@ class BookMirror:
 
     def _noted(self, me: Session, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            me.write("memory.note", Note(me.actor, NOTES, "clear", seen=self._at))
+            me.write("memory.note", Note(me.actor, NOTES, "clear", if_position=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
-        Documents(me).write_notes(text, seen=self._at, id=edit.id)
+        Documents(me).write_notes(text, if_position=self._at, id=edit.id)
         return Taken(edit, True, id=edit.id)
 
     def _logged(self, me: Session, edit: Edit) -> Taken:

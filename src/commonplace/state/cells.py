@@ -77,7 +77,7 @@ class Sums(msgspec.Struct, frozen=True):
 
 class State(dict[str, Any]):
     """A run's state as plain data: `state[agent][field]` and `state[key]`. `as_of` is the position at which it
-    was so; give it to a write as `seen=` to be told if somebody wrote in between."""
+    was so; give it to a write as `if_position=` to be told if somebody wrote in between."""
 
     def __init__(self, values: Mapping[str, Any], as_of: int, found: Cells) -> None:
         super().__init__(values)

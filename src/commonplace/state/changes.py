@@ -30,7 +30,7 @@ def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceErr
     last = {
         name: last_written(overlay, request.run, request.agent, name, known.fork) for name in request.payload
     }
-    _check_seen(overlay, request, last)
+    _check_if_position(overlay, request, last)
     before = {name: one.value for name, one in last.items() if one is not None and not one.gone}
     given, after = dict(request.payload), outcome(request, before)
     warnings, broken = _conform(overlay, known, request, given, after)
@@ -69,15 +69,20 @@ def _may_not_write(overlay: Overlay, policy: Policy, request: Change) -> Denied 
     return None
 
 
-def _check_seen(overlay: Overlay, request: Change, last: Mapping[str, Cell | None]) -> None:
-    if request.seen is None:
+def _check_if_position(overlay: Overlay, request: Change, last: Mapping[str, Cell | None]) -> None:
+    if request.if_position is None:
         return
-    moved = {name: one for name, one in last.items() if one is not None and one.version > request.seen}
+    moved = {name: one for name, one in last.items() if one is not None and one.version > request.if_position}
     if not moved:
         return
     hide = redactor_of(overlay, request.run, request.agent)
     stale = [
-        {"field": name, "seen": request.seen, "current": one.version, "value": hide.under(name, one.value)}
+        {
+            "field": name,
+            "seen": request.if_position,
+            "current": one.version,
+            "value": hide.under(name, one.value),
+        }
         for name, one in moved.items()
     ]
     told = ", ".join(f"{one['field']} (you saw {one['seen']}, it is at {one['current']})" for one in stale)

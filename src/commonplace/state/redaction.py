@@ -98,7 +98,9 @@ def as_logged(open: Callable[[int | None], AbstractContextManager[ViewReader]]) 
     return hide
 
 
-def runs_affected(views: ViewReader, events: Iterable[Event], find: Callable[[str], Event | None]) -> set[str]:
+def runs_affected(
+    views: ViewReader, events: Iterable[Event], find: Callable[[str], Event | None]
+) -> set[str]:
     """The runs of which something else must not be shown because of these events: a run that was opened, or one whose
     secrets are more, or fewer since some were erased, with every run within it or forked from it."""
     opened, changed = set[str](), set[str]()

@@ -60,14 +60,14 @@ class RunStep(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Write to an agent's own entry. `seen`: the position as of which its writer had read."""
+    """Write to an agent's own entry. `if_position`: the position as of which its writer had read."""
 
     run: str
     agent: str
     by: str
     type: str
     payload: Mapping[str, Any]
-    seen: int | None = None
+    if_position: int | None = None
     partial: bool = False
     step: RunStep | None = None
     """What this write brings to an end, in the same commit."""
