@@ -1,27 +1,27 @@
 """How well duplicate work is noticed, on pairs of our own: `python -m benchmarks.radar [--errors]`.
 
-All texts of `labelled/radar.txt` are tasks and discoveries of one work; each first task is asked about once. A pair
-that is `same` must be found, one that is `other` is a false alarm. Alarms about texts of other pairs are counted, too:
-about half of them are wrong. Half of the pairs are there to fit by; `--errors` shows what goes wrong in that half.
+All texts of a file, or of a project of a file, are tasks and discoveries of one work; each first task is asked about
+once. A pair that is `same` must be found, any other is a false alarm. Alarms about texts that a task is not paired with
+are counted, too. `--errors` shows what goes wrong in the pairs that the weights were fitted to. Every figure is given
+for both embedders that the radar has weights for.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import commonplace
-from commonplace import Work
+from commonplace import Book, Work
 
-PAIRS = Path(__file__).parent / "labelled" / "radar.txt"
-LATER = PAIRS.with_name("radar_later.txt")
-OTHER_WORDS = PAIRS.with_name("radar_other_words.txt")
-"""Pairs that no rule was fitted to."""
-FIT, HELD_OUT = "fit", "held out"
+LABELLED = Path(__file__).parent / "labelled"
+FITTED = ("radar_projects.txt", "radar.txt")
+NOT_FITTED = ("radar_unseen.txt", "radar_later.txt", "radar_other_words.txt")
+EMBEDDERS = ("static", "minilm")
 
 
 class Text(NamedTuple):
@@ -31,23 +31,27 @@ class Text(NamedTuple):
 
 
 class Pair(NamedTuple):
+    work: str
     task: Text
     other: Text
-    same: bool
-    category: str
-    half: str
+    label: str
+    """`same`, or in which way the two are different."""
 
 
-def pairs(file: Path) -> Iterator[Pair]:
-    category, seen = "", {True: 0, False: 0}
-    for line in file.read_text(encoding="utf-8").splitlines():
+def pairs(name: str) -> Iterator[Pair]:
+    """The pairs of a file. Those of projects stand below a task, with a label each; others in one line each."""
+    heading, task = "", Text("")
+    for line in (LABELLED / name).read_text(encoding="utf-8").splitlines():
         if line.startswith("== "):
-            category = line[3:]
+            heading = line[3:]
+        elif line.startswith("  "):
+            label, _, written = line.strip().partition(": ")
+            yield Pair(heading, task, text_of(written), label)
+        elif " || " in line and not line.startswith("#"):
+            first, second = map(text_of, line.split(" || "))
+            yield Pair(name, first, second, heading.partition(":")[0])
         elif line and not line.startswith("#"):
-            same = category.startswith("same")
-            task, other = (text_of(one) for one in line.split(" || "))
-            yield Pair(task, other, same, category, HELD_OUT if seen[same] % 2 else FIT)
-            seen[same] += 1
+            task = text_of(line)
 
 
 def text_of(written: str) -> Text:
@@ -58,18 +62,23 @@ def text_of(written: str) -> Text:
 
 
 class Noticed(NamedTuple):
-    """What was found for a pair: the texts of the task's overlaps, and how long that took."""
+    """Whether a pair was found, about which other texts there was an alarm, and how long that took."""
 
     pair: Pair
     found: bool
     elsewhere: tuple[str, ...]
-    """Texts of other pairs that an alarm was given about."""
     took: float
 
 
-def noticed(work: Work, file: Path = PAIRS) -> list[Noticed]:
-    every = list(pairs(file))
-    ids = {}
+def noticed(book: Book, every: Iterable[Pair]) -> list[Noticed]:
+    works = dict[str, list[Pair]]()
+    for pair in every:
+        works.setdefault(pair.work, []).append(pair)
+    return [result for name, those in works.items() for result in noticed_in(book.work(name=name), those)]
+
+
+def noticed_in(work: Work, every: list[Pair]) -> Iterator[Noticed]:
+    ids = dict[Text, str]()
     for text in dict.fromkeys(text for pair in every for text in (pair.task, pair.other)):
         if text.discovery:
             ids[text] = work.discover(text.words).id
@@ -81,60 +90,48 @@ def noticed(work: Work, file: Path = PAIRS) -> list[Noticed]:
         partners.setdefault(pair.task, set()).add(pair.other)
         partners.setdefault(pair.other, set()).add(pair.task)
     work.task(ids[every[0].task]).radar()  # the vectors are loaded
-    told = []
     for pair in every:
         began = time.perf_counter()
-        overlaps = [of[one.id] for one in work.task(ids[pair.task]).radar()]
+        overlaps = [of[overlap.id] for overlap in work.task(ids[pair.task]).radar()]
         took = time.perf_counter() - began
-        others = tuple(one.words for one in overlaps if one not in partners[pair.task])
-        told.append(Noticed(pair, pair.other in overlaps, others, took))
-    return told
+        others = tuple(text.words for text in overlaps if text not in partners[pair.task])
+        yield Noticed(pair, pair.other in overlaps, others, took)
 
 
-def share(told: list[Noticed], same: bool, half: str = "", category: str = "") -> tuple[int, int]:
-    """How many of some pairs were noticed, and how many there are."""
-    these = [
-        one
-        for one in told
-        if one.pair.same == same and half in ("", one.pair.half) and category in ("", one.pair.category)
-    ]
-    return sum(one.found for one in these), len(these)
+def share(results: list[Noticed], same: bool) -> tuple[int, int]:
+    """How many of the pairs that are the same, or that are not, were noticed, and how many there are."""
+    those = [result.found for result in results if (result.pair.label == "same") == same]
+    return sum(those), len(those)
+
+
+def alarms_elsewhere(results: list[Noticed]) -> tuple[int, int]:
+    """How many alarms were about texts that a task is not paired with, and how many tasks there are."""
+    tasks = {result.pair.task: result.elsewhere for result in results}
+    return sum(map(len, tasks.values())), len(tasks)
+
+
+def report(embedder: str, name: str, results: list[Noticed]) -> None:
+    (found, same), (alarms, other), (more, tasks) = (
+        share(results, True), share(results, False), alarms_elsewhere(results)
+    )  # fmt: skip
+    print(
+        f"{embedder:7} {name:21}  {found:3} of {same:3} found ({100 * found / same:2.0f} %)  "
+        f"{alarms:2} of {other:3} false alarms ({100 * alarms / other:4.1f} %)  "
+        f"{more:2} about others of {tasks:3} tasks  {1_000 * median(result.took for result in results):4.1f} ms a task"
+    )
 
 
 def main() -> int:
-    with commonplace.open("memory:") as book:
-        told = noticed(book.work(name="radar"))
-        unseen = {
-            name: noticed(book.work(name=name), file)
-            for name, file in (("written later", LATER), ("other words", OTHER_WORDS))
-        }
-    for category in dict.fromkeys(one.pair.category for one in told):
-        cells = []
-        for half in (FIT, HELD_OUT):
-            found, total = share(told, category.startswith("same"), half, category)
-            cells.append(f"{half} {found:3} of {total:3}")
-        print(f"{category:45} {'   '.join(cells)}")
-    for half in (FIT, HELD_OUT):
-        (found, same), (alarms, other) = (share(told, label, half) for label in (True, False))
-        print(
-            f"{half}: {found} of {same} found ({100 * found / same:.1f} %), "
-            f"{alarms} of {other} false alarms ({100 * alarms / other:.1f} %)"
-        )
-    for name, these in unseen.items():
-        (found, same), (alarms, other) = share(these, True), share(these, False)
-        print(f"{name}: {found} of {same} found, {alarms} of {other} false alarms")
-    tasks = {one.pair.task: one.elsewhere for one in told}
-    print(f"{sum(map(len, tasks.values()))} alarms about texts of other pairs, for {len(tasks)} tasks")
-    print(f"{1_000 * median(one.took for one in told):.1f} ms a task (median)")
-    if "--errors" in sys.argv:
-        for one in told:
-            if one.pair.half == FIT and one.found != one.pair.same:
-                print(
-                    "missed" if one.pair.same else "false alarm",
-                    one.pair.task.words,
-                    "||",
-                    one.pair.other.words,
-                )
+    for embedder in EMBEDDERS:
+        with commonplace.open("memory:") as book:
+            book.memory.configure(embedder=embedder)
+            for name in (*FITTED, *NOT_FITTED):
+                results = noticed(book, pairs(name))
+                report(embedder, name, results)
+                for result in results if "--errors" in sys.argv and name in FITTED else ():
+                    if result.found != (result.pair.label == "same"):
+                        kind = "false alarm" if result.found else "missed"
+                        print(f"  {kind}: {result.pair.task.words} || {result.pair.other.words}")
     return 0
 
 

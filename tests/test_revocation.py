@@ -144,9 +144,7 @@ class TestHiddenThingsShapeNothing:
             work = book.work(name, name="ports", by="ada")
             work.add_task("Measure the depth of the harbour port", id=f"{name}-open")
             work.add_task("Measure how deep the harbour port is", id=f"{name}-same")
-            found = work.discover(
-                "the harbour port is open with the tide", by="ada", affects=[f"{name}-open"]
-            )
+            found = work.discover("the harbour port is nine metres deep", by="ada", affects=[f"{name}-open"])
             for n in range(hidden):
                 secret = f"harbour port {n} opens with code {WORD}"
                 work.discover(secret, by="ada", sensitivity="sensitive", affects=[f"{name}-open"])

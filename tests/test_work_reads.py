@@ -31,7 +31,7 @@ def test_how_a_work_stood_and_how_many_tasks_it_had_then(book: Book, work: Work)
 def test_what_made_a_task_needless_then(book: Book, work: Work) -> None:
     task = work.add_task("Delete the old table")
     alone = book.head
-    other = work.add_task("Drop the old table")
+    other = work.add_task("Remove the old table")
     both = book.head
     work.task(other).cancel(reason="not needed")
     assert work.task(task).radar(at=alone) == []
@@ -104,9 +104,9 @@ def test_who_might_not_know_of_a_work_then_or_may_not_now_reads_nothing_of_then(
 
 @pytest.mark.spec("L7", "L10", "4.3", "5.9", "5.11")
 def test_what_a_reader_might_not_see_then_or_may_not_now_is_not_counted(book: Book, work: Work) -> None:
-    work.add_task("Find out when refresh tokens expire", id="t")
+    work.add_task("Measure how long refresh tokens last", id="t")
     ada = book.as_actor("ada", role="developer").work(id="auth")
-    secret = work.discover("Refresh tokens expire after an hour", sensitivity="sensitive")
+    secret = work.discover("Refresh tokens last 40 minutes", sensitivity="sensitive")
     hidden = book.head
     assert READS["candidates"](work, hidden) == [secret.id]
     assert READS["radar"](work, hidden) == [secret.id]
@@ -133,7 +133,7 @@ def test_as_of_in_the_shell(cli: Cli) -> None:
     ask("init")
     ask("work", "new", "auth", "--id", "auth")
     then = ask("task", "add", "auth", "Delete the old table", "--id", "t")["position"]
-    ask("task", "add", "auth", "Drop the old table")
+    ask("task", "add", "auth", "Remove the old table")
     ask("discover", "auth", "Nobody reads the old table")
     assert [len(ask("task", "radar", "t", *at)) for at in ((), ("--at", then))] == [1, 0]
     assert [len(ask("work", "candidates", "auth", *at)) for at in ((), ("--at", then))] == [1, 0]

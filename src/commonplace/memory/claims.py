@@ -157,7 +157,7 @@ def corrects(text: str, known: Iterable[str]) -> bool:
     two words changed, with words added, or with its words in another order."""
     others = list(known)
     theirs = frozenset(word for other in others for word in _flat(other))
-    if _critical(text) - theirs:
+    if critical(text) - theirs:
         return True
     mine = frozenset(_flat(text))
     denied = {word for other in others for word in _denied(other)}
@@ -333,7 +333,7 @@ def _limits(words: Iterable[str]) -> bool:
     return any(word in _NEGATIONS or word in _LIMITS or word.endswith("n't") for word in words)
 
 
-def _critical(text: str) -> frozenset[str]:
+def critical(text: str) -> frozenset[str]:
     """The numbers, names, identifiers, paths and negations of a text."""
     names = set[str]()
     for line in _LINE_END.split(text):

@@ -1,8 +1,7 @@
-"""Duplicate work: what another task, or something found before, covers already."""
+"""Duplicate work: what another task, or a discovery, covers already."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from math import log
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ..access.rights import Rights, rights_of
-from .alike import Verdict, Words, answered, compared
+from ..memory.reading import settings_of
 from .kinds import ADDED, DISCOVERED
 from .records import Discovery
 from .tasks import Task
@@ -23,8 +22,14 @@ if TYPE_CHECKING:
 
 RECENT = 64
 """How many of the things that share a word are looked at, the most recent ones."""
+RECENT_TASKS = 128
+"""How many tasks are compared whether they share a word or not, the most recent ones."""
 CLOSEST = 32
-"""How many of all these are compared: those that share the most, and the rarest words."""
+"""How many of the things that share words are compared: those that share the most, and the rarest words."""
+NEAREST = 8
+UNLIKELY = 0.1
+"""Of all these, the embedder of the book compares so many, the most likely ones, and none that is as unlikely as this
+by static vectors: a model takes some milliseconds for each text."""
 COVERS_NOTHING = ("cancelled", "failed")
 
 
@@ -48,23 +53,37 @@ def overlaps(work: Work, id: str, agent: str | None = None, at: At = None) -> li
 
 
 def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task, sharing: Sharing) -> list[Overlap]:
-    words, rare, closest = Words(task.title, task.description), sharing.rarity, _closest(task, sharing)
-    found = list[Overlap]()
-    for other in reading.find_all([id for kind, id in closest if kind == ADDED]):
-        if other is not None and other.status not in COVERS_NOTHING and not _linked(task, other):
-            verdict = compared(words, Words(other.title, other.description), rare)
-            found += _told("task", other.id, other.title, other.status, verdict)
-    discoveries = [id for kind, id in closest if kind == DISCOVERED]
-    for one in work._seen(Discovery, reading, rights, discoveries):
-        found += _told("discovery", one.id, one.text, one.type, answered(words, Words(one.text), rare))
-    return sorted(found, key=lambda one: (-one.score, one.id))
+    from .alike import SAME, embedder_for, likelihood, reason, text_of
+
+    text = text_of(task.title, task.description)
+    closest = _closest(task, sharing)
+    others = [
+        (text_of(other.title, other.description), Overlap("task", other.id, other.title, other.status, 0.0))
+        for other in _tasks(reading, [id for kind, id in closest if kind == ADDED])
+        if other.id != task.id and other.status not in COVERS_NOTHING and not _linked(task, other)
+    ]
+    others += [
+        (text_of(item.text), Overlap("discovery", item.id, item.text, item.type, 0.0))
+        for item in work._seen(Discovery, reading, rights, [id for kind, id in closest if kind == DISCOVERED])
+    ]
+    at_first = [(likelihood(text, other, "static"), other, overlap) for other, overlap in others]
+    possible = sorted((row for row in at_first if row[0] > UNLIKELY), key=lambda row: (-row[0], row[2].id))
+    embedder = embedder_for(settings_of(reading.now).embedder) if possible else "static"
+    alike = [
+        msgspec.structs.replace(overlap, score=round(score, 3), why=reason(text, other))
+        for _, other, overlap in possible[:NEAREST]
+        if (score := likelihood(text, other, embedder)) > SAME
+    ]
+    return sorted(alike, key=lambda overlap: (-overlap.score, overlap.id))
 
 
-def _told(
-    kind: Literal["task", "discovery"], id: str, text: str, status: str, verdict: Verdict
-) -> Iterator[Overlap]:
-    if verdict.score:
-        yield Overlap(kind, id, text, status, round(verdict.score, 3), verdict.why)
+def _tasks(reading: Reading, ids: list[str]) -> list[Task]:
+    """The tasks with these ids, and the most recent ones of the work: the same may be meant in other words."""
+    total = reading.counts.get("tasks", 0)
+    recent = reading.all_numbered(range(max(0, total - RECENT_TASKS), total))
+    known = {task.id for task in recent}
+    older = reading.find_all([id for id in ids if id not in known])
+    return [*(task for task in older if task is not None), *recent]
 
 
 class Sharing:
@@ -93,7 +112,7 @@ def _closest(task: Task, sharing: Sharing) -> list[tuple[str, str]]:
         for kind, id in sharing.of(word):
             if id != task.id and kind in (ADDED, DISCOVERED):
                 shared[kind, id] = shared.get((kind, id), 0.0) + sharing.rarity(word)
-    return sorted(shared, key=lambda one: (-shared[one], one))[:CLOSEST]
+    return sorted(shared, key=lambda pair: (-shared[pair], pair))[:CLOSEST]
 
 
 def _linked(task: Task, other: Task) -> bool:
