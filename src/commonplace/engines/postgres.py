@@ -1,7 +1,7 @@
 """PostgreSQL: one book shared by many hosts.
 
 All books of a database live in the tables of one schema, `commonplace`, apart from each other by number. A
-writer locks its book's head row before it reads anything, so positions are commit order and a tailing reader
+writer takes its book's lock before it reads anything, so positions are commit order and a tailing reader
 never misses one. Row-level security repeats the book's number as a second fence on every connection.
 
 Text is kept as UTF-8 in bytea: jsonb and text refuse NUL, and collations would let two names meet. A key, a
@@ -74,7 +74,9 @@ LAYOUT = 1
 
 MAX = 2**63 - 1
 LOCK_SPACE = 0x636F6D6D
-"""The first half of our advisory lock keys; the second is a book's number, or 0 for the schema itself."""
+"""The first half of the advisory lock keys of listeners; the second is a book's number, or 0 for the schema itself."""
+WRITER_SPACE = LOCK_SPACE + 1
+"""The same for the lock that the writers of a book take."""
 
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
@@ -391,7 +393,7 @@ def _at(at: int | None) -> int:
 
 
 class PostgresTx(PostgresReads, Tx):
-    """Holds the lock on the head's row from its first trip to its last."""
+    """Holds the book's lock from its first trip to its last."""
 
     def __init__(self, store: PostgresStore, timeout: float) -> None:
         self._store, self._timeout = store, timeout
@@ -415,7 +417,12 @@ class PostgresTx(PostgresReads, Tx):
             self._taken = None
 
     def _opening(self) -> list[_Statement]:
-        opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self._store.book,))]
+        book = self._store.book
+        opening: list[_Statement] = [
+            (q.BEGIN_WRITE, None),
+            (q.LOCK_BOOK, (WRITER_SPACE, book)),
+            (q.READ_HEAD_AND_CLOCK, (book,)),
+        ]
         if self._timeout < 0.9 * self._store.timeout:  # else the session's own limit is near enough
             milliseconds = max(1, int(self._timeout * 1000))  # 0 would be for ever
             opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
@@ -824,8 +831,9 @@ class PostgresEngine(Engine):
                 found = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
                 if found is None:
                     return
+                conn.execute(q.LOCK_BOOK, (WRITER_SPACE, found[0]))  # waits for whoever writes now
                 conn.execute(q.ENTER_BOOK, (str(found[0]),))
-                for table in q.FENCED:  # the head first: whoever writes now is waited for
+                for table in q.FENCED:
                     name = sql.Identifier("commonplace", table)
                     conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
                 conn.execute(q.DROP_BOOK, found)

@@ -111,10 +111,14 @@ BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # The end of the ledger.
 READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
-# The end of the ledger, ours to move, and the server's clock in microseconds, read after the lock is had.
-LOCK_HEAD = """
+# The lock that every writer of a book takes first. Waiters queue for it, and its release wakes the first of them only.
+# A lock on the head's row wakes all of them: each commit makes a new version of the row, for which they queue again.
+LOCK_BOOK = "SELECT pg_advisory_xact_lock(%s::int, %s::int)"
+# The end of the ledger and the server's clock in microseconds. A statement of its own after LOCK_BOOK, because a
+# statement does not see what was committed while it waited.
+READ_HEAD_AND_CLOCK = """
     SELECT position, hash, created_at, meta, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    FROM (SELECT * FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
+    FROM commonplace.heads WHERE book = %s
 """
 # How far the ledger goes.
 READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
