@@ -55,7 +55,6 @@ from .contract import (
     Store,
     WriteConflict,
     WriteSet,
-    grantable,
 )
 from .gate import FileLock
 from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
@@ -404,13 +403,11 @@ class FilesStore(LocalStore):
 
     def commit(self, write: WriteSet) -> None:
         held, now = self.read_leases()
-        if not grantable(write.leases, held.all_in_force({lease.name for lease in write.leases}, now)):
-            raise WriteConflict
+        leases = held.decide(write.leases, now)
         redo = self._plan(write)
         with self._failures_told():
-            if write.leases:  # first: a lease without its event runs out by itself, not the other way round
-                for lease in write.leases:
-                    held.grant(lease, now)
+            if leases:  # first: a lease without its event runs out by itself, not the other way round
+                held.write(leases, now)
                 self._write_leases(held)
             self._write_blobs(write.blobs)
             if redo and (write.records or write.erase):

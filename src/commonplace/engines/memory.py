@@ -28,9 +28,8 @@ from .contract import (
     Row,
     Store,
     Tx,
-    WriteConflict,
     WriteSet,
-    grantable,
+    decide_leases,
 )
 
 FACTS = Facts(
@@ -148,14 +147,20 @@ class LeaseBook:
         return Lease(name, holder, fence, until - now) if until > now else None
 
     def all_in_force(self, names: Iterable[str], now: float) -> dict[str, Lease]:
-        found = ((name, self.in_force(name, now)) for name in names)
-        return {name: lease for name, lease in found if lease is not None}
+        leases = (self.in_force(name, now) for name in names)
+        return {lease.name: lease for lease in leases if lease is not None}
 
-    def grant(self, asked: Lease, now: float) -> None:
-        if asked.seconds > 0:
-            self.held[asked.name] = (asked.holder, asked.fence, now + asked.seconds)
-        else:
-            self.held.pop(asked.name, None)
+    def decide(self, asked: Iterable[Lease], now: float) -> list[Lease]:
+        """What `decide_leases` grants now; raises WriteConflict."""
+        asked = list(asked)
+        return decide_leases(asked, self.all_in_force((lease.name for lease in asked), now))
+
+    def write(self, decided: Iterable[Lease], now: float) -> None:
+        for lease in decided:
+            if lease.seconds:
+                self.held[lease.name] = (lease.holder, lease.fence, now + lease.seconds)
+            else:
+                self.held.pop(lease.name, None)
 
 
 class _Data:
@@ -300,19 +305,15 @@ class MemoryTx(MemoryReads, Tx):
         self._store.unlock()
 
     def apply(self, write: WriteSet) -> None:
-        data, now = self._data, time.monotonic()
-        held = data.leases.all_in_force({lease.name for lease in write.leases}, now)
-        if not grantable(write.leases, held):
-            raise WriteConflict
+        now = time.monotonic()
+        leases = self._data.leases.decide(write.leases, now)
         try:
-            self._change(write, now)
-        except BaseException:
-            self._change(
-                write, now
-            )  # an interrupt must not leave a part of it, and each step may be done twice
+            self._change(write, leases, now)
+        except BaseException:  # an interrupt must not leave a part of it, and each step may be done twice
+            self._change(write, leases, now)
             raise
 
-    def _change(self, write: WriteSet, now: float) -> None:
+    def _change(self, write: WriteSet, leases: list[Lease], now: float) -> None:
         data = self._data
         data.add(write.records)
         data.change_rows(write)
@@ -320,8 +321,7 @@ class MemoryTx(MemoryReads, Tx):
         data.blobs.update(write.blobs)
         for digest in write.blob_drops:
             data.blobs.pop(digest, None)
-        for lease in write.leases:
-            data.leases.grant(lease, now)
+        data.leases.write(leases, now)
         if write.meta is not None:
             data.meta = write.meta
         if write.records:

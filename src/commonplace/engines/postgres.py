@@ -63,9 +63,8 @@ from .contract import (
     Store,
     Tx,
     Version,
-    WriteConflict,
     WriteSet,
-    grantable,
+    decide_leases,
 )
 from .postgres_connection import Connection, to_bytes, to_text
 
@@ -432,12 +431,11 @@ class PostgresTx(PostgresReads, Tx):
         self._store.check()
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
-        if not grantable(write.leases, self.leases({lease.name for lease in write.leases})):
-            raise WriteConflict
+        leases = decide_leases(write.leases, self.leases({lease.name for lease in write.leases}))
         self.ended = True
         conn = self._conn
         try:
-            self._commit(write)
+            self._commit([*self._statements(write), *self._lease_statements(leases)])
         except psycopg.Error as error:
             if _lost(conn, error):
                 conn.close()
@@ -447,12 +445,12 @@ class PostgresTx(PostgresReads, Tx):
         if write.records:
             self._store.news.tell(write.records[-1].position)
 
-    def _commit(self, write: WriteSet) -> None:
+    def _commit(self, statements: list[_Statement]) -> None:
         """All of it and the COMMIT travel together: one trip. The server skips what follows an error, the COMMIT
         included, so an error it tells us means that nothing happened."""
         conn = self._conn
         with _together(conn):
-            for query, values in self._statements(write):
+            for query, values in statements:
                 conn.execute(query, values)
             commit = conn.execute("COMMIT")
         if commit.statusmessage != "COMMIT":
@@ -470,17 +468,6 @@ class PostgresTx(PostgresReads, Tx):
                 yield q.PUT_ROWS, rows
             if write.meta is not None:
                 yield q.WRITE_META, (write.meta, book)
-        leases = {lease.name: lease for lease in write.leases}.values()
-        if taken := [lease for lease in leases if lease.seconds > 0]:
-            columns = {
-                "names": [to_bytes(lease.name) for lease in taken],
-                "holders": [to_bytes(lease.holder) for lease in taken],
-                "fences": [lease.fence for lease in taken],
-                "seconds": [float(lease.seconds) for lease in taken],
-            }
-            yield q.TAKE_LEASES, {"book": book, **columns}
-        if released := [to_bytes(lease.name) for lease in leases if lease.seconds <= 0]:
-            yield q.RELEASE_LEASES, (book, released)
         if drops:
             yield q.DROP_ROWS, self._versions(drops)
         if write.erase:
@@ -489,6 +476,18 @@ class PostgresTx(PostgresReads, Tx):
             yield q.PUT_BLOB, (book, to_bytes(digest), content)
         if write.blob_drops:
             yield q.DROP_BLOBS, (book, [to_bytes(digest) for digest in write.blob_drops])
+
+    def _lease_statements(self, leases: list[Lease]) -> Iterator[_Statement]:
+        if taken := [lease for lease in leases if lease.seconds]:
+            columns = {
+                "names": [to_bytes(lease.name) for lease in taken],
+                "holders": [to_bytes(lease.holder) for lease in taken],
+                "fences": [lease.fence for lease in taken],
+                "seconds": [float(lease.seconds) for lease in taken],
+            }
+            yield q.TAKE_LEASES, {"book": self._store.book, **columns}
+        if released := [to_bytes(lease.name) for lease in leases if not lease.seconds]:
+            yield q.RELEASE_LEASES, (self._store.book, released)
 
     def _versions(self, versions: Collection[Version]) -> dict[str, Any]:
         return {

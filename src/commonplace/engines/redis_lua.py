@@ -44,6 +44,7 @@ local function now()
 end
 """
 
+# The rule is `decide_leases` in contract.py; the conformance suite checks that both agree.
 _LEASES = """
 local function in_force(name)  -- holder, fence and until; nothing when free or expired
   local till, fence, holder = string.match(redis.call('HGET', LEASES, name) or '', '^(%d+) (%-?%d+) (.*)$')

@@ -58,9 +58,8 @@ from .contract import (
     Record,
     Row,
     Store,
-    WriteConflict,
     WriteSet,
-    grantable,
+    decide_leases,
 )
 from .local import GatedTx, LocalStore, disk_notes, remove_beside
 
@@ -387,8 +386,8 @@ class SqliteTx(SqliteReads, GatedTx):
 
     def apply(self, write: WriteSet) -> None:
         do, many = self._connection.execute, self._connection.executemany
-        if write.leases and not self._grant(write.leases):
-            raise WriteConflict
+        if write.leases:
+            self._write_leases(write.leases)
         if len(write.records) == 1:
             do(ADD_EVENT, write.records[0])
         elif write.records:
@@ -414,18 +413,14 @@ class SqliteTx(SqliteReads, GatedTx):
         if write.records:
             self._committed = write.records[-1].position
 
-    def _grant(self, leases: list[Lease]) -> bool:
+    def _write_leases(self, asked: list[Lease]) -> None:
         boot, now = boot_clock()
-        last = {lease.name: lease for lease in leases}
-        if not grantable(leases, self.leases(last)):
-            return False
-        for lease in last.values():
-            if lease.seconds > 0:
+        for lease in decide_leases(asked, self.leases({lease.name for lease in asked})):
+            if lease.seconds:
                 entry = (lease.name, lease.holder, lease.fence, boot, now + lease.seconds)
                 self._connection.execute(PUT_LEASE, entry)
             else:
                 self._connection.execute(DROP_LEASE, (lease.name,))
-        return True
 
 
 class SqliteStore(LocalStore):
