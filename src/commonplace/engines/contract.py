@@ -111,6 +111,15 @@ def decide_leases(asked: Iterable[Lease], in_force: Mapping[str, Lease]) -> list
     return list(decided.values())
 
 
+def to_bytes(text: str) -> bytes:
+    """How engines that keep bytes store text: as UTF-8, with what Python allows in a string besides."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")
+
+
 class Head(NamedTuple):
     """The end of the ledger. `meta` is the book's own small record: layout, fold versions, horizon."""
 

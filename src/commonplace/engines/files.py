@@ -228,7 +228,7 @@ class FilesStore(LocalStore):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
-        self._check()
+        self._lifetime.check()
         self.reach(at_least, self.within(timeout))
         if self._changed():
             run_inside(self.begin(timeout), lambda _: None)
@@ -241,13 +241,13 @@ class FilesStore(LocalStore):
             reads.let_go()
 
     def begin(self, timeout: float | None = None) -> FilesTx:
-        self._check()
+        self._lifetime.check()
         return FilesTx(self, self.within(timeout))
 
     def take_in(self) -> None:
         """Inside the gate: lock the data in memory, and take in what others have written."""
         self._data.lock.acquire()
-        self._check()
+        self._lifetime.check()
         try:
             if self._changed():
                 self._load()

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
-from ..forks import Born
+from ..forks import Lifetime
 from ..private import access_of, open_private
 from .contract import Store, Tx
 from .gate import FileLock
@@ -147,8 +147,7 @@ class LocalStore(Store):
         self._gate_file, self._book_file, self._only = gate, book, only
         self._gate_mutex = threading.Lock()
         self._opened_gate: FileLock | None = None
-        self._born = Born()
-        self._closed = False
+        self._lifetime = Lifetime()
         self._watches: list[Watch] = []
 
     @property
@@ -175,18 +174,13 @@ class LocalStore(Store):
                 raise
             raise EngineUnavailable(f"cannot lock {book} ({error}): check its folder") from error
 
-    def _check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
-
     def wait(self, after: int, timeout: float) -> int:
-        self._check()
+        self._lifetime.check()
         deadline = time.monotonic() + timeout
         watch = self._watches.pop() if self._watches else Watch(self._watched())
         position = 0
         try:
-            while not self._closed:
+            while not self._lifetime.ended:
                 with self.read() as reads:
                     position = reads.head.position
                 left = deadline - time.monotonic()
@@ -196,7 +190,7 @@ class LocalStore(Store):
         except BookClosed:
             pass  # between two looks: this wait ends like any other
         finally:
-            if self._closed:
+            if self._lifetime.ended:
                 watch.close()
             else:
                 self._watches.append(watch)
@@ -207,19 +201,19 @@ class LocalStore(Store):
         return self._gate_file if self.facts.read_only else self._gate.path
 
     def wake(self) -> None:
-        self._born.check()
-        self._closed = True
+        self._lifetime.check_process()
+        self._lifetime.ended = True
         if self._opened_gate is not None:
             self._opened_gate.wake()
 
     def acknowledged(self) -> int:
-        self._check()
+        self._lifetime.check()
         return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.published()
 
     def close(self) -> None:
-        if self._born.elsewhere:
+        if self._lifetime.in_child:
             return
-        if not self._closed:
+        if not self._lifetime.ended:
             self.wake()
         while self._watches:
             self._watches.pop().close()

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from ..errors import BookClosed, BookNotFound, Busy
-from ..forks import Born
+from ..errors import BookNotFound, Busy
+from ..forks import Lifetime
 from ..interrupts import run_inside
 from .contract import (
     Engine,
@@ -291,7 +291,7 @@ class MemoryTx(MemoryReads, Tx):
         self._store, self._timeout = store, timeout
 
     def __enter__(self) -> MemoryTx:
-        self._store._check()
+        self._store._lifetime.check()
         try:
             self._store.lock(self._timeout)
             super().__init__(self._store.data)
@@ -334,13 +334,7 @@ class MemoryStore(Store):
 
     def __init__(self, data: _Data) -> None:
         self.data = data
-        self._born = Born()
-        self._closed = False
-
-    def _check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
+        self._lifetime = Lifetime()
 
     def lock(self, timeout: float) -> None:
         if not self.data.lock.acquire(timeout=timeout):
@@ -355,7 +349,7 @@ class MemoryStore(Store):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
-        self._check()
+        self._lifetime.check()
         self.reach(at_least, self.within(timeout))
         try:
             self.lock(self.within(timeout))
@@ -372,13 +366,13 @@ class MemoryStore(Store):
         return MemoryTx(self, self.within(timeout))
 
     def wait(self, after: int, timeout: float) -> int:
-        self._check()
+        self._lifetime.check()
         with self.data.telling:
-            self.data.news.wait_for(lambda: len(self.data.records) > after or self._closed, timeout)
+            self.data.news.wait_for(lambda: len(self.data.records) > after or self._lifetime.ended, timeout)
         return len(self.data.records)
 
     def wake(self) -> None:
-        self._closed = True
+        self._lifetime.ended = True
         with self.data.telling:
             self.data.news.notify_all()
 
@@ -389,7 +383,7 @@ class MemoryStore(Store):
         return run_inside(self.begin(), lambda _: self.data.rows.trim(space, horizon))
 
     def purge(self) -> PurgeReport:
-        self._check()
+        self._lifetime.check()
         return PurgeReport(done=("nothing to do: erased content leaves memory at once",))
 
     def close(self) -> None:

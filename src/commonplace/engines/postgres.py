@@ -46,7 +46,7 @@ from ..errors import (
     StorageFailed,
     TooLarge,
 )
-from ..forks import Born
+from ..forks import Lifetime
 from . import postgres_purge
 from . import postgres_sql as q
 from .contract import (
@@ -65,8 +65,10 @@ from .contract import (
     Version,
     WriteSet,
     decide_leases,
+    to_bytes,
+    to_text,
 )
-from .postgres_connection import Connection, to_bytes, to_text
+from .postgres_connection import Connection
 
 LAYOUT = 1
 """The layout of the tables that this code reads and writes."""
@@ -306,7 +308,7 @@ class PostgresReads(Reads):
         self.ended = True
 
     def _all(self, query: LiteralString, values: Sequence[Any] | dict[str, Any]) -> list[TupleRow]:
-        self._store.check()
+        self._store.lifetime.check()
         if self.ended:
             raise BookClosed("this snapshot has ended; take a new one")
         try:
@@ -428,7 +430,7 @@ class PostgresTx(PostgresReads, Tx):
         return opening
 
     def apply(self, write: WriteSet) -> None:
-        self._store.check()
+        self._store.lifetime.check()
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
         leases = decide_leases(write.leases, self.leases({lease.name for lease in write.leases}))
@@ -529,8 +531,7 @@ class PostgresStore(Store):
         self.facts = facts
         self._conninfo = conninfo
         self._name = name
-        self._born = Born()
-        self._closed = False
+        self.lifetime = Lifetime()
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             conninfo,
             connection_class=Connection,
@@ -544,11 +545,6 @@ class PostgresStore(Store):
             open=True,
         )
         self.news = _ServerNews(self._connect, book, replica)
-
-    def check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
 
     def _configure(self, conn: Connection) -> None:
         conn.execute(q.SET_SESSION, (str(self.book), f"{self.timeout:g}s"))
@@ -592,7 +588,7 @@ class PostgresStore(Store):
 
     def give_back(self, conn: Connection) -> None:
         """End what a connection was used for. May be called twice."""
-        if self._born.elsewhere or not conn.lent:
+        if self.lifetime.in_child or not conn.lent:
             return  # the parent's socket, or given back already
         conn.limit = GOODBYE
         status = conn.info.transaction_status
@@ -643,7 +639,7 @@ class PostgresStore(Store):
     def _session(
         self, timeout: float, *statements: _Statement
     ) -> Iterator[tuple[Connection, list[list[TupleRow]]]]:
-        self.check()
+        self.lifetime.check()
         conn, answers = self.opened(timeout, statements)
         try:
             yield conn, answers
@@ -682,12 +678,12 @@ class PostgresStore(Store):
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
     def begin(self, timeout: float | None = None) -> PostgresTx:
-        self.check()
+        self.lifetime.check()
         return PostgresTx(self, self.within(timeout))
 
     def wait(self, after: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout
-        self.check()
+        self.lifetime.check()
         if not self.news.stopped:
             self.news.tell(
                 self.found(self._ask(q.READ_POSITION, (self.book,), min(timeout, self.timeout)))[0]
@@ -696,7 +692,7 @@ class PostgresStore(Store):
         return self.news.wait(after, left) if left > 0 else self.news.position
 
     def wake(self) -> None:
-        self.check()
+        self.lifetime.check()
         self.news.stop()
 
     def drop_spaces(self, prefix: str) -> None:
@@ -728,7 +724,7 @@ class PostgresStore(Store):
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's
         log. Everybody waits meanwhile. Does what the role may do and names what is left."""
-        self.check()
+        self.lifetime.check()
         try:
             with self._connect() as conn:
                 conn.limit = LONG
@@ -738,9 +734,9 @@ class PostgresStore(Store):
             raise _translated(error) from None
 
     def close(self) -> None:
-        if self._closed or self._born.elsewhere:
+        if self.lifetime.ended or self.lifetime.in_child:
             return
-        self._closed = True
+        self.lifetime.ended = True
         self.news.close()
         self._pool.close(timeout=GOODBYE)
 

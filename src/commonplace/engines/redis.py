@@ -53,7 +53,7 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..forks import Born
+from ..forks import Lifetime
 from . import redis_lua as lua
 from .contract import (
     GENESIS,
@@ -70,6 +70,8 @@ from .contract import (
     Tx,
     WriteConflict,
     WriteSet,
+    to_bytes,
+    to_text,
 )
 
 LAYOUT = 1
@@ -89,14 +91,6 @@ FOREVER = 2**53 - 2  # beyond every position; what Lua's numbers still hold exac
 
 
 # --- Bytes --------------------------------------------------------------------------------------------------
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _str(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
 
 
 def _escape(data: bytes) -> bytes:
@@ -125,7 +119,7 @@ def _row(name: str, space: bytes, member: bytes) -> Row:
 
 
 def _lease(name: str, reply: list[bytes]) -> Lease:
-    return Lease(name, _str(reply[0]), int(reply[1]), int(reply[2]) / 1_000_000)
+    return Lease(name, to_text(reply[0]), int(reply[1]), int(reply[2]) / 1_000_000)
 
 
 def _info(reply: object) -> dict[str, str]:
@@ -247,18 +241,12 @@ class _Server:
             else f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         )
         self._idle: list[_Wire] = []
-        self._born = Born()
-        self.closed = False
-
-    def check(self) -> None:
-        self._born.check()
-        if self.closed:
-            raise BookClosed("this book is closed; open it again")
+        self.lifetime = Lifetime()
 
     def close(self) -> None:
         """Ends idle connections; one that is in use ends when its user gives it back."""
-        if not self.closed and not self._born.elsewhere:
-            self.closed = True
+        if not self.lifetime.ended and not self.lifetime.in_child:
+            self.lifetime.ended = True
             self._drain()
 
     def _drain(self) -> None:
@@ -290,7 +278,7 @@ class _Server:
         """One round trip: the answers, refusals among them as exception objects. `ids` marks a write: once
         it may have been sent, a lost answer is OutcomeUnknown. It takes `limit` seconds at most; None: what the
         store's timeout allows."""
-        self.check()
+        self.lifetime.check()
         limit = self.timeout + MARGIN if limit is None else limit
         deadline = time.monotonic() + limit
         try:
@@ -311,7 +299,7 @@ class _Server:
                 raise self._unavailable(error) from error
             raise OutcomeUnknown(ids, f"lost the connection to {self.where}") from error
         self._idle.append(wire)
-        if self.closed:
+        if self.lifetime.ended:
             self._drain()
         return answers
 
@@ -467,7 +455,7 @@ class RedisReads(Reads):
             return self._fetch(range(first, min(last, first + limit - 1) + 1))
         if first > last or limit <= 0:
             return []
-        part = _text(_utf8(run))
+        part = _text(to_bytes(run))
         low, high = b"[" + part + _eight(first), b"[" + part + _eight(last)
         (members,) = self._server.read(("ZRANGEBYLEX", self._keys.runs, low, high, "LIMIT", 0, limit))
         return self._fetch([int.from_bytes(member[-8:], "big") for member in members])
@@ -475,7 +463,7 @@ class RedisReads(Reads):
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
         if not ids:
             return {}
-        (replies,) = self._server.read(("HMGET", self._keys.ids, *map(_utf8, ids)))
+        (replies,) = self._server.read(("HMGET", self._keys.ids, *map(to_bytes, ids)))
         positions = sorted({int(reply) for reply in replies if reply is not None})
         return {
             record.id: record for record in self._fetch([p for p in positions if p <= self.head.position])
@@ -497,8 +485,8 @@ class RedisReads(Reads):
                 if name != b"%d-0" % position:
                     break
                 field = dict(zip(pairs[::2], pairs[1::2], strict=True))
-                run = _str(field[b"r"]) if b"r" in field else None
-                id, created_at = _str(field[b"i"]), int(field[b"t"])
+                run = to_text(field[b"r"]) if b"r" in field else None
+                id, created_at = to_text(field[b"i"]), int(field[b"t"])
                 found.append(Record(position, id, run, created_at, field[b"h"], field[b"x"], body))
             if len(found) < i + len(page):
                 missing = positions[len(found)]
@@ -514,7 +502,7 @@ class RedisReads(Reads):
         return {(row.space, row.key): row for row in self._rows(list(places), None)}
 
     def _rows(self, places: Sequence[tuple[str, bytes]], at: int | None) -> Iterator[Row]:
-        until, parts = self._until(at), {space: _text(_utf8(space)) for space, _ in places}
+        until, parts = self._until(at), {space: _text(to_bytes(space)) for space, _ in places}
         for i in range(0, len(places), PAGE):
             page = places[i : i + PAGE]
             stems = (parts[space] + _text(key) for space, key in page)
@@ -533,7 +521,7 @@ class RedisReads(Reads):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        part = _text(_utf8(space))
+        part = _text(to_bytes(space))
         low, high = _span(part, start, end)
         until, most = self._until(at), FOREVER if limit is None else limit
         rows: list[Row] = []
@@ -547,7 +535,7 @@ class RedisReads(Reads):
         return rows[:most]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
-        part = _text(_utf8(space))
+        part = _text(to_bytes(space))
         low, high = _span(part, start, end)
         seen: tuple[Row, bool] | None = None  # the last revision so far of one version; was it dropped?
         while True:
@@ -567,11 +555,11 @@ class RedisReads(Reads):
             yield seen[0]
 
     def blob(self, digest: str) -> bytes | None:
-        (content,) = self._server.read(("HGET", self._keys.blobs, _utf8(digest)))
+        (content,) = self._server.read(("HGET", self._keys.blobs, to_bytes(digest)))
         return content[8:] if content and int.from_bytes(content[:8], "big") <= self._revision else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        replies = self._server.run(lua.LEASES_NOW, self._keys, *map(_utf8, names)) if names else []
+        replies = self._server.run(lua.LEASES_NOW, self._keys, *map(to_bytes, names)) if names else []
         return {name: _lease(name, reply) for name, reply in zip(names, replies, strict=True) if reply}
 
 
@@ -599,7 +587,7 @@ class RedisTx(RedisReads, Tx):
             raise BadInput(f"records must follow the head without a gap, from position {first}")
         erased, dropped_blobs = set(write.erase), set(write.blob_drops)
         rows, drops = write.changes()
-        stems = {space: _text(_utf8(space)) for space in {version[0] for version in (*rows, *drops)}}
+        stems = {space: _text(to_bytes(space)) for space in {version[0] for version in (*rows, *drops)}}
         blobs = {digest: content for digest, content in write.blobs.items() if digest not in dropped_blobs}
         counts = (write.leases, erased, drops, dropped_blobs, write.records, rows, blobs)
         # By the clock: when a crash loses the last writes, their revisions are not given out again.
@@ -609,24 +597,29 @@ class RedisTx(RedisReads, Tx):
         meta = self.head.meta if write.meta is None else write.meta
         args += (int(GRACE_SECONDS * 1_000_000), meta, *map(len, counts))
         for lease in write.leases:
-            args += (_utf8(lease.name), _utf8(lease.holder), lease.fence, int(lease.seconds * 1_000_000))
+            args += (
+                to_bytes(lease.name),
+                to_bytes(lease.holder),
+                lease.fence,
+                int(lease.seconds * 1_000_000),
+            )
         args += erased
         for space, key, position in drops:
             args.append(stems[space] + _text(key) + _eight(position))
-        args += map(_utf8, dropped_blobs)
+        args += map(to_bytes, dropped_blobs)
         for record in write.records:
             body = None if record.position in erased else record.body
             run, member = b"", b""
             if record.run is not None:
-                run = _utf8(record.run)
+                run = to_bytes(record.run)
                 member = _text(run) + _eight(record.position)
-            args += (record.position, _utf8(record.id), record.created_at, record.header, record.hash)
+            args += (record.position, to_bytes(record.id), record.created_at, record.header, record.hash)
             args += (run, member, int(body is not None), body or b"")
         for (space, key, position), value in rows.items():
             name = stems[space] + _text(key) + _eight(position)
             args += (name, name + revision + (b"\0" if value is None else b"\1" + value))
         for digest, content in blobs.items():
-            args += (_utf8(digest), revision + content)
+            args += (to_bytes(digest), revision + content)
         return args
 
 
@@ -716,7 +709,7 @@ class RedisStore(Store):
             self._crowded_until = now + 1.0
 
     def wait(self, after: int, timeout: float) -> int:
-        self.server.check()
+        self.server.lifetime.check()
         deadline = time.monotonic() + timeout
         with self._news:
             self._waiting += 1
@@ -742,7 +735,7 @@ class RedisStore(Store):
         return int(position or 0)
 
     def wake(self) -> None:
-        self.server.check()
+        self.server.lifetime.check()
         with self._news:
             self._wakes += 1
             wakes, waiting = self._wakes, self._waiting
@@ -757,21 +750,21 @@ class RedisStore(Store):
                 pass  # a replica, or no server: each wait looks at the count by itself after its slice
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        asked = (_utf8(name), _utf8(holder), fence, int(seconds * 1_000_000))
+        asked = (to_bytes(name), to_bytes(holder), fence, int(seconds * 1_000_000))
         reply = self.server.run(lua.LEASE, self.keys, *asked)
         if not reply:
             raise BookNotFound(f"the book {self._book!r} was dropped from {self.server.where}; open it again")
         return _lease(name, reply)
 
     def drop_spaces(self, prefix: str) -> None:
-        first = _escape(_utf8(prefix))
+        first = _escape(to_bytes(prefix))
         after = first.rstrip(b"\xff")  # the first bytes beyond all that begin with `first`
         high = b"(" + after[:-1] + bytes([after[-1] + 1]) if after else b"+"
         while self.server.run(lua.DROP_SPACES, self.keys, b"[" + first, high):
             pass
 
     def trim(self, space: str, horizon: int) -> int:
-        part = _text(_utf8(space))
+        part = _text(to_bytes(space))
         low, high = _span(part, b"", None)
         dropped = 0
         while low:
@@ -849,7 +842,7 @@ class RedisStore(Store):
         return f"{command} did not end within {PURGE_SECONDS:g} s; purge again later"
 
     def close(self) -> None:
-        if not self.server.closed:
+        if not self.server.lifetime.ended:
             self.wake()
             self.server.close()
 
@@ -870,13 +863,13 @@ class RedisEngine(Engine):
         self._server.timeout = seconds
 
     def open(self, book: str, create: bool) -> Store:
-        self._server.check()
+        self._server.lifetime.check()
         server = _Server(self._url, self.timeout)
         try:
             facts, fsync = _survey(server)
             if create:
                 self._enlist(server, book)
-            words = (int(create), _utf8(book), LAYOUT, GENESIS, *lua.Keys())
+            words = (int(create), to_bytes(book), LAYOUT, GENESIS, *lua.Keys())
             state, *more = server.run(lua.OPEN, lua.Keys.of(book), *words, fsync=fsync and create)
             self._admit(book, state, more)
         except BaseException:
@@ -890,9 +883,9 @@ class RedisEngine(Engine):
     def _enlist(server: _Server, book: str) -> None:
         """Before the book is made: a name without a book is passed over by `books`, a book without a name
         would be lost to it. Nothing is written for a book that is there, so a replica can open it."""
-        (known,) = server.read(("SISMEMBER", BOOKS, _utf8(book)))
+        (known,) = server.read(("SISMEMBER", BOOKS, to_bytes(book)))
         if not known:
-            server.read(("SADD", BOOKS, _utf8(book)))
+            server.read(("SADD", BOOKS, to_bytes(book)))
 
     def _admit(self, book: str, state: bytes, more: list[Any]) -> None:
         where = self._server.where
@@ -900,7 +893,7 @@ class RedisEngine(Engine):
             raise BookNotFound(f"there is no book named {book!r} at {where}; open it with create=True")
         if state == b"foreign":
             raise NotABook(
-                f"{where} holds something else under the key {_str(more[0])}; use another database"
+                f"{where} holds something else under the key {to_text(more[0])}; use another database"
             )
         if state == b"newer":
             raise BookTooNew(
@@ -915,16 +908,16 @@ class RedisEngine(Engine):
     def books(self) -> list[str]:
         (names,) = self._server.read(("SMEMBERS", BOOKS))
         there = (
-            self._server.ask(*(("HGET", lua.Keys.of(_str(name)).head, "name") for name in names))
+            self._server.ask(*(("HGET", lua.Keys.of(to_text(name)).head, "name") for name in names))
             if names
             else []
         )
-        return sorted(_str(name) for name, found in zip(names, there, strict=True) if found == name)
+        return sorted(to_text(name) for name, found in zip(names, there, strict=True) if found == name)
 
     def drop(self, book: str) -> None:
         _, fsync = _survey(self._server)
-        self._server.run(lua.DROP, lua.Keys.of(book), _utf8(book), fsync=fsync)
-        self._server.read(("SREM", BOOKS, _utf8(book)))
+        self._server.run(lua.DROP, lua.Keys.of(book), to_bytes(book), fsync=fsync)
+        self._server.read(("SREM", BOOKS, to_bytes(book)))
 
     def close(self) -> None:
         self._server.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+from .contract import to_bytes
+
 
 class Keys(NamedTuple):
     """The keys of one book, and the type of each."""
@@ -22,7 +24,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, book: str) -> Keys:
-        tag = hashlib.sha256(book.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        tag = hashlib.sha256(to_bytes(book)).hexdigest()[:32]
         return cls(*(f"commonplace:{{{tag}}}:{name}".encode() for name in cls._fields))
 
 

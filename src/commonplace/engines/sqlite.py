@@ -368,7 +368,7 @@ class SqliteTx(SqliteReads, GatedTx):
 
     def _begin(self) -> None:
         store = self._store
-        store._check()
+        store._lifetime.check()
         connection = store._writer or store._open_writer()
         connection.execute("BEGIN IMMEDIATE")
         SqliteReads.__init__(self, connection, store.path)
@@ -463,7 +463,7 @@ class SqliteStore(LocalStore):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
-        self._check()
+        self._lifetime.check()
         self.reach(at_least, self.within(timeout))
         try:
             connection = self._idle.pop()
@@ -481,7 +481,7 @@ class SqliteStore(LocalStore):
             sound = True
             raise
         finally:
-            if sound and not self._closed and not self.facts.read_only:
+            if sound and not self._lifetime.ended and not self.facts.read_only:
                 if connection.in_transaction:  # SQLite itself ends one in which a page could not be read
                     connection.execute("ROLLBACK")
                 self._idle.append(connection)
@@ -495,7 +495,7 @@ class SqliteStore(LocalStore):
             raise translate(error, self.path) from error
 
     def begin(self, timeout: float | None = None) -> SqliteTx:
-        self._check()
+        self._lifetime.check()
         return SqliteTx(self, self.within(timeout))
 
     def _open_writer(self) -> apsw.Connection:
@@ -539,7 +539,7 @@ class SqliteStore(LocalStore):
     def purge(self) -> PurgeReport:
         """Rewrite the file without its free space, then empty the log. Erased bytes are overwritten when
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
-        self._check()
+        self._lifetime.check()
         try:
             emptied = run_inside(self._gate.inside(self.timeout), lambda _: self._rewrite())
         except apsw.Error as error:
@@ -561,7 +561,7 @@ class SqliteStore(LocalStore):
         return not busy and bool(frames == moved)
 
     def backup(self, to: Path) -> Head | None:
-        self._check()
+        self._lifetime.check()
         if os.path.lexists(to):
             raise _exists(to)
         source, unfinished = self._open_connection(), _unfinished(to)
