@@ -228,17 +228,12 @@ class Reads(ABC):
         """The records with these ids; an unknown id is left out."""
 
     @abstractmethod
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        """Each key's row as of `at` (None: now). Keys without a row, or whose row is gone, are left out."""
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
+        """The row at each place as of `at` (None: now). Places without a row, or whose row is gone, are left out."""
 
-    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
-        """The same as `get`, of now, for keys of several spaces."""
-        spaces = dict.fromkeys(space for space, _ in places)
-        return {
-            (space, key): row
-            for space in spaces
-            for key, row in self.get(space, [key for where, key in places if where == space]).items()
-        }
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        """The same for keys of one space."""
+        return {row.key: row for row in self.get_all([(space, key) for key in keys], at).values()}
 
     @abstractmethod
     def scan(

@@ -22,6 +22,7 @@ from .contract import (
     Facts,
     Head,
     Lease,
+    Place,
     PurgeReport,
     Reads,
     Record,
@@ -245,11 +246,11 @@ class MemoryReads(Reads):
                 if position <= self.head.position
             }
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         upto = self._upto(at)
         with self._data.lock:
-            found = ((key, self._data.rows.get(space, key, upto, self._since)) for key in keys)
-            return {key: row for key, row in found if row is not None}
+            rows = ((place, self._data.rows.get(*place, upto, self._since)) for place in places)
+            return {place: row for place, row in rows if row is not None}
 
     def scan(
         self,

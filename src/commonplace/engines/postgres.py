@@ -328,22 +328,15 @@ class PostgresReads(Reads):
         rows = self._all(q.READ_BY_ID, (self._store.book, [to_bytes(id) for id in ids])) if ids else []
         return {record.id: record for record in map(_record, rows)}
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        if not keys:
-            return {}
-        asked = {"book": self._store.book, "space": to_bytes(space), "keys": list(keys), "at": _at(at)}
-        return {
-            key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
-        }
-
-    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         if not places:
             return {}
-        spaces = {to_bytes(space): space for space, _ in places}
-        asked = ([to_bytes(space) for space, _ in places], [key for _, key in places], self._store.book)
-        found = self._all(q.GET_ROWS_OF_SPACES, asked)
-        rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
-        return {(row.space, row.key): row for row in rows}
+        spaces, keys = [to_bytes(space) for space, _ in places], [key for _, key in places]
+        rows = self._all(q.GET_ROWS, (spaces, keys, self._store.book, _at(at)))
+        return {
+            (to_text(space), key): Row(to_text(space), key, position, value)
+            for space, key, position, value in rows
+        }
 
     def scan(
         self,

@@ -137,23 +137,14 @@ READ_BY_ID = """
     SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
     WHERE book = %s AND id = ANY(%s)
 """
-# Each key's last version as of a position: one look into the primary key per key.
+# The last version of each row as of a position: one look into the primary key per row.
 GET_ROWS = """
-    SELECT asked.key, found.position, found.value
-    FROM unnest(%(keys)b::bytea[]) AS asked (key) CROSS JOIN LATERAL (
+    SELECT place.space, place.key, version.position, version.value
+    FROM unnest(%b::bytea[], %b::bytea[]) AS place (space, key) CROSS JOIN LATERAL (
         SELECT position, value FROM commonplace.rows
-        WHERE book = %(book)s AND space = %(space)s AND key = asked.key AND position <= %(at)s
-        ORDER BY position DESC LIMIT 1) AS found
-    WHERE found.value IS NOT NULL
-"""
-# The same for keys of several spaces, as of now.
-GET_ROWS_OF_SPACES = """
-    SELECT asked.space, asked.key, found.position, found.value
-    FROM unnest(%b::bytea[], %b::bytea[]) AS asked (space, key) CROSS JOIN LATERAL (
-        SELECT position, value FROM commonplace.rows
-        WHERE book = %s AND space = asked.space AND key = asked.key
-        ORDER BY position DESC LIMIT 1) AS found
-    WHERE found.value IS NOT NULL
+        WHERE book = %s AND space = place.space AND key = place.key AND position <= %s
+        ORDER BY position DESC LIMIT 1) AS version
+    WHERE version.value IS NOT NULL
 """
 # The same over a range of keys, forwards, for a few rows: it hops from key to key in the primary key.
 SCAN_SOME = """

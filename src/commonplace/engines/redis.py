@@ -62,6 +62,7 @@ from .contract import (
     Facts,
     Head,
     Lease,
+    Place,
     PurgeReport,
     Reads,
     Record,
@@ -495,22 +496,18 @@ class RedisReads(Reads):
                 )
         return found
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        return {row.key: row for row in self._rows([(space, key) for key in keys], at)}
-
-    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
-        return {(row.space, row.key): row for row in self._rows(list(places), None)}
-
-    def _rows(self, places: Sequence[tuple[str, bytes]], at: int | None) -> Iterator[Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         until, parts = self._until(at), {space: _text(to_bytes(space)) for space, _ in places}
-        for i in range(0, len(places), PAGE):
-            page = places[i : i + PAGE]
+        wanted, rows = list(places), dict[Place, Row]()
+        for i in range(0, len(wanted), PAGE):
+            page = wanted[i : i + PAGE]
             stems = (parts[space] + _text(key) for space, key in page)
             members = self._server.run(lua.GET, self._keys, *until, *stems)
-            for (space, _), member in zip(page, members, strict=True):
-                row = _row(space, parts[space], member) if member else None
+            for place, member in zip(page, members, strict=True):
+                row = _row(place[0], parts[place[0]], member) if member else None
                 if row is not None and row.value is not None:
-                    yield row
+                    rows[place] = row
+        return rows
 
     def scan(
         self,

@@ -252,20 +252,12 @@ class SqliteReads(Reads):
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
         return {id: Record(*found) for id in ids for found in self._all(EVENT_BY_ID, (id,))}
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         upto = LAST if at is None else at
-        return {
-            key: Row(space, key, position, value)
-            for key in keys
-            for position, value in self._all(ROW, (space, key, upto))
-            if value is not None
-        }
-
-    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
         return {
             place: Row(*place, position, value)
             for place in places
-            for position, value in self._all(ROW, (*place, LAST))
+            for position, value in self._all(ROW, (*place, upto))
             if value is not None
         }
 
