@@ -145,6 +145,7 @@ class _Wire(Protocol):
 
     def connect(self) -> None: ...
     def can_read(self) -> bool: ...
+    def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
     def send_packed_command(self, command: list[bytes]) -> None: ...
     def read_response(self) -> Any: ...
     def disconnect(self) -> None: ...
@@ -152,16 +153,6 @@ class _Wire(Protocol):
     socket_timeout: float
     deadline: float
     _sock: _Timed | None
-
-
-def _pack(commands: Iterable[Command]) -> bytes:
-    parts = []
-    for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for word in command:
-            data = word if isinstance(word, bytes) else str(word).encode()
-            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
-    return b"".join(parts)
 
 
 class _Timed:
@@ -288,7 +279,7 @@ class _Server:
             raise self._unavailable(error) from error
         try:
             _within(wire, deadline)
-            wire.send_packed_command([_pack(commands)])
+            wire.send_packed_command(wire.pack_commands(commands))
             answers = [self._answer(wire, deadline) for _ in commands]
         except BaseException as error:
             wire.disconnect()  # answers may be under way that nobody will read

@@ -138,15 +138,6 @@ SELECT r.key, r.position, r.value FROM keys CROSS JOIN rows r ON r.space = :spac
 AND r.position = (SELECT max(position) FROM rows WHERE space = :space AND key = keys.key AND position <= :at)
 WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 """
-# The first or last versions in a range of keys, whatever their positions.
-SOME = """
-SELECT key, position, value FROM rows
-WHERE space = :space AND key >= :start AND key < :end ORDER BY key, position LIMIT :limit
-"""
-SOME_BACK = """
-SELECT key, position, value FROM rows
-WHERE space = :space AND key >= :start AND key < :end ORDER BY key DESC, position DESC LIMIT :limit
-"""
 # Every version in a range of keys.
 VERSIONS = """
 SELECT space, key, position, value FROM rows
@@ -272,20 +263,8 @@ class SqliteReads(Reads):
     ) -> list[Row]:
         bounds = {"space": space, "start": start, "at": LAST if at is None else at}
         bounds |= {"limit": -1 if limit is None else limit, **({} if end is None else {"end": end})}
-        found = self._some(bounds, reverse) if limit is not None and end is not None else None
-        if found is None:
-            found = self._all(SCANS[reverse, end is not None], bounds)
-        return [Row(space, key, position, value) for key, position, value in found]
-
-    def _some(self, bounds: dict[str, Any], reverse: bool) -> list[Any] | None:
-        """A few rows of a range in which every key has one version, as most have; None if it is not so."""
-        limit = bounds["limit"]
-        asked = {name: one for name, one in bounds.items() if name != "at"} | {"limit": limit + 1}
-        found = self._all(
-            SOME_BACK if reverse else SOME, asked
-        )  # one more: the last key may have a later version
-        plain = all(position <= bounds["at"] and value is not None for _, position, value in found[:limit])
-        return found[:limit] if plain and len({key for key, _, _ in found}) == len(found) else None
+        rows = self._all(SCANS[reverse, end is not None], bounds)
+        return [Row(space, key, position, value) for key, position, value in rows]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         try:
