@@ -129,7 +129,7 @@ ENGINE_MAY_IMPORT = {
     "engines",
     "engines.clock",
     "engines.contract",
-    "engines.gate",
+    "engines.lock_file",
     "engines.local",
     "engines.memory",
     "engines.postgres_connection",

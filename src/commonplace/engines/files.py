@@ -6,7 +6,7 @@
     leases.json    who holds what until when; not truth
     redo.json      what else a commit in progress must change; read again after a crash
     ledger.torn    what was cut off the ledger because a crash left it unfinished, never acknowledged
-    gate           the lock between processes, and news of commits
+    lock           the lock between processes, and news of commits
 
 A commit appends its lines and fsyncs; the last line of a batch says that it is the last, so that a batch cut
 short by a crash is dropped whole. An erasure writes the ledger anew without the content and swaps it in. Rows
@@ -56,8 +56,8 @@ from .contract import (
     WriteConflict,
     WriteSet,
 )
-from .gate import FileLock
-from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
+from .local import Disk, LocalStore, LockedTx, disk_notes, remove_beside
+from .lock_file import FileLock
 from .memory import LeaseBook, MemoryReads, VersionedRows, _Data
 
 log = logging.getLogger("commonplace")
@@ -170,11 +170,11 @@ class FilesReads(MemoryReads):
         return held.all_in_force(names, now)
 
 
-class FilesTx(FilesReads, GatedTx):
-    """Holds the gate, and then the lock of the data in memory."""
+class FilesTx(FilesReads, LockedTx):
+    """Holds the lock file, and then the lock of the data in memory."""
 
     def __init__(self, store: FilesStore, timeout: float) -> None:
-        GatedTx.__init__(self, store._gate, timeout)
+        LockedTx.__init__(self, store._lock_file, timeout)
         self._store = store
 
     def _begin(self) -> None:
@@ -201,7 +201,7 @@ class FilesTx(FilesReads, GatedTx):
 
 class FilesStore(LocalStore):
     def __init__(self, folder: Path, disk: Disk) -> None:
-        super().__init__(folder / "gate", folder, only=True)
+        super().__init__(folder / "lock", folder, only=True)
         self.folder = folder
         self._disk = disk
         self._ledger = folder / "ledger.jsonl"
@@ -245,7 +245,7 @@ class FilesStore(LocalStore):
         return FilesTx(self, self.within(timeout))
 
     def take_in(self) -> None:
-        """Inside the gate: lock the data in memory, and take in what others have written."""
+        """With the lock file held: lock the data in memory, and take in what others have written."""
         self._data.lock.acquire()
         self._lifetime.check()
         try:
@@ -300,7 +300,7 @@ class FilesStore(LocalStore):
         )
 
     def _load(self) -> None:
-        """Take in what is new, under the gate. A ledger that was replaced is read from its start."""
+        """Take in what is new, under the lock. A ledger that was replaced is read from its start."""
         try:
             if self._size < 0:  # something failed: what is seen from here on has to be on disk first
                 self._disk.sync_folder(self.folder)
@@ -359,7 +359,7 @@ class FilesStore(LocalStore):
         if all(one.sound for one in pending):
             return True
         ended = any(one.sound and one.more == 0 for one in pending[:-1])
-        return not ended and pending[0].record.position > self._gate.published()
+        return not ended and pending[0].record.position > self._lock_file.published()
 
     def _cut(self, size: int, torn: bytes) -> None:
         """Drop a batch that a crash cut short. It was never acknowledged; it is kept aside all the same."""
@@ -420,7 +420,7 @@ class FilesStore(LocalStore):
             self._follow_up(redo)
         self._apply_in_memory(write)
         if write.records:
-            self._gate.publish(write.records[-1].position)
+            self._lock_file.publish(write.records[-1].position)
 
     @contextmanager
     def _failures_told(self) -> Iterator[None]:
@@ -644,7 +644,7 @@ class FilesEngine(Engine):
     def _open(self, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
-        for name in (*NAMES, "gate", "blobs"):
+        for name in (*NAMES, "lock", "blobs"):
             _check_own(self.folder / name, stat.S_IFDIR if name == "blobs" else stat.S_IFREG)
         if (self.folder / "blobs").exists():
             for folder in (self.folder / "blobs").iterdir():
@@ -662,11 +662,11 @@ class FilesEngine(Engine):
     def _lay_out(self) -> None:
         make_folder(self.folder, FileAccess())
         self._check_for_remains()  # before anything is made beside them
-        gate = FileLock(self.folder / "gate", only=True)
+        lock = FileLock(self.folder / "lock", only=True)
         try:
-            run_inside(gate.inside(self.timeout), lambda _: self._make_files())
+            run_inside(lock.inside(self.timeout), lambda _: self._make_files())
         finally:
-            gate.close()
+            lock.close()
 
     def _make_files(self) -> None:
         ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
@@ -686,7 +686,7 @@ class FilesEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for name in (*NAMES, "gate"):
+        for name in (*NAMES, "lock"):
             (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
         remove_beside(self.folder)

@@ -1,8 +1,8 @@
 """SQLite, the default engine: one file, any number of processes on one host.
 
 It is driven through apsw, which carries its own current SQLite. Write-ahead log, synchronous=FULL: one fsync
-a commit. Writers of all processes pass a fair gate before BEGIN, because SQLite's own busy handler lets some
-of them starve. After COMMIT the gate file is written to, which wakes whoever waits for news.
+a commit. Writers of all processes take the lock file before BEGIN, because SQLite's own busy handler lets some
+of them starve. After COMMIT the position is published there, which wakes those who wait for it.
 
 Every page carries a checksum (SQLite's own cksumvfs extension, which apsw's wheel brings): a flipped bit can make a
 row unfindable as well as unreadable, and a row that is not found would count as "nothing was ever said about it". A
@@ -61,7 +61,7 @@ from .contract import (
     WriteSet,
     decide_leases,
 )
-from .local import GatedTx, LocalStore, disk_notes, remove_beside
+from .local import LocalStore, LockedTx, disk_notes, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 2
@@ -183,7 +183,7 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
             "`commonplace book copy`, which makes all views again from the ledger, or restore a backup"
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
+        return Busy(f"{path} is locked by a program that does not use its lock file: close it and try again")
     if isinstance(error, apsw.NotADBError):
         return NotABook(f"{path} is not a SQLite database: choose another path for the book")
     if isinstance(error, apsw.CorruptError):
@@ -329,11 +329,11 @@ def _identity(path: Path) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-class SqliteTx(SqliteReads, GatedTx):
-    """Holds the gate and SQLite's write lock from `with` to its end."""
+class SqliteTx(SqliteReads, LockedTx):
+    """Holds the lock file and SQLite's write lock from `with` to its end."""
 
     def __init__(self, store: SqliteStore, timeout: float) -> None:
-        GatedTx.__init__(self, store._gate, timeout)
+        LockedTx.__init__(self, store._lock_file, timeout)
         self._store = store
         self._committed = 0
 
@@ -353,7 +353,7 @@ class SqliteTx(SqliteReads, GatedTx):
             store.poison()
             raise translate(error, store.path) from error
         if self._committed:
-            self._gate.publish(self._committed)
+            self._lock_file.publish(self._committed)
 
     def apply(self, write: WriteSet) -> None:
         do, many = self._connection.execute, self._connection.executemany
@@ -398,7 +398,7 @@ class SqliteStore(LocalStore):
     """One database file. Writers of this process share one connection; each reader has one of a pool."""
 
     def __init__(self, path: Path, facts: Facts, synchronous: str) -> None:
-        super().__init__(path.with_name(path.name + "-gate"), path)
+        super().__init__(path.with_name(path.name + "-lock"), path)
         self.facts = facts
         self.path = path
         self._synchronous = synchronous
@@ -512,7 +512,7 @@ class SqliteStore(LocalStore):
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
         self._lifetime.check()
         try:
-            emptied = run_inside(self._gate.inside(self.timeout), lambda _: self._rewrite())
+            emptied = run_inside(self._lock_file.inside(self.timeout), lambda _: self._rewrite())
         except apsw.Error as error:
             raise translate(error, self.path) from error
         done = "rewrote the database without its free space"
@@ -585,7 +585,7 @@ def _unfinished(to: Path) -> Path:
 
 def remove_database(path: Path) -> None:
     """Remove a book's file and all that was made beside it to use it."""
-    for suffix in ("", "-wal", "-shm", "-journal", "-gate"):
+    for suffix in ("", "-wal", "-shm", "-journal", "-lock"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
@@ -699,13 +699,13 @@ class SqliteEngine(Engine):
 
     def _lay_out(self, store: SqliteStore) -> None:
         """Make the tables if there is nothing yet, and see that the file is ours. Only making them needs the
-        gate: a book that is there opens while others write."""
+        lock: a book that is there opens while others write."""
         try:
             page_checksums()
             connection = store._connect()
             try:
                 if _has_no_tables(connection):
-                    run_inside(store._gate.inside(self.timeout), lambda _: self._make_tables(connection))
+                    run_inside(store._lock_file.inside(self.timeout), lambda _: self._make_tables(connection))
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
