@@ -56,7 +56,7 @@ from .contract import (
     WriteConflict,
     WriteSet,
 )
-from .local import Disk, LocalStore, LockedTx, disk_notes, remove_beside
+from .local import Disk, LocalStore, LockedTx, disk_notes, file_identity, remove_beside
 from .lock_file import FileLock
 from .memory import LeaseBook, MemoryReads, VersionedRows, _Data
 
@@ -295,8 +295,8 @@ class FilesStore(LocalStore):
         return (
             self._size < 0
             or self._redo.exists()
-            or _identity(self._ledger) != self._seen
-            or _identity(self._book) != self._seen_book
+            or file_identity(self._ledger) != self._seen
+            or file_identity(self._book) != self._seen_book
         )
 
     def _load(self) -> None:
@@ -307,7 +307,7 @@ class FilesStore(LocalStore):
             if self._size < 0 or not self._continues():
                 self._start_over()
             self._read_lines()
-            self._seen = _identity(self._ledger)
+            self._seen = file_identity(self._ledger)
             self._finish_redo()
             self._read_book()
         except OSError as error:
@@ -318,7 +318,7 @@ class FilesStore(LocalStore):
     def _continues(self) -> bool:
         """Whether the ledger still begins with what we have read: inodes and sizes can be the same by chance
         after a checkout, so the last bytes are compared as well."""
-        if _identity(self._ledger)[:2] != self._seen[:2]:
+        if file_identity(self._ledger)[:2] != self._seen[:2]:
             return False
         with self._ledger.open("rb") as ledger:
             ledger.seek(self._size - len(self._tail))
@@ -339,11 +339,11 @@ class FilesStore(LocalStore):
         while (end := fresh.find(b"\n", start)) >= 0:
             pending.append(_read(fresh[start:end], len(self._data.records) + len(pending) + 1))
             start = end + 1
-            if pending[-1].more == 0 and all(one.sound for one in pending):
-                self._data.add([one.record for one in pending])
+            if pending[-1].more == 0 and all(line.sound for line in pending):
+                self._data.add([line.record for line in pending])
                 pending, whole = [], start
         if pending and not self._is_torn(pending):
-            self._data.add([one.record for one in pending])
+            self._data.add([line.record for line in pending])
             whole = start
         if whole < len(fresh):
             self._cut(self._size + whole, fresh[whole:])
@@ -356,9 +356,9 @@ class FilesStore(LocalStore):
     def _is_torn(self, pending: list[_Read]) -> bool:
         """Whether these last lines are one batch that was never acknowledged. A power cut may leave any part
         of it; a batch that is whole again behind a damaged line, or word of its commit, shows real damage."""
-        if all(one.sound for one in pending):
+        if all(line.sound for line in pending):
             return True
-        ended = any(one.sound and one.more == 0 for one in pending[:-1])
+        ended = any(line.sound and line.more == 0 for line in pending[:-1])
         return not ended and pending[0].record.position > self._lock_file.published()
 
     def _cut(self, size: int, torn: bytes) -> None:
@@ -391,13 +391,13 @@ class FilesStore(LocalStore):
         self._data.rows, self._data.folded = VersionedRows(), 0
 
     def _read_book(self) -> None:
-        seen = _identity(self._book)
-        if seen == self._seen_book:
+        identity = file_identity(self._book)
+        if identity == self._seen_book:
             return
         meta = b64decode(read_book(self._book)["meta"])
         if self._data.meta and meta != self._data.meta:
             self.forget_rows()  # another process has switched generations: fold what is here into those it names
-        self._data.meta, self._seen_book = meta, seen
+        self._data.meta, self._seen_book = meta, identity
 
     # committing
 
@@ -468,7 +468,7 @@ class FilesStore(LocalStore):
     def _follow_up(self, redo: dict[str, Any]) -> None:
         if "meta" in redo:
             self._disk.write_file(self._book, book_bytes(redo["meta"]))
-            self._data.meta, self._seen_book = b64decode(redo["meta"]), _identity(self._book)
+            self._data.meta, self._seen_book = b64decode(redo["meta"]), file_identity(self._book)
         for digest in redo.get("blob_drops", ()):
             path = self.blob_path(digest)
             if path is not None:
@@ -498,7 +498,7 @@ class FilesStore(LocalStore):
         finally:
             os.close(fd)
         self._grow(fresh)
-        self._seen = _identity(self._ledger)
+        self._seen = file_identity(self._ledger)
 
     def _rewrite(self, write: WriteSet) -> None:
         """Where something is erased the file is written anew, without the content, and swapped in."""
@@ -513,7 +513,7 @@ class FilesStore(LocalStore):
             self._disk.replace(fresh, self._ledger)
         self._size, self._tail = 0, b""
         self._grow(content)
-        self._seen = _identity(self._ledger)
+        self._seen = file_identity(self._ledger)
 
     def _apply_in_memory(self, write: WriteSet) -> None:
         caught_up = self._data.folded == len(self._data.records)
@@ -578,18 +578,13 @@ def _check_own(path: Path, kind: int) -> None:
     """Raises NotABook for a link, which would lead out of the book's folder, and for a pipe or the like, which would
     hold us up."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise NotABook(f"{path} is a link, and a book keeps to its own folder: remove it")
-    if stat.S_IFMT(found.st_mode) != kind:
+    if stat.S_IFMT(status.st_mode) != kind:
         raise NotABook(f"{path} is not what a book keeps there, a plain file or folder: remove it")
-
-
-def _identity(path: Path) -> tuple[int, int, int, int]:
-    found = path.stat()
-    return (found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns)
 
 
 def book_bytes(meta: str) -> bytes:
@@ -598,12 +593,14 @@ def book_bytes(meta: str) -> bytes:
 
 def _read_json(path: Path, needs: dict[str, type]) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        content = msgspec.json.decode(path.read_bytes())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in needs.items()):
+        content = None
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(k), kind) for k, kind in needs.items()
+    ):
         raise Corrupt(f"{path} is damaged: restore it from git or a backup")
-    return found
+    return content
 
 
 def read_book(path: Path) -> dict[str, Any]:

@@ -67,17 +67,23 @@ class Disk:
         return fresh
 
 
+def file_identity(path: Path) -> tuple[int, int, int, int]:
+    """Inode, device, size and time of change: another value means that the file was written to or replaced."""
+    status = path.stat()
+    return (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
+
+
 def filesystem(path: Path) -> str:
     """The type of the file system a path lies on, or "" where the platform does not say."""
     mounts = Path("/proc/self/mountinfo")
     if not mounts.exists():
         return ""
-    place, found, kind = path.resolve(), -1, ""
+    place, depth, kind = path.resolve(), -1, ""
     for line in mounts.read_text().splitlines():
         left, _, right = line.partition(" - ")
         mount = Path(left.split()[4].replace("\\040", " "))
-        if place.is_relative_to(mount) and len(mount.parts) > found:
-            found, kind = len(mount.parts), right.split()[0]
+        if place.is_relative_to(mount) and len(mount.parts) > depth:
+            depth, kind = len(mount.parts), right.split()[0]
     return kind
 
 

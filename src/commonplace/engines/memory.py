@@ -103,8 +103,8 @@ class VersionedRows:
         if not i:
             return None
         position, value = history[i - 1]
-        seen = value if position else self._seen(space, key, value, since)
-        return None if seen is None else Row(space, key, position, seen)
+        visible = value if position else self._seen(space, key, value, since)
+        return None if visible is None else Row(space, key, position, visible)
 
     def _seen(self, space: str, key: bytes, value: bytes | None, since: int) -> bytes | None:
         replaced = self._before.get((space, key), ())
@@ -117,9 +117,9 @@ class VersionedRows:
     def versions(self, space: str, start: bytes, end: bytes | None, since: int) -> Iterator[Row]:
         for key in self.keys(space, start, end):
             for position, value in list(self._spaces[space][1][key]):
-                seen = value if position else self._seen(space, key, value, since)
-                if position or seen is not None:
-                    yield Row(space, key, position, seen)
+                visible = value if position else self._seen(space, key, value, since)
+                if position or visible is not None:
+                    yield Row(space, key, position, visible)
 
     def drop_spaces(self, prefix: str) -> None:
         for space in [space for space in self._spaces if space.startswith(prefix)]:
@@ -239,10 +239,10 @@ class MemoryReads(Reads):
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
         with self._data.lock:
-            found = {id: self._data.by_id.get(id, self.head.position + 1) for id in ids}
+            positions = {id: self._data.by_id.get(id, self.head.position + 1) for id in ids}
             return {
                 id: self._data.records[position - 1]
-                for id, position in found.items()
+                for id, position in positions.items()
                 if position <= self.head.position
             }
 

@@ -150,7 +150,7 @@ def _together(conn: Connection) -> Iterator[None]:
 def _translated(error: psycopg.Error) -> CommonplaceError:
     """Our error for the driver's. Quotes neither SQL nor values: only what the server says about itself."""
     state = error.sqlstate or ""
-    said = error.diag.message_primary or "" if state else " ".join(str(error).split())[:300]
+    message = error.diag.message_primary or "" if state else " ".join(str(error).split())[:300]
     if state in ("55P03", "57014", "40P01", "40001"):
         return Busy("PostgreSQL did not get a lock, or an answer, in time; try again, or raise the timeout")
     if state == "54000":
@@ -163,7 +163,7 @@ def _translated(error: psycopg.Error) -> CommonplaceError:
         return EngineUnavailable("this PostgreSQL server is a replica and takes no writes; use the primary")
     if state == "42501":
         return EngineUnavailable(
-            f"PostgreSQL refused: {said}. Let its owner grant USAGE on schema commonplace and SELECT, "
+            f"PostgreSQL refused: {message}. Let its owner grant USAGE on schema commonplace and SELECT, "
             "INSERT, UPDATE, DELETE on its tables; a role that is to make them must own the schema"
         )
     if state in ("42P01", "3F000"):
@@ -172,11 +172,11 @@ def _translated(error: psycopg.Error) -> CommonplaceError:
         return Corrupt("PostgreSQL found its own files damaged; restore a backup, then verify the book")
     if (state.startswith("53") and state != "53300") or state.startswith("58"):
         return StorageFailed(
-            f"PostgreSQL could not store it: {said}. Make room or mend the disk, then go again"
+            f"PostgreSQL could not store it: {message}. Make room or mend the disk, then go again"
         )
     if not state or state.startswith(("08", "28", "3D", "53", "57")):
         return EngineUnavailable(
-            f"PostgreSQL cannot be used now: {said or 'the connection was lost'}. "
+            f"PostgreSQL cannot be used now: {message or 'the connection was lost'}. "
             "Check that the server runs and that the URL names it, then go again"
         )
     return EngineUnavailable(
@@ -270,16 +270,16 @@ class _ServerNews:
         if not self._replica:
             conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._book))))
             conn.execute(q.BE_HEARD, (LOCK_SPACE, self._book))
-        told: list[int] = []
+        notified: list[int] = []
         while self._wanted():
-            # Anybody may notify anything, so what was told is only a reason to look; what this store
+            # Anybody may notify anything, so what was notified is only a reason to look; what this store
             # committed itself is no reason.
-            if not told or max(told) > self.position:
-                found = conn.execute(q.READ_POSITION, (self._book,)).fetchone()
+            if not notified or max(notified) > self.position:
+                row = conn.execute(q.READ_POSITION, (self._book,)).fetchone()
                 self._trouble = None
-                self.tell(found[0] if found else 0)
+                self.tell(row[0] if row else 0)
             self._pause(conn, 0.5 if self._replica else SLOW_CHECK)
-            told = [int(news.payload) for news in conn.notifies(timeout=0) if news.payload.isdecimal()]
+            notified = [int(news.payload) for news in conn.notifies(timeout=0) if news.payload.isdecimal()]
 
     def _pause(self, conn: Connection | None, seconds: float) -> None:
         """Until something is heard, `stop` is called or the time is over."""
@@ -700,8 +700,8 @@ class PostgresStore(Store):
         asked = {"book": self.book, "space": to_bytes(space), "horizon": min(horizon, MAX), "piece": PIECE}
         dropped, key, position, count = 0, b"", -1, PIECE
         while count == PIECE:
-            found = self._ask(q.TRIM_SPACE, {**asked, "key": key, "position": position})
-            key, position, count = found or (key, position, 0)
+            last = self._ask(q.TRIM_SPACE, {**asked, "key": key, "position": position})
+            key, position, count = last or (key, position, 0)
             dropped += count
         return dropped
 
@@ -709,10 +709,10 @@ class PostgresStore(Store):
         """The server's folder, if it tells and lies on this host."""
         try:
             with self._connect() as conn:
-                found = conn.execute("SHOW data_directory").fetchone()
+                row = conn.execute("SHOW data_directory").fetchone()
         except psycopg.Error:
             return []  # a role that may not know it
-        return [Path(found[0])] if found and Path(found[0]).is_dir() else []
+        return [Path(row[0])] if row and Path(row[0]).is_dir() else []
 
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's
@@ -740,13 +740,13 @@ class PostgresEngine(Engine):
     def __init__(self, url: str) -> None:
         hint = "write special characters in it as %XX (an @ as %40, a / as %2F)"
         try:
-            given = conninfo_to_dict(url)
+            fields = conninfo_to_dict(url)
         except psycopg.ProgrammingError:
             raise BadInput(f"this is not a PostgreSQL URL; {hint}") from None
         # a password with a bare @ or / spills into host and port, which errors would then quote
-        if "@" in str(given.get("host", "")) or not str(given.get("port", "1")).replace(",", "").isdigit():
+        if "@" in str(fields.get("host", "")) or not str(fields.get("port", "1")).replace(",", "").isdigit():
             raise BadInput(f"the host or port of this PostgreSQL URL cannot be right; {hint}")
-        self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in given.items()})
+        self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in fields.items()})
 
     @contextmanager
     def _connection(self, limit: float = 0.0) -> Iterator[Connection]:
@@ -791,19 +791,19 @@ class PostgresEngine(Engine):
     def open(self, book: str, create: bool) -> Store:
         with self._connection() as conn:
             ours = self._ours(conn)
-            found = conn.execute(q.FIND_BOOK, (to_bytes(book),)).fetchone() if ours else None
-            if found is None and not create:
+            row = conn.execute(q.FIND_BOOK, (to_bytes(book),)).fetchone() if ours else None
+            if row is None and not create:
                 raise BookNotFound(f"there is no book named {book!r} here; open it with create=True")
             if not ours:
                 self._make_tables(conn)
-            if found is None:
+            if row is None:
                 with conn.transaction():
-                    found = conn.execute(q.MAKE_BOOK, (to_bytes(book),)).fetchone()
-                    assert found is not None
-                    conn.execute(q.ENTER_BOOK, (str(found[0]),))
-                    conn.execute(q.MAKE_HEAD, (found[0], GENESIS))
+                    row = conn.execute(q.MAKE_BOOK, (to_bytes(book),)).fetchone()
+                    assert row is not None
+                    conn.execute(q.ENTER_BOOK, (str(row[0]),))
+                    conn.execute(q.MAKE_HEAD, (row[0], GENESIS))
             facts, replica = _facts(conn)
-        return PostgresStore(self._conninfo, book, found[0], facts, replica, self.timeout)
+        return PostgresStore(self._conninfo, book, row[0], facts, replica, self.timeout)
 
     def books(self) -> list[str]:
         with self._connection() as conn:
@@ -816,15 +816,15 @@ class PostgresEngine(Engine):
             if not self._ours(conn):
                 return
             with conn.transaction():
-                found = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
-                if found is None:
+                row = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
+                if row is None:
                     return
-                conn.execute(q.LOCK_BOOK, (WRITER_SPACE, found[0]))  # waits for whoever writes now
-                conn.execute(q.ENTER_BOOK, (str(found[0]),))
+                conn.execute(q.LOCK_BOOK, (WRITER_SPACE, row[0]))  # waits for whoever writes now
+                conn.execute(q.ENTER_BOOK, (str(row[0]),))
                 for table in q.FENCED:
                     name = sql.Identifier("commonplace", table)
-                    conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
-                conn.execute(q.DROP_BOOK, found)
+                    conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), row)
+                conn.execute(q.DROP_BOOK, row)
 
     def close(self) -> None:
         """Nothing is held between calls."""

@@ -463,7 +463,7 @@ class RedisReads(Reads):
 
     def _fetch(self, positions: Sequence[int]) -> list[Record]:
         """The records at these ascending positions, which exist; a page of them a round trip."""
-        found = []
+        records = []
         for i in range(0, len(positions), PAGE):
             page = positions[i : i + PAGE]
             gaps = page[-1] - page[0] + 1 != len(page)
@@ -479,13 +479,13 @@ class RedisReads(Reads):
                 field = dict(zip(pairs[::2], pairs[1::2], strict=True))
                 run = to_text(field[b"r"]) if b"r" in field else None
                 id, created_at = to_text(field[b"i"]), int(field[b"t"])
-                found.append(Record(position, id, run, created_at, field[b"h"], field[b"x"], body))
-            if len(found) < i + len(page):
-                missing = positions[len(found)]
+                records.append(Record(position, id, run, created_at, field[b"h"], field[b"x"], body))
+            if len(records) < i + len(page):
+                missing = positions[len(records)]
                 raise Corrupt(
                     f"the server no longer holds event {missing}: evicted, or the book dropped", missing
                 )
-        return found
+        return records
 
     def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         until, parts = self._until(at), {space: _text(to_bytes(space)) for space, _ in places}
@@ -525,7 +525,7 @@ class RedisReads(Reads):
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         part = _text(to_bytes(space))
         low, high = _span(part, start, end)
-        seen: tuple[Row, bool] | None = None  # the last revision so far of one version; was it dropped?
+        last: tuple[Row, bool] | None = None  # the last revision so far of one version; was it dropped?
         while True:
             (members,) = self._server.read(("ZRANGEBYLEX", self._keys.rows, low, high, "LIMIT", 0, PAGE))
             for member in members:
@@ -533,14 +533,14 @@ class RedisReads(Reads):
                 named = len(part) + len(_text(row.key)) + 8
                 if int.from_bytes(member[named : named + 8], "big") > self._revision:
                     continue
-                if seen is not None and not seen[1] and seen[0][:3] != row[:3]:
-                    yield seen[0]
-                seen = row, member[named + 8] == 2
+                if last is not None and not last[1] and last[0][:3] != row[:3]:
+                    yield last[0]
+                last = row, member[named + 8] == 2
             if len(members) < PAGE:
                 break
             low = b"(" + member[: named + 8] + b"\xff"
-        if seen is not None and not seen[1]:
-            yield seen[0]
+        if last is not None and not last[1]:
+            yield last[0]
 
     def blob(self, digest: str) -> bytes | None:
         (content,) = self._server.read(("HGET", self._keys.blobs, to_bytes(digest)))
@@ -658,7 +658,7 @@ class RedisStore(Store):
         many is lost in the collision that it causes. Who needs longer than others are ready to wait says so, once
         it has its turn: else it would collide for ever."""
         deadline = time.monotonic() + self.within(timeout)
-        crowded, told = time.monotonic() < self._crowded_until, list[Any]()
+        crowded, granted = time.monotonic() < self._crowded_until, list[Any]()
         while True:
             left = deadline - time.monotonic()
             turn: list[Command] = []
@@ -667,13 +667,13 @@ class RedisStore(Store):
                     ("BLPOP", self.keys.turn, max(0.01, min(left, TURN_SECONDS))),
                     ("PTTL", self._long_key),
                 ]
-            *told, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
-            if not told or told[0] or told[1] <= 0 or left <= TURN_SECONDS:
+            *granted, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
+            if not granted or granted[0] or granted[1] <= 0 or left <= TURN_SECONDS:
                 break
-        has_turn = bool(told and told[0])
+        has_turn = bool(granted and granted[0])
         if has_turn and self._needs > TURN_SECONDS / 2:
-            said = int(min(2 * self._needs, LONG_SECONDS) * 1000)
-            self.server.read(("SET", self._long_key, "", "PX", said))
+            milliseconds = int(min(2 * self._needs, LONG_SECONDS) * 1000)
+            self.server.read(("SET", self._long_key, "", "PX", milliseconds))
         head, revision = self._head(reply)
         now = int(clock[0]) * 1_000_000 + int(clock[1])
         tx = RedisTx(self, head, revision, now, has_turn)
@@ -762,8 +762,8 @@ class RedisStore(Store):
 
     def files(self) -> list[Path]:
         """The server's folder, if it tells and lies on this host."""
-        (told,) = self.server.ask(("CONFIG", "GET", "dir"))
-        folder = _setting(told)
+        (reply,) = self.server.ask(("CONFIG", "GET", "dir"))
+        folder = _setting(reply)
         return [Path(folder)] if folder and Path(folder).is_dir() else []
 
     def purge(self) -> PurgeReport:
@@ -785,7 +785,7 @@ class RedisStore(Store):
                 "the server does not tell its state (INFO): its operator must run BGREWRITEAOF and BGSAVE"
             )
         if state.get("aof_enabled") == "1":
-            problem = self._rewrite("BGREWRITEAOF", "aof_rewrite", "aof_last_bgrewrite_status")
+            problem = self._rewrite("BGREWRITEAOF", "aof_last_bgrewrite_status")
             (remaining if problem else done).append(problem or "the append-only file was rewritten")
             if _setting(keep) == "yes":
                 remaining.append("aof-disable-auto-gc is yes: the files before the rewrite are kept")
@@ -793,7 +793,7 @@ class RedisStore(Store):
         loaded = state.get("aof_enabled") == "0" and state.get("rdb_last_load_keys_loaded", "0") != "0"
         saved = loaded or state.get("rdb_last_bgsave_time_sec", "-1") != "-1"
         if state and (_setting(saves) or saved):
-            problem = self._rewrite("BGSAVE", "rdb_bgsave", "rdb_last_bgsave_status")
+            problem = self._rewrite("BGSAVE", "rdb_last_bgsave_status")
             (remaining if problem else done).append(problem or "the snapshot (RDB) was written anew")
         elif state and _setting(saves) is None:
             remaining.append("CONFIG is not allowed: if the server writes snapshots (RDB), run BGSAVE on it")
@@ -806,7 +806,7 @@ class RedisStore(Store):
             done.append("nothing to do: this server keeps no files")
         return PurgeReport(tuple(done), tuple(remaining))
 
-    def _rewrite(self, command: str, what: str, status: str) -> str | None:
+    def _rewrite(self, command: str, status: str) -> str | None:
         """Start this background job after the one that may be running, which began before the erasure, and
         see it end. Answers with what went wrong."""
         deadline = time.monotonic() + PURGE_SECONDS
@@ -815,7 +815,7 @@ class RedisStore(Store):
             state = _info(self.server.read(("INFO", "persistence"))[0])
             if not any(
                 state.get(f"{job}_{end}", "0") == "1"
-                for job in (what, "rdb_bgsave", "aof_rewrite")
+                for job in ("rdb_bgsave", "aof_rewrite")
                 for end in ("in_progress", "scheduled")
             ):
                 if started:
@@ -871,8 +871,8 @@ class RedisEngine(Engine):
     def _enlist(server: _Server, book: str) -> None:
         """Before the book is made: a name without a book is passed over by `books`, a book without a name
         would be lost to it. Nothing is written for a book that is there, so a replica can open it."""
-        (known,) = server.read(("SISMEMBER", BOOKS, to_bytes(book)))
-        if not known:
+        (listed,) = server.read(("SISMEMBER", BOOKS, to_bytes(book)))
+        if not listed:
             server.read(("SADD", BOOKS, to_bytes(book)))
 
     def _admit(self, book: str, state: bytes, more: list[Any]) -> None:
@@ -900,7 +900,7 @@ class RedisEngine(Engine):
             if names
             else []
         )
-        return sorted(to_text(name) for name, found in zip(names, there, strict=True) if found == name)
+        return sorted(to_text(name) for name, stored in zip(names, there, strict=True) if stored == name)
 
     def drop(self, book: str) -> None:
         _, fsync = _survey(self._server)

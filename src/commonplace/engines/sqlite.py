@@ -61,7 +61,7 @@ from .contract import (
     WriteSet,
     decide_leases,
 )
-from .local import LocalStore, LockedTx, disk_notes, remove_beside
+from .local import LocalStore, LockedTx, disk_notes, file_identity, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 2
@@ -237,11 +237,11 @@ class SqliteReads(Reads):
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         if run is None:
-            return [Record(*found) for found in self._all(EVENTS, (after, upto, limit))]
-        return [Record(*found) for found in self._all(EVENTS_OF_RUN, (run, after, upto, limit))]
+            return [Record(*row) for row in self._all(EVENTS, (after, upto, limit))]
+        return [Record(*row) for row in self._all(EVENTS_OF_RUN, (run, after, upto, limit))]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        return {id: Record(*found) for id in ids for found in self._all(EVENT_BY_ID, (id,))}
+        return {id: Record(*row) for id in ids for row in self._all(EVENT_BY_ID, (id,))}
 
     def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         upto = LAST if at is None else at
@@ -271,14 +271,14 @@ class SqliteReads(Reads):
             query, bounds = VERSIONS, (space, start, end)
             if end is None:
                 query, bounds = to_the_end(VERSIONS), (space, start)  # type: ignore[assignment]
-            for found in self._connection.execute(query, bounds):
-                yield Row(*found)
+            for row in self._connection.execute(query, bounds):
+                yield Row(*row)
         except apsw.Error as error:
             raise translate(error, self._path) from error
 
     def blob(self, digest: str) -> bytes | None:
-        found = self._all(BLOB, (digest,))
-        return found[0][0] if found else None
+        rows = self._all(BLOB, (digest,))
+        return rows[0][0] if rows else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
         boot, now = boot_clock()
@@ -293,7 +293,7 @@ class UnlockedConnection(apsw.Connection):
     """Reads a file as it stands, without locks and without looking for a log."""
 
     def __init__(self, path: Path) -> None:
-        self.before = _identity(path)
+        self.before = file_identity(path)
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         super().__init__(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
 
@@ -316,17 +316,12 @@ class UnlockedReads(SqliteReads):
         return iter(rows)
 
     def _check(self) -> None:
-        if _log_of(self._path).exists() or _identity(self._path) != self._connection.before:
+        if _log_of(self._path).exists() or file_identity(self._path) != self._connection.before:
             raise Busy(f"somebody has begun to write to {self._path} while it was read: read again")
 
 
 def _log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class SqliteTx(SqliteReads, LockedTx):
