@@ -140,7 +140,7 @@ def _is_json(raw: bytes) -> bool:
 class _FilesData(_Data):
     """What one reading of the ledger file has brought into memory.
 
-    It only grows. Where the ledger is replaced or the rows are dropped, the store goes on with another one, and open
+    It only grows. Where the ledger is replaced or the rows are dropped, the store replaces it by a new one, and open
     snapshots keep the one that they began with."""
 
     folded = 0
@@ -564,7 +564,7 @@ class _Read(NamedTuple):
 
 
 def _read(raw: bytes, expected: int) -> _Read:
-    """A line that cannot be read still has its place: whoever reads that position is told it is damaged."""
+    """A line that cannot be read still has its place: reading that position reports the damage."""
     try:
         record, more = from_line(raw)
         if record.position == expected:

@@ -102,8 +102,8 @@ CONNECTION = {
     "tcp_user_timeout": "30000",
     "application_name": "commonplace",
 }
-"""What a URL may override. A host that vanishes without a word is noticed within about a minute also where nobody
-waits for it; whoever does has a limit of its own (see `Connection`)."""
+"""What a URL may override. A host that vanishes silently is noticed within about a minute even if nobody waits for
+it; a caller that waits has a limit of its own (see `Connection`)."""
 
 # Driver and pool log each failed try; where nobody configured logging, that would land on stderr beside
 # the error that we raise.
@@ -201,7 +201,7 @@ class _ServerNews:
         self._last_wait = 0.0
         self._thread: threading.Thread | None = None
         self._trouble: psycopg.Error | None = None
-        self._poke_in, self._poke_out = socket.socketpair()
+        self._wake_in, self._wake_out = socket.socketpair()
         self._conn: Connection | None = None
         self.position = 0
         self.stopped = False
@@ -233,7 +233,7 @@ class _ServerNews:
             if not self.stopped:
                 self.stopped = True
                 self._changed.notify_all()
-                self._poke_in.send(b"!")
+                self._wake_in.send(b"!")
 
     def close(self) -> None:
         self.stop()
@@ -242,8 +242,8 @@ class _ServerNews:
             if conn is not None:
                 conn.shut()  # it may wait for a server that says nothing
             thread.join(timeout=GOODBYE)
-        self._poke_in.close()
-        self._poke_out.close()
+        self._wake_in.close()
+        self._wake_out.close()
 
     def _wanted(self) -> bool:
         return not self.stopped and (self._waiters > 0 or time.monotonic() - self._last_wait < IDLE_LISTENER)
@@ -265,7 +265,7 @@ class _ServerNews:
                 self._conn = None
 
     def _listen(self, conn: Connection) -> None:
-        """Listen while wanted. Being heard comes before the first look at the head, so whoever commits
+        """Listen while wanted. Being heard comes before the first look at the head, so everybody who commits
         after that look is sure to notify us."""
         if not self._replica:
             conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._book))))
@@ -284,7 +284,7 @@ class _ServerNews:
     def _pause(self, conn: Connection | None, seconds: float) -> None:
         """Until something is heard, `stop` is called or the time is over."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._poke_out, selectors.EVENT_READ)
+            selector.register(self._wake_out, selectors.EVENT_READ)
             if conn is not None:
                 selector.register(conn, selectors.EVENT_READ)
             selector.select(seconds)
@@ -819,7 +819,7 @@ class PostgresEngine(Engine):
                 row = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
                 if row is None:
                     return
-                conn.execute(q.LOCK_BOOK, (WRITER_SPACE, row[0]))  # waits for whoever writes now
+                conn.execute(q.LOCK_BOOK, (WRITER_SPACE, row[0]))  # waits for a writer to end
                 conn.execute(q.ENTER_BOOK, (str(row[0]),))
                 for table in q.FENCED:
                     name = sql.Identifier("commonplace", table)
@@ -847,7 +847,7 @@ def _facts(conn: Connection) -> tuple[Facts, bool]:
     notes = ["a replica: it reads, and takes no writes"] if replica else []
     if checksums != "on":
         notes.append(
-            "data_checksums is off: a damaged page can lose rows without a word. Turn it on with pg_checksums"
+            "data_checksums is off: a damaged page can lose rows silently. Turn it on with pg_checksums"
         )
     durable: Literal["proven", "configured", "no"]
     if fsync != "on":

@@ -246,7 +246,7 @@ PUT_BLOB = """
 DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
 # The book's own record changes.
 WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
-# Leases that are taken or renewed; the head's lock is had, and nobody else has one of them.
+# Leases that are taken or renewed, as `decide_leases` says. The book's lock is held, so nobody else can take one.
 TAKE_LEASES = """
     INSERT INTO commonplace.leases (book, name, holder, fence, until)
     SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(

@@ -654,8 +654,8 @@ class RedisStore(Store):
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies
-        with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; one too
-        many is lost in the collision that it causes. Who needs longer than others are ready to wait says so, once
+        with its holder, a writer that has waited long enough goes ahead without, and its apply puts back a new one;
+        one too many is lost in the collision that it causes. A writer that needs longer than others wait says so, once
         it has its turn: else it would collide for ever."""
         deadline = time.monotonic() + self.within(timeout)
         crowded, granted = time.monotonic() < self._crowded_until, list[Any]()

@@ -669,7 +669,7 @@ class SqliteEngine(Engine):
         self.path.chmod(FileAccess().mode)
 
     def _check_beside(self) -> None:
-        """SQLite uses a log that lies there, whoever made it."""
+        """Refuse files of other users: SQLite would use a log that anybody has put there."""
         access = access_of(self.path)
         for suffix in ("-wal", "-shm", "-journal"):
             check_private(self.path.with_name(self.path.name + suffix), access)
