@@ -687,6 +687,3 @@ class FilesEngine(Engine):
             (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
         remove_beside(self.folder)
-
-    def close(self) -> None:
-        pass

@@ -409,6 +409,3 @@ class MemoryEngine(Engine):
 
     def drop(self, book: str) -> None:
         self._books.pop(book, None)
-
-    def close(self) -> None:
-        pass

@@ -826,9 +826,6 @@ class PostgresEngine(Engine):
                     conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), row)
                 conn.execute(q.DROP_BOOK, row)
 
-    def close(self) -> None:
-        """Nothing is held between calls."""
-
 
 def _connected(conninfo: str, timeout: float) -> Connection:
     """A new connection, within about this time: libpq counts whole seconds, and no fewer than two."""

@@ -766,6 +766,3 @@ class SqliteEngine(Engine):
             return
         remove_database(self.path)
         remove_beside(self.path)
-
-    def close(self) -> None:
-        pass
