@@ -26,6 +26,7 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "holders": holders.holders,
     "tail": appends.tailing,
     "postgres": servers.postgres,
+    "postgres-processes": servers.postgres_processes,
     "redis": servers.valkey,
     "growth": appends.growth,
     "actors": actors.reads,

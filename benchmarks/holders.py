@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import commonplace
-from commonplace.engines.gate import FileLock
+from commonplace.engines.lock_file import FileLock
 from commonplace.engines.sqlite import SqliteTx
 
 from .measure import PAYLOAD, Figure, bare_fsync, folder, median

@@ -62,9 +62,9 @@ def fault_04(count: int, seed: int, tmp: Path) -> Result:
         shutil.copytree(whole, folder)
         (folder / "ledger.jsonl").write_bytes(content[:cut])
         expected = events[: content[:cut].count(b"\n")]
-        with_gate = cut % 2 == 0
-        if not with_gate:
-            (folder / "gate").unlink()
+        with_lock_file = cut % 2 == 0
+        if not with_lock_file:
+            (folder / "lock").unlink()
         told = f"cut at byte {cut} of {len(content)} (seed {seed})"
         result.cases += 1
         try:
@@ -72,9 +72,9 @@ def fault_04(count: int, seed: int, tmp: Path) -> Result:
                 if list(book.events()) != expected:
                     result.problem(told, "the earlier events are not all there")
                 noticed = any("later events were lost" in text for text in heard) and not book.verify().ok
-                if with_gate and not noticed:
+                if with_lock_file and not noticed:
                     result.problem(told, "acknowledged events are gone and nobody says so")
-                result.outcomes["loss noticed" if noticed else "without a gate to know by"] += 1
+                result.outcomes["loss noticed" if noticed else "without a lock file to know by"] += 1
                 after = book.record("fault.survived")
                 if list(book.events()) != [*expected, after] or not book.verify().ok:
                     result.problem(told, "what is written afterwards does not hold")
@@ -188,7 +188,9 @@ def fault_05(count: int, seed: int, tmp: Path) -> Result:
     for case in range(count):
         rng = random.Random(seed + case)
         label, kept, reading, files = books[(seed + case) % 3]
-        targets = {path: content for path, content in files.items() if "gate" not in path.name and content}
+        targets = {
+            path: content for path, content in files.items() if not path.name.endswith("lock") and content
+        }
         path = rng.choices(list(targets), [len(content) for content in targets.values()])[0]
         content = bytearray(files[path])
         bit = rng.randrange(len(content) * 8)

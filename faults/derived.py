@@ -102,7 +102,7 @@ class Case:
             answers(book)
         if self.home.kind == "sqlite":
             kept.replace(path)
-            for ending in ("-wal", "-shm", "-gate"):
+            for ending in ("-wal", "-shm", "-lock"):
                 Path(f"{path}{ending}").unlink(missing_ok=True)
         else:
             shutil.rmtree(path)

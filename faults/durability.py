@@ -167,9 +167,9 @@ def cut_power(
         folder.mkdir()
         write_image(world.image(rng if cut % 5 else None), folder)
         last = max((p for what, about in world.log if what == "recorded" for _, _, p in about), default=0)
-        if last and rng.random() < 0.5:  # the gate's word may have reached the disk, too
-            gate = folder / ("book.db-gate" if kind == "sqlite" else "gate")
-            gate.write_bytes(b"%020d" % last)
+        if last and rng.random() < 0.5:  # the lock_file's word may have reached the disk, too
+            lock_file = folder / ("book.db-lock" if kind == "sqlite" else "lock")
+            lock_file.write_bytes(b"%020d" % last)
         result.cases += 1
         result.outcomes[kind] += 1
         wrong = judge_image(kind, folder, world.log)

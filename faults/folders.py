@@ -223,7 +223,7 @@ PLACES = (
     ".commonplace/.mirror/base", ".commonplace/.mirror/swap", ".commonplace/.mirror/lock",
     ".commonplace/.mirror/book", ".commonplace/.mirror/raw.json", ".commonplace/.mirror/poke",
     ".commonplace/.mirror/.gitignore", ".commonplace/book.db", ".commonplace/book.db-wal",
-    ".commonplace/book.db-shm", ".commonplace/book.db-gate",
+    ".commonplace/book.db-shm", ".commonplace/book.db-lock",
     ".commonplace/book.db.index", ".commonplace/book.db.index-lock", ".commonplace/book.db.index-wal",
     ".commonplace/book.db.mirrors", "flow/workflow.awp.yaml", "flow/agents", "flow/agents/one", "flow/data",
     "flow/data/state", "flow/work.py", "notes", "notes/plain.md",

@@ -20,7 +20,7 @@ from .places import Worker
 
 NOBODY = 65534
 SECRET = "the launch code is 4711-4712-4713"
-BESIDE = ("-gate", "-wal", "-shm", "-journal", ".index", ".index-lock", ".index-wal", ".mirrors")
+BESIDE = ("-lock", "-wal", "-shm", "-journal", ".index", ".index-lock", ".index-wal", ".mirrors")
 TIMEOUT = 5.0
 
 

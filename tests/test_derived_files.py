@@ -296,7 +296,7 @@ def test_after_an_older_book_is_put_back_nothing_later_is_found(
             assert "lighthouse" not in shown(book, "lighthouse")
     if engine_name == "sqlite":
         kept.replace(path)
-        for ending in ("-wal", "-shm", "-gate"):
+        for ending in ("-wal", "-shm", "-lock"):
             Path(f"{path}{ending}").unlink(missing_ok=True)
     with commonplace.open(book_url) as book:
         if goes_on:

@@ -266,9 +266,9 @@ class TestBrokenOnPurpose:
             careless.setattr("commonplace.files.private.FileAccess.writers", FileAccess(0o666))
             assert "is open to others" in found("neighbours", 6, tmp_path)
         monkeypatch.setattr("commonplace.files.private._check", lambda *_: None)
-        monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))
+        monkeypatch.setattr("faults.neighbours.BESIDE", ("-lock",))
         if os.getuid() == 0:
-            assert "book.db-gate, which somebody else has put there, was used" in found(
+            assert "book.db-lock, which somebody else has put there, was used" in found(
                 "neighbours", 24, tmp_path
             )
 

@@ -366,7 +366,7 @@ def test_links_in_the_place_of_a_book_s_own_files_are_not_followed(
     (tmp_path / "link.db").symlink_to(tmp_path / "team.db")
     with pytest.raises(NotABook, match="is a link"):
         commonplace.open(tmp_path / "link.db")
-    os.mkfifo(tmp_path / "other.db-gate")
+    os.mkfifo(tmp_path / "other.db-lock")
     with pytest.raises(EngineUnavailable, match="no ordinary file"):
         commonplace.open(tmp_path / "other.db")
 
@@ -379,7 +379,7 @@ def test_a_book_kept_as_files_keeps_to_plain_files(tmp_path: Path) -> None:
         event = book.record("agent.spoke", payload={"file": commonplace.Blob(b"content")})
     (blob,) = (folder / "blobs").glob("*/*")
     acts: list[Callable[[Path], object]] = [os.mkfifo, lambda path: path.symlink_to(home / "new")]
-    for place in ("leases.json", "redo.json", "ledger.torn", "gate", f"blobs/{'0' * 2}"):
+    for place in ("leases.json", "redo.json", "ledger.torn", "lock", f"blobs/{'0' * 2}"):
         for act in acts:
             (folder / place).unlink(missing_ok=True)
             act(folder / place)

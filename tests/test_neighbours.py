@@ -106,9 +106,9 @@ def test_a_book_that_a_group_may_use_has_companions_that_it_may_use(tmp_path: Pa
         book.admin.export(home / "out" / "export.jsonl")
         with commonplace.open(url) as again:
             again.search("launch")
-        names = ["team.db-wal", "team.db-shm", "team.db-gate", "team.db.index"]
+        names = ["team.db-wal", "team.db-shm", "team.db-lock", "team.db.index"]
         if kind == "files":
-            names = ["team/gate", "team/ledger.jsonl", "team.index"]
+            names = ["team/lock", "team/ledger.jsonl", "team.index"]
         for name in [*names, "out/export.jsonl"]:
             found = (home / name).stat()
             assert (name, stat.S_IMODE(found.st_mode), found.st_gid) == (name, 0o660, group)
@@ -122,7 +122,7 @@ def test_who_may_only_read_a_book_cannot_hold_its_lock(tmp_path: Path) -> None:
     with commonplace.open(path) as book:
         book.record("agent.spoke")
         assert stat.S_IMODE((tmp_path / "team.db-wal").stat().st_mode) == 0o644
-        assert (tmp_path / "team.db-gate").stat().st_mode & 0o077 == 0
+        assert (tmp_path / "team.db-lock").stat().st_mode & 0o077 == 0
 
 
 def by_another(*paths: Path, link_to: Path | None = None) -> None:
@@ -138,7 +138,7 @@ def by_another(*paths: Path, link_to: Path | None = None) -> None:
 
 
 @pytest.mark.spec("L5", "5.8")
-@pytest.mark.parametrize("name", ["-gate", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("name", ["-lock", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
 def test_what_somebody_else_has_put_beside_a_book_is_refused(tmp_path: Path, name: str, linked: bool) -> None:
     if not (ROOT or linked):
@@ -210,7 +210,7 @@ def foreign_with_a_journal(path: Path) -> None:
 def damaged(path: Path, at: int) -> None:
     """What was a book once."""
     commonplace.open(path).close()
-    for beside in (f"{path.name}-gate", f"{path.name}-line"):
+    for beside in (f"{path.name}-lock", f"{path.name}-line"):
         by_path = path.with_name(beside)
         shutil.rmtree(by_path) if by_path.is_dir() else by_path.unlink(missing_ok=True)
     with path.open("r+b") as file:
@@ -346,14 +346,14 @@ def test_members_of_a_books_group_do_not_lock_each_other_out(tmp_path: Path) -> 
     commonplace.open(path).close()
     os.chown(path, 1234, 4321)
     path.chmod(0o660)
-    gate = tmp_path / "team.db-gate"
-    os.chown(gate, 5678, 4321)
+    lock_file = tmp_path / "team.db-lock"
+    os.chown(lock_file, 5678, 4321)
     with commonplace.open(path) as book:
         book.remember("The harbour is closed on Sundays")
         assert book.search("harbour").results
     made = [file for file in tmp_path.iterdir() if file.name.startswith("team.db.index")]
     assert {file.stat().st_uid for file in made} == {1234}  # root acts for the owner
-    os.chown(gate, 5678, 5678)
+    os.chown(lock_file, 5678, 5678)
     with pytest.raises(EngineUnavailable, match="another user"):
         commonplace.open(path)
 

@@ -35,7 +35,7 @@ What every engine owes its callers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,10 +94,30 @@ class Lease(NamedTuple):
     seconds: float
 
 
-def grantable(asked: Collection[Lease], held: Mapping[str, Lease]) -> bool:
-    """Whether all these leases may be taken or released, given the leases in force: each is free, or has the same
-    holder and fence. This is the rule of every engine; the scripts of the Redis engine repeat it."""
-    return all(lease[1:3] == held[lease.name][1:3] for lease in asked if lease.name in held)
+def decide_leases(asked: Iterable[Lease], in_force: Mapping[str, Lease]) -> list[Lease]:
+    """The rule of every engine: which leases to write, given those in force. One of 0 seconds is to be removed.
+
+    A lease is granted if it is free; it is renewed or released if it has the same holder and fence. Otherwise nothing
+    is granted and WriteConflict is raised. Each is decided against what was in force before; of several for one name
+    the last is written. It runs out so many seconds after the engine's clock read `in_force`. The Redis engine decides
+    on the server: `_LEASES` in redis_lua.py repeats this rule.
+    """
+    decided: dict[str, Lease] = {}
+    for lease in asked:
+        held = in_force.get(lease.name, lease)
+        if (held.holder, held.fence) != (lease.holder, lease.fence):
+            raise WriteConflict
+        decided[lease.name] = lease._replace(seconds=max(lease.seconds, 0.0))
+    return list(decided.values())
+
+
+def to_bytes(text: str) -> bytes:
+    """How engines that keep bytes store text: as UTF-8, with what Python allows in a string besides."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")
 
 
 class Head(NamedTuple):
@@ -117,9 +137,8 @@ class WriteSet:
     space, key and position; where one place stands twice, the later entry holds. `drops` remove single
     versions, also ones that `rows` wrote (see `changes`). `erase` lists positions whose bodies go, also ones in
     `records`.
-    `leases` are granted only while free, expired or held by the same holder and fence, each against what was held
-    before; of several for one name the last holds. If one cannot be granted,
-    `apply` raises WriteConflict and nothing happens. A lease of 0 seconds is released. `meta` None: as it was.
+    `leases` are granted as `decide_leases` says. If one cannot be granted, `apply` raises WriteConflict and nothing
+    happens. A lease of 0 seconds is released. `meta` None: as it was.
     `folded` is for engines whose rows live in memory: with this write they are complete up to there.
     """
 
@@ -209,17 +228,12 @@ class Reads(ABC):
         """The records with these ids; an unknown id is left out."""
 
     @abstractmethod
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        """Each key's row as of `at` (None: now). Keys without a row, or whose row is gone, are left out."""
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
+        """The row at each place as of `at` (None: now). Places without a row, or whose row is gone, are left out."""
 
-    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
-        """The same as `get`, of now, for keys of several spaces."""
-        spaces = dict.fromkeys(space for space, _ in places)
-        return {
-            (space, key): row
-            for space in spaces
-            for key, row in self.get(space, [key for where, key in places if where == space]).items()
-        }
+    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+        """The same for keys of one space."""
+        return {row.key: row for row in self.get_all([(space, key) for key in keys], at).values()}
 
     @abstractmethod
     def scan(
@@ -317,10 +331,12 @@ class Store(ABC):
 
         def decide(tx: Tx) -> Lease:
             held = tx.leases((name,))
-            if not grantable([asked], held):
+            try:
+                (granted,) = decide_leases([asked], held)
+            except WriteConflict:
                 return held[name]
             tx.apply(WriteSet(leases=[asked]))
-            return asked._replace(seconds=max(seconds, 0.0))
+            return granted
 
         return run_inside(self.begin(), decide)
 
@@ -379,6 +395,5 @@ class Engine(ABC):
     def drop(self, book: str) -> None:
         """Remove a book and all it holds. No such book: nothing happens."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  most engines hold nothing
         """Release what the engine itself holds; its stores are closed by their own close."""

@@ -6,7 +6,7 @@
     leases.json    who holds what until when; not truth
     redo.json      what else a commit in progress must change; read again after a crash
     ledger.torn    what was cut off the ledger because a crash left it unfinished, never acknowledged
-    gate           the lock between processes, and news of commits
+    lock           the lock between processes, and news of commits
 
 A commit appends its lines and fsyncs; the last line of a batch says that it is the last, so that a batch cut
 short by a crash is dropped whole. An erasure writes the ledger anew without the content and swaps it in. Rows
@@ -54,11 +54,10 @@ from .contract import (
     Store,
     WriteConflict,
     WriteSet,
-    grantable,
 )
-from .gate import FileLock
 from .interrupts import run_inside
-from .local import Disk, GatedTx, LocalStore, disk_notes, remove_beside
+from .local import Disk, LocalStore, LockedTx, disk_notes, file_identity, remove_beside
+from .lock_file import FileLock
 from .memory import LeaseBook, MemoryReads, VersionedRows, _Data
 
 log = logging.getLogger("commonplace")
@@ -141,7 +140,7 @@ def _is_json(raw: bytes) -> bool:
 class _FilesData(_Data):
     """What one reading of the ledger file has brought into memory.
 
-    It only grows. Where the ledger is replaced or the rows are dropped, the store goes on with another one, and open
+    It only grows. Where the ledger is replaced or the rows are dropped, the store replaces it by a new one, and open
     snapshots keep the one that they began with."""
 
     folded = 0
@@ -171,11 +170,11 @@ class FilesReads(MemoryReads):
         return held.all_in_force(names, now)
 
 
-class FilesTx(FilesReads, GatedTx):
-    """Holds the gate, and then the lock of the data in memory."""
+class FilesTx(FilesReads, LockedTx):
+    """Holds the lock file, and then the lock of the data in memory."""
 
     def __init__(self, store: FilesStore, timeout: float) -> None:
-        GatedTx.__init__(self, store._gate, timeout)
+        LockedTx.__init__(self, store._lock_file, timeout)
         self._store = store
 
     def _begin(self) -> None:
@@ -202,7 +201,7 @@ class FilesTx(FilesReads, GatedTx):
 
 class FilesStore(LocalStore):
     def __init__(self, folder: Path, disk: Disk) -> None:
-        super().__init__(folder / "gate", folder, only=True)
+        super().__init__(folder / "lock", folder, only=True)
         self.folder = folder
         self._disk = disk
         self._ledger = folder / "ledger.jsonl"
@@ -229,7 +228,7 @@ class FilesStore(LocalStore):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
-        self._check()
+        self._lifetime.check()
         self.reach(at_least, self.within(timeout))
         if self._changed():
             run_inside(self.begin(timeout), lambda _: None)
@@ -242,13 +241,13 @@ class FilesStore(LocalStore):
             reads.let_go()
 
     def begin(self, timeout: float | None = None) -> FilesTx:
-        self._check()
+        self._lifetime.check()
         return FilesTx(self, self.within(timeout))
 
     def take_in(self) -> None:
-        """Inside the gate: lock the data in memory, and take in what others have written."""
+        """With the lock file held: lock the data in memory, and take in what others have written."""
         self._data.lock.acquire()
-        self._check()
+        self._lifetime.check()
         try:
             if self._changed():
                 self._load()
@@ -296,19 +295,19 @@ class FilesStore(LocalStore):
         return (
             self._size < 0
             or self._redo.exists()
-            or _identity(self._ledger) != self._seen
-            or _identity(self._book) != self._seen_book
+            or file_identity(self._ledger) != self._seen
+            or file_identity(self._book) != self._seen_book
         )
 
     def _load(self) -> None:
-        """Take in what is new, under the gate. A ledger that was replaced is read from its start."""
+        """Take in what is new, under the lock. A ledger that was replaced is read from its start."""
         try:
             if self._size < 0:  # something failed: what is seen from here on has to be on disk first
                 self._disk.sync_folder(self.folder)
             if self._size < 0 or not self._continues():
                 self._start_over()
             self._read_lines()
-            self._seen = _identity(self._ledger)
+            self._seen = file_identity(self._ledger)
             self._finish_redo()
             self._read_book()
         except OSError as error:
@@ -319,7 +318,7 @@ class FilesStore(LocalStore):
     def _continues(self) -> bool:
         """Whether the ledger still begins with what we have read: inodes and sizes can be the same by chance
         after a checkout, so the last bytes are compared as well."""
-        if _identity(self._ledger)[:2] != self._seen[:2]:
+        if file_identity(self._ledger)[:2] != self._seen[:2]:
             return False
         with self._ledger.open("rb") as ledger:
             ledger.seek(self._size - len(self._tail))
@@ -340,11 +339,11 @@ class FilesStore(LocalStore):
         while (end := fresh.find(b"\n", start)) >= 0:
             pending.append(_read(fresh[start:end], len(self._data.records) + len(pending) + 1))
             start = end + 1
-            if pending[-1].more == 0 and all(one.sound for one in pending):
-                self._data.add([one.record for one in pending])
+            if pending[-1].more == 0 and all(line.sound for line in pending):
+                self._data.add([line.record for line in pending])
                 pending, whole = [], start
         if pending and not self._is_torn(pending):
-            self._data.add([one.record for one in pending])
+            self._data.add([line.record for line in pending])
             whole = start
         if whole < len(fresh):
             self._cut(self._size + whole, fresh[whole:])
@@ -357,10 +356,10 @@ class FilesStore(LocalStore):
     def _is_torn(self, pending: list[_Read]) -> bool:
         """Whether these last lines are one batch that was never acknowledged. A power cut may leave any part
         of it; a batch that is whole again behind a damaged line, or word of its commit, shows real damage."""
-        if all(one.sound for one in pending):
+        if all(line.sound for line in pending):
             return True
-        ended = any(one.sound and one.more == 0 for one in pending[:-1])
-        return not ended and pending[0].record.position > self._gate.published()
+        ended = any(line.sound and line.more == 0 for line in pending[:-1])
+        return not ended and pending[0].record.position > self._lock_file.published()
 
     def _cut(self, size: int, torn: bytes) -> None:
         """Drop a batch that a crash cut short. It was never acknowledged; it is kept aside all the same."""
@@ -392,25 +391,23 @@ class FilesStore(LocalStore):
         self._data.rows, self._data.folded = VersionedRows(), 0
 
     def _read_book(self) -> None:
-        seen = _identity(self._book)
-        if seen == self._seen_book:
+        identity = file_identity(self._book)
+        if identity == self._seen_book:
             return
         meta = b64decode(read_book(self._book)["meta"])
         if self._data.meta and meta != self._data.meta:
             self.forget_rows()  # another process has switched generations: fold what is here into those it names
-        self._data.meta, self._seen_book = meta, seen
+        self._data.meta, self._seen_book = meta, identity
 
     # committing
 
     def commit(self, write: WriteSet) -> None:
         held, now = self.read_leases()
-        if not grantable(write.leases, held.all_in_force({lease.name for lease in write.leases}, now)):
-            raise WriteConflict
+        leases = held.decide(write.leases, now)
         redo = self._plan(write)
         with self._failures_told():
-            if write.leases:  # first: a lease without its event runs out by itself, not the other way round
-                for lease in write.leases:
-                    held.grant(lease, now)
+            if leases:  # first: a lease without its event runs out by itself, not the other way round
+                held.write(leases, now)
                 self._write_leases(held)
             self._write_blobs(write.blobs)
             if redo and (write.records or write.erase):
@@ -423,7 +420,7 @@ class FilesStore(LocalStore):
             self._follow_up(redo)
         self._apply_in_memory(write)
         if write.records:
-            self._gate.publish(write.records[-1].position)
+            self._lock_file.publish(write.records[-1].position)
 
     @contextmanager
     def _failures_told(self) -> Iterator[None]:
@@ -471,7 +468,7 @@ class FilesStore(LocalStore):
     def _follow_up(self, redo: dict[str, Any]) -> None:
         if "meta" in redo:
             self._disk.write_file(self._book, book_bytes(redo["meta"]))
-            self._data.meta, self._seen_book = b64decode(redo["meta"]), _identity(self._book)
+            self._data.meta, self._seen_book = b64decode(redo["meta"]), file_identity(self._book)
         for digest in redo.get("blob_drops", ()):
             path = self.blob_path(digest)
             if path is not None:
@@ -501,7 +498,7 @@ class FilesStore(LocalStore):
         finally:
             os.close(fd)
         self._grow(fresh)
-        self._seen = _identity(self._ledger)
+        self._seen = file_identity(self._ledger)
 
     def _rewrite(self, write: WriteSet) -> None:
         """Where something is erased the file is written anew, without the content, and swapped in."""
@@ -516,7 +513,7 @@ class FilesStore(LocalStore):
             self._disk.replace(fresh, self._ledger)
         self._size, self._tail = 0, b""
         self._grow(content)
-        self._seen = _identity(self._ledger)
+        self._seen = file_identity(self._ledger)
 
     def _apply_in_memory(self, write: WriteSet) -> None:
         caught_up = self._data.folded == len(self._data.records)
@@ -567,7 +564,7 @@ class _Read(NamedTuple):
 
 
 def _read(raw: bytes, expected: int) -> _Read:
-    """A line that cannot be read still has its place: whoever reads that position is told it is damaged."""
+    """A line that cannot be read still has its place: reading that position reports the damage."""
     try:
         record, more = from_line(raw)
         if record.position == expected:
@@ -581,18 +578,13 @@ def _check_own(path: Path, kind: int) -> None:
     """Raises NotABook for a link, which would lead out of the book's folder, and for a pipe or the like, which would
     hold us up."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise NotABook(f"{path} is a link, and a book keeps to its own folder: remove it")
-    if stat.S_IFMT(found.st_mode) != kind:
+    if stat.S_IFMT(status.st_mode) != kind:
         raise NotABook(f"{path} is not what a book keeps there, a plain file or folder: remove it")
-
-
-def _identity(path: Path) -> tuple[int, int, int, int]:
-    found = path.stat()
-    return (found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns)
 
 
 def book_bytes(meta: str) -> bytes:
@@ -601,12 +593,14 @@ def book_bytes(meta: str) -> bytes:
 
 def _read_json(path: Path, needs: dict[str, type]) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        content = msgspec.json.decode(path.read_bytes())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in needs.items()):
+        content = None
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(k), kind) for k, kind in needs.items()
+    ):
         raise Corrupt(f"{path} is damaged: restore it from git or a backup")
-    return found
+    return content
 
 
 def read_book(path: Path) -> dict[str, Any]:
@@ -647,7 +641,7 @@ class FilesEngine(Engine):
     def _open(self, create: bool) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise NotABook(f"{self.folder} is a file: for a SQLite book, open the path without 'file:'")
-        for name in (*NAMES, "gate", "blobs"):
+        for name in (*NAMES, "lock", "blobs"):
             _check_own(self.folder / name, stat.S_IFDIR if name == "blobs" else stat.S_IFREG)
         if (self.folder / "blobs").exists():
             for folder in (self.folder / "blobs").iterdir():
@@ -665,11 +659,11 @@ class FilesEngine(Engine):
     def _lay_out(self) -> None:
         make_folder(self.folder, FileAccess())
         self._check_for_remains()  # before anything is made beside them
-        gate = FileLock(self.folder / "gate", only=True)
+        lock = FileLock(self.folder / "lock", only=True)
         try:
-            run_inside(gate.inside(self.timeout), lambda _: self._make_files())
+            run_inside(lock.inside(self.timeout), lambda _: self._make_files())
         finally:
-            gate.close()
+            lock.close()
 
     def _make_files(self) -> None:
         ledger, book = self.folder / "ledger.jsonl", self.folder / "book.json"
@@ -689,10 +683,7 @@ class FilesEngine(Engine):
     def drop(self, book: str) -> None:
         if book not in self.books():
             return
-        for name in (*NAMES, "gate"):
+        for name in (*NAMES, "lock"):
             (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / "blobs", ignore_errors=True)
         remove_beside(self.folder)
-
-    def close(self) -> None:
-        pass

@@ -14,8 +14,8 @@ from typing import Self
 from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
 from ..files.private import access_of, open_private
 from .contract import Store, Tx
-from .forks import Born
-from .gate import FileLock
+from .forks import Lifetime
+from .lock_file import FileLock
 from .watch import Watch
 
 SLOW_CHECK = 0.5
@@ -67,17 +67,23 @@ class Disk:
         return fresh
 
 
+def file_identity(path: Path) -> tuple[int, int, int, int]:
+    """Inode, device, size and time of change: another value means that the file was written to or replaced."""
+    status = path.stat()
+    return (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
+
+
 def filesystem(path: Path) -> str:
     """The type of the file system a path lies on, or "" where the platform does not say."""
     mounts = Path("/proc/self/mountinfo")
     if not mounts.exists():
         return ""
-    place, found, kind = path.resolve(), -1, ""
+    place, depth, kind = path.resolve(), -1, ""
     for line in mounts.read_text().splitlines():
         left, _, right = line.partition(" - ")
         mount = Path(left.split()[4].replace("\\040", " "))
-        if place.is_relative_to(mount) and len(mount.parts) > found:
-            found, kind = len(mount.parts), right.split()[0]
+        if place.is_relative_to(mount) and len(mount.parts) > depth:
+            depth, kind = len(mount.parts), right.split()[0]
     return kind
 
 
@@ -105,15 +111,15 @@ def remove_beside(book: Path) -> None:
             beside.unlink(missing_ok=True)
 
 
-class GatedTx(Tx):
-    """A transaction that holds a gate from `with` to its end."""
+class LockedTx(Tx):
+    """A transaction that holds the lock file from `with` to its end."""
 
-    def __init__(self, gate: FileLock, timeout: float) -> None:
-        self._gate, self._timeout = gate, timeout
+    def __init__(self, lock_file: FileLock, timeout: float) -> None:
+        self._lock_file, self._timeout = lock_file, timeout
 
     def __enter__(self) -> Self:
         try:
-            self._gate.enter(self, self._timeout)
+            self._lock_file.enter(self, self._timeout)
             self._begin()
         except BaseException:
             self.__exit__(*sys.exc_info())
@@ -123,17 +129,17 @@ class GatedTx(Tx):
     def __exit__(
         self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if self._gate.holds(self):
+        if self._lock_file.holds(self):
             try:
                 self._end(error)
             except Exception:
-                self._gate.leave(self)
+                self._lock_file.leave(self)
                 raise
-            self._gate.leave(self)  # not after an interrupt: whoever ends it again needs the gate for that
+            self._lock_file.leave(self)  # not after an interrupt: ending it again needs the lock
 
     @abstractmethod
     def _begin(self) -> None:
-        """Read the head, now that the gate is ours."""
+        """Read the head, now that the lock is held."""
 
     @abstractmethod
     def _end(self, error: BaseException | None) -> None:
@@ -141,30 +147,29 @@ class GatedTx(Tx):
 
 
 class LocalStore(Store):
-    """What a store behind a gate does the same whatever it keeps: waiting, waking, closing."""
+    """What every store with a lock file does: waiting, waking, closing."""
 
-    def __init__(self, gate: Path, book: Path, only: bool = False) -> None:
-        self._gate_file, self._book_file, self._only = gate, book, only
-        self._gate_mutex = threading.Lock()
-        self._opened_gate: FileLock | None = None
-        self._born = Born()
-        self._closed = False
+    def __init__(self, lock_path: Path, book: Path, only: bool = False) -> None:
+        self._lock_path, self._book_file, self._only = lock_path, book, only
+        self._lock_mutex = threading.Lock()
+        self._opened_lock: FileLock | None = None
+        self._lifetime = Lifetime()
         self._watches: list[Watch] = []
 
     @property
-    def _gate(self) -> FileLock:
+    def _lock_file(self) -> FileLock:
         """Made when it is first needed, so that a file that turns out to be no sound book has nothing beside it."""
-        with self._gate_mutex:
-            if self._opened_gate is None:
-                self._opened_gate = self._open_gate()
-            return self._opened_gate
+        with self._lock_mutex:
+            if self._opened_lock is None:
+                self._opened_lock = self._open_lock()
+            return self._opened_lock
 
-    def _open_gate(self) -> FileLock:
+    def _open_lock(self) -> FileLock:
         book = self._book_file
         if self.facts.read_only:
             raise ReadOnly(f"this user may read {book} and not write it: ask its owner for the right to")
         try:
-            return FileLock(self._gate_file, self._only, book)
+            return FileLock(self._lock_path, self._only, book)
         except PermissionError as error:
             raise EngineUnavailable(
                 f"{error.filename} is not for the group that {book} is for: let its owner open the book once, or do "
@@ -175,18 +180,13 @@ class LocalStore(Store):
                 raise
             raise EngineUnavailable(f"cannot lock {book} ({error}): check its folder") from error
 
-    def _check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
-
     def wait(self, after: int, timeout: float) -> int:
-        self._check()
+        self._lifetime.check()
         deadline = time.monotonic() + timeout
         watch = self._watches.pop() if self._watches else Watch(self._watched())
         position = 0
         try:
-            while not self._closed:
+            while not self._lifetime.ended:
                 with self.read() as reads:
                     position = reads.head.position
                 left = deadline - time.monotonic()
@@ -196,7 +196,7 @@ class LocalStore(Store):
         except BookClosed:
             pass  # between two looks: this wait ends like any other
         finally:
-            if self._closed:
+            if self._lifetime.ended:
                 watch.close()
             else:
                 self._watches.append(watch)
@@ -204,29 +204,29 @@ class LocalStore(Store):
 
     def _watched(self) -> Path:
         """The file that writers write to after each commit. Where it cannot be watched, the head is read instead."""
-        return self._gate_file if self.facts.read_only else self._gate.path
+        return self._lock_path if self.facts.read_only else self._lock_file.path
 
     def wake(self) -> None:
-        self._born.check()
-        self._closed = True
-        if self._opened_gate is not None:
-            self._opened_gate.wake()
+        self._lifetime.check_process()
+        self._lifetime.ended = True
+        if self._opened_lock is not None:
+            self._opened_lock.wake()
 
     def acknowledged(self) -> int:
-        self._check()
-        return 0 if self.facts.read_only or not self._gate_file.exists() else self._gate.published()
+        self._lifetime.check()
+        return 0 if self.facts.read_only or not self._lock_path.exists() else self._lock_file.published()
 
     def close(self) -> None:
-        if self._born.elsewhere:
+        if self._lifetime.in_child:
             return
-        if not self._closed:
+        if not self._lifetime.ended:
             self.wake()
         while self._watches:
             self._watches.pop().close()
-        if self._opened_gate is None:
+        if self._opened_lock is None:
             self._let_go()
         else:
-            self._opened_gate.close(self._let_go)
+            self._opened_lock.close(self._let_go)
 
     def _let_go(self) -> None:
         """Release what only writers use; none is inside."""

@@ -14,23 +14,23 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from ..errors import BookClosed, BookNotFound, Busy
+from ..errors import BookNotFound, Busy
 from .contract import (
     Engine,
     Facts,
     Head,
     Lease,
+    Place,
     PurgeReport,
     Reads,
     Record,
     Row,
     Store,
     Tx,
-    WriteConflict,
     WriteSet,
-    grantable,
+    decide_leases,
 )
-from .forks import Born
+from .forks import Lifetime
 from .interrupts import run_inside
 
 FACTS = Facts(
@@ -103,8 +103,8 @@ class VersionedRows:
         if not i:
             return None
         position, value = history[i - 1]
-        seen = value if position else self._seen(space, key, value, since)
-        return None if seen is None else Row(space, key, position, seen)
+        visible = value if position else self._seen(space, key, value, since)
+        return None if visible is None else Row(space, key, position, visible)
 
     def _seen(self, space: str, key: bytes, value: bytes | None, since: int) -> bytes | None:
         replaced = self._before.get((space, key), ())
@@ -117,9 +117,9 @@ class VersionedRows:
     def versions(self, space: str, start: bytes, end: bytes | None, since: int) -> Iterator[Row]:
         for key in self.keys(space, start, end):
             for position, value in list(self._spaces[space][1][key]):
-                seen = value if position else self._seen(space, key, value, since)
-                if position or seen is not None:
-                    yield Row(space, key, position, seen)
+                visible = value if position else self._seen(space, key, value, since)
+                if position or visible is not None:
+                    yield Row(space, key, position, visible)
 
     def drop_spaces(self, prefix: str) -> None:
         for space in [space for space in self._spaces if space.startswith(prefix)]:
@@ -148,14 +148,20 @@ class LeaseBook:
         return Lease(name, holder, fence, until - now) if until > now else None
 
     def all_in_force(self, names: Iterable[str], now: float) -> dict[str, Lease]:
-        found = ((name, self.in_force(name, now)) for name in names)
-        return {name: lease for name, lease in found if lease is not None}
+        leases = (self.in_force(name, now) for name in names)
+        return {lease.name: lease for lease in leases if lease is not None}
 
-    def grant(self, asked: Lease, now: float) -> None:
-        if asked.seconds > 0:
-            self.held[asked.name] = (asked.holder, asked.fence, now + asked.seconds)
-        else:
-            self.held.pop(asked.name, None)
+    def decide(self, asked: Iterable[Lease], now: float) -> list[Lease]:
+        """What `decide_leases` grants now; raises WriteConflict."""
+        asked = list(asked)
+        return decide_leases(asked, self.all_in_force((lease.name for lease in asked), now))
+
+    def write(self, decided: Iterable[Lease], now: float) -> None:
+        for lease in decided:
+            if lease.seconds:
+                self.held[lease.name] = (lease.holder, lease.fence, now + lease.seconds)
+            else:
+                self.held.pop(lease.name, None)
 
 
 class _Data:
@@ -233,18 +239,18 @@ class MemoryReads(Reads):
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
         with self._data.lock:
-            found = {id: self._data.by_id.get(id, self.head.position + 1) for id in ids}
+            positions = {id: self._data.by_id.get(id, self.head.position + 1) for id in ids}
             return {
                 id: self._data.records[position - 1]
-                for id, position in found.items()
+                for id, position in positions.items()
                 if position <= self.head.position
             }
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         upto = self._upto(at)
         with self._data.lock:
-            found = ((key, self._data.rows.get(space, key, upto, self._since)) for key in keys)
-            return {key: row for key, row in found if row is not None}
+            rows = ((place, self._data.rows.get(*place, upto, self._since)) for place in places)
+            return {place: row for place, row in rows if row is not None}
 
     def scan(
         self,
@@ -286,7 +292,7 @@ class MemoryTx(MemoryReads, Tx):
         self._store, self._timeout = store, timeout
 
     def __enter__(self) -> MemoryTx:
-        self._store._check()
+        self._store._lifetime.check()
         try:
             self._store.lock(self._timeout)
             super().__init__(self._store.data)
@@ -300,19 +306,15 @@ class MemoryTx(MemoryReads, Tx):
         self._store.unlock()
 
     def apply(self, write: WriteSet) -> None:
-        data, now = self._data, time.monotonic()
-        held = data.leases.all_in_force({lease.name for lease in write.leases}, now)
-        if not grantable(write.leases, held):
-            raise WriteConflict
+        now = time.monotonic()
+        leases = self._data.leases.decide(write.leases, now)
         try:
-            self._change(write, now)
-        except BaseException:
-            self._change(
-                write, now
-            )  # an interrupt must not leave a part of it, and each step may be done twice
+            self._change(write, leases, now)
+        except BaseException:  # an interrupt must not leave a part of it, and each step may be done twice
+            self._change(write, leases, now)
             raise
 
-    def _change(self, write: WriteSet, now: float) -> None:
+    def _change(self, write: WriteSet, leases: list[Lease], now: float) -> None:
         data = self._data
         data.add(write.records)
         data.change_rows(write)
@@ -320,8 +322,7 @@ class MemoryTx(MemoryReads, Tx):
         data.blobs.update(write.blobs)
         for digest in write.blob_drops:
             data.blobs.pop(digest, None)
-        for lease in write.leases:
-            data.leases.grant(lease, now)
+        data.leases.write(leases, now)
         if write.meta is not None:
             data.meta = write.meta
         if write.records:
@@ -334,13 +335,7 @@ class MemoryStore(Store):
 
     def __init__(self, data: _Data) -> None:
         self.data = data
-        self._born = Born()
-        self._closed = False
-
-    def _check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
+        self._lifetime = Lifetime()
 
     def lock(self, timeout: float) -> None:
         if not self.data.lock.acquire(timeout=timeout):
@@ -355,7 +350,7 @@ class MemoryStore(Store):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
-        self._check()
+        self._lifetime.check()
         self.reach(at_least, self.within(timeout))
         try:
             self.lock(self.within(timeout))
@@ -372,13 +367,13 @@ class MemoryStore(Store):
         return MemoryTx(self, self.within(timeout))
 
     def wait(self, after: int, timeout: float) -> int:
-        self._check()
+        self._lifetime.check()
         with self.data.telling:
-            self.data.news.wait_for(lambda: len(self.data.records) > after or self._closed, timeout)
+            self.data.news.wait_for(lambda: len(self.data.records) > after or self._lifetime.ended, timeout)
         return len(self.data.records)
 
     def wake(self) -> None:
-        self._closed = True
+        self._lifetime.ended = True
         with self.data.telling:
             self.data.news.notify_all()
 
@@ -389,7 +384,7 @@ class MemoryStore(Store):
         return run_inside(self.begin(), lambda _: self.data.rows.trim(space, horizon))
 
     def purge(self) -> PurgeReport:
-        self._check()
+        self._lifetime.check()
         return PurgeReport(done=("nothing to do: erased content leaves memory at once",))
 
     def close(self) -> None:
@@ -414,6 +409,3 @@ class MemoryEngine(Engine):
 
     def drop(self, book: str) -> None:
         self._books.pop(book, None)
-
-    def close(self) -> None:
-        pass

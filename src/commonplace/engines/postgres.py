@@ -1,7 +1,7 @@
 """PostgreSQL: one book shared by many hosts.
 
 All books of a database live in the tables of one schema, `commonplace`, apart from each other by number. A
-writer locks its book's head row before it reads anything, so positions are commit order and a tailing reader
+writer takes its book's lock before it reads anything, so positions are commit order and a tailing reader
 never misses one. Row-level security repeats the book's number as a second fence on every connection.
 
 Text is kept as UTF-8 in bytea: jsonb and text refuse NUL, and collations would let two names meet. A key, a
@@ -62,19 +62,22 @@ from .contract import (
     Store,
     Tx,
     Version,
-    WriteConflict,
     WriteSet,
-    grantable,
+    decide_leases,
+    to_bytes,
+    to_text,
 )
-from .forks import Born
-from .postgres_connection import Connection, to_bytes, to_text
+from .forks import Lifetime
+from .postgres_connection import Connection
 
 LAYOUT = 1
 """The layout of the tables that this code reads and writes."""
 
 MAX = 2**63 - 1
 LOCK_SPACE = 0x636F6D6D
-"""The first half of our advisory lock keys; the second is a book's number, or 0 for the schema itself."""
+"""The first half of the advisory lock keys of listeners; the second is a book's number, or 0 for the schema itself."""
+WRITER_SPACE = LOCK_SPACE + 1
+"""The same for the lock that the writers of a book take."""
 
 POOL = 10
 """Connections that one store may hold at once, besides the listening one."""
@@ -99,8 +102,8 @@ CONNECTION = {
     "tcp_user_timeout": "30000",
     "application_name": "commonplace",
 }
-"""What a URL may override. A host that vanishes without a word is noticed within about a minute also where nobody
-waits for it; whoever does has a limit of its own (see `Connection`)."""
+"""What a URL may override. A host that vanishes silently is noticed within about a minute even if nobody waits for
+it; a caller that waits has a limit of its own (see `Connection`)."""
 
 # Driver and pool log each failed try; where nobody configured logging, that would land on stderr beside
 # the error that we raise.
@@ -147,7 +150,7 @@ def _together(conn: Connection) -> Iterator[None]:
 def _translated(error: psycopg.Error) -> CommonplaceError:
     """Our error for the driver's. Quotes neither SQL nor values: only what the server says about itself."""
     state = error.sqlstate or ""
-    said = error.diag.message_primary or "" if state else " ".join(str(error).split())[:300]
+    message = error.diag.message_primary or "" if state else " ".join(str(error).split())[:300]
     if state in ("55P03", "57014", "40P01", "40001"):
         return Busy("PostgreSQL did not get a lock, or an answer, in time; try again, or raise the timeout")
     if state == "54000":
@@ -160,7 +163,7 @@ def _translated(error: psycopg.Error) -> CommonplaceError:
         return EngineUnavailable("this PostgreSQL server is a replica and takes no writes; use the primary")
     if state == "42501":
         return EngineUnavailable(
-            f"PostgreSQL refused: {said}. Let its owner grant USAGE on schema commonplace and SELECT, "
+            f"PostgreSQL refused: {message}. Let its owner grant USAGE on schema commonplace and SELECT, "
             "INSERT, UPDATE, DELETE on its tables; a role that is to make them must own the schema"
         )
     if state in ("42P01", "3F000"):
@@ -169,11 +172,11 @@ def _translated(error: psycopg.Error) -> CommonplaceError:
         return Corrupt("PostgreSQL found its own files damaged; restore a backup, then verify the book")
     if (state.startswith("53") and state != "53300") or state.startswith("58"):
         return StorageFailed(
-            f"PostgreSQL could not store it: {said}. Make room or mend the disk, then go again"
+            f"PostgreSQL could not store it: {message}. Make room or mend the disk, then go again"
         )
     if not state or state.startswith(("08", "28", "3D", "53", "57")):
         return EngineUnavailable(
-            f"PostgreSQL cannot be used now: {said or 'the connection was lost'}. "
+            f"PostgreSQL cannot be used now: {message or 'the connection was lost'}. "
             "Check that the server runs and that the URL names it, then go again"
         )
     return EngineUnavailable(
@@ -198,7 +201,7 @@ class _ServerNews:
         self._last_wait = 0.0
         self._thread: threading.Thread | None = None
         self._trouble: psycopg.Error | None = None
-        self._poke_in, self._poke_out = socket.socketpair()
+        self._wake_in, self._wake_out = socket.socketpair()
         self._conn: Connection | None = None
         self.position = 0
         self.stopped = False
@@ -230,7 +233,7 @@ class _ServerNews:
             if not self.stopped:
                 self.stopped = True
                 self._changed.notify_all()
-                self._poke_in.send(b"!")
+                self._wake_in.send(b"!")
 
     def close(self) -> None:
         self.stop()
@@ -239,8 +242,8 @@ class _ServerNews:
             if conn is not None:
                 conn.shut()  # it may wait for a server that says nothing
             thread.join(timeout=GOODBYE)
-        self._poke_in.close()
-        self._poke_out.close()
+        self._wake_in.close()
+        self._wake_out.close()
 
     def _wanted(self) -> bool:
         return not self.stopped and (self._waiters > 0 or time.monotonic() - self._last_wait < IDLE_LISTENER)
@@ -262,26 +265,26 @@ class _ServerNews:
                 self._conn = None
 
     def _listen(self, conn: Connection) -> None:
-        """Listen while wanted. Being heard comes before the first look at the head, so whoever commits
+        """Listen while wanted. Being heard comes before the first look at the head, so everybody who commits
         after that look is sure to notify us."""
         if not self._replica:
             conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._book))))
             conn.execute(q.BE_HEARD, (LOCK_SPACE, self._book))
-        told: list[int] = []
+        notified: list[int] = []
         while self._wanted():
-            # Anybody may notify anything, so what was told is only a reason to look; what this store
+            # Anybody may notify anything, so what was notified is only a reason to look; what this store
             # committed itself is no reason.
-            if not told or max(told) > self.position:
-                found = conn.execute(q.READ_POSITION, (self._book,)).fetchone()
+            if not notified or max(notified) > self.position:
+                row = conn.execute(q.READ_POSITION, (self._book,)).fetchone()
                 self._trouble = None
-                self.tell(found[0] if found else 0)
+                self.tell(row[0] if row else 0)
             self._pause(conn, 0.5 if self._replica else SLOW_CHECK)
-            told = [int(news.payload) for news in conn.notifies(timeout=0) if news.payload.isdecimal()]
+            notified = [int(news.payload) for news in conn.notifies(timeout=0) if news.payload.isdecimal()]
 
     def _pause(self, conn: Connection | None, seconds: float) -> None:
         """Until something is heard, `stop` is called or the time is over."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._poke_out, selectors.EVENT_READ)
+            selector.register(self._wake_out, selectors.EVENT_READ)
             if conn is not None:
                 selector.register(conn, selectors.EVENT_READ)
             selector.select(seconds)
@@ -305,7 +308,7 @@ class PostgresReads(Reads):
         self.ended = True
 
     def _all(self, query: LiteralString, values: Sequence[Any] | dict[str, Any]) -> list[TupleRow]:
-        self._store.check()
+        self._store.lifetime.check()
         if self.ended:
             raise BookClosed("this snapshot has ended; take a new one")
         try:
@@ -325,22 +328,15 @@ class PostgresReads(Reads):
         rows = self._all(q.READ_BY_ID, (self._store.book, [to_bytes(id) for id in ids])) if ids else []
         return {record.id: record for record in map(_record, rows)}
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        if not keys:
-            return {}
-        asked = {"book": self._store.book, "space": to_bytes(space), "keys": list(keys), "at": _at(at)}
-        return {
-            key: Row(space, key, position, value) for key, position, value in self._all(q.GET_ROWS, asked)
-        }
-
-    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         if not places:
             return {}
-        spaces = {to_bytes(space): space for space, _ in places}
-        asked = ([to_bytes(space) for space, _ in places], [key for _, key in places], self._store.book)
-        found = self._all(q.GET_ROWS_OF_SPACES, asked)
-        rows = (Row(spaces[bytes(space)], key, position, value) for space, key, position, value in found)
-        return {(row.space, row.key): row for row in rows}
+        spaces, keys = [to_bytes(space) for space, _ in places], [key for _, key in places]
+        rows = self._all(q.GET_ROWS, (spaces, keys, self._store.book, _at(at)))
+        return {
+            (to_text(space), key): Row(to_text(space), key, position, value)
+            for space, key, position, value in rows
+        }
 
     def scan(
         self,
@@ -391,7 +387,7 @@ def _at(at: int | None) -> int:
 
 
 class PostgresTx(PostgresReads, Tx):
-    """Holds the lock on the head's row from its first trip to its last."""
+    """Holds the book's lock from its first trip to its last."""
 
     def __init__(self, store: PostgresStore, timeout: float) -> None:
         self._store, self._timeout = store, timeout
@@ -415,22 +411,26 @@ class PostgresTx(PostgresReads, Tx):
             self._taken = None
 
     def _opening(self) -> list[_Statement]:
-        opening: list[_Statement] = [(q.BEGIN_WRITE, None), (q.LOCK_HEAD, (self._store.book,))]
+        book = self._store.book
+        opening: list[_Statement] = [
+            (q.BEGIN_WRITE, None),
+            (q.LOCK_BOOK, (WRITER_SPACE, book)),
+            (q.READ_HEAD_AND_CLOCK, (book,)),
+        ]
         if self._timeout < 0.9 * self._store.timeout:  # else the session's own limit is near enough
             milliseconds = max(1, int(self._timeout * 1000))  # 0 would be for ever
             opening.insert(1, (q.SET_LOCK_TIMEOUT, (str(milliseconds),)))
         return opening
 
     def apply(self, write: WriteSet) -> None:
-        self._store.check()
+        self._store.lifetime.check()
         if self.ended:
             raise BookClosed("this transaction has ended; begin a new one")
-        if not grantable(write.leases, self.leases({lease.name for lease in write.leases})):
-            raise WriteConflict
+        leases = decide_leases(write.leases, self.leases({lease.name for lease in write.leases}))
         self.ended = True
         conn = self._conn
         try:
-            self._commit(write)
+            self._commit([*self._statements(write), *self._lease_statements(leases)])
         except psycopg.Error as error:
             if _lost(conn, error):
                 conn.close()
@@ -440,12 +440,12 @@ class PostgresTx(PostgresReads, Tx):
         if write.records:
             self._store.news.tell(write.records[-1].position)
 
-    def _commit(self, write: WriteSet) -> None:
+    def _commit(self, statements: list[_Statement]) -> None:
         """All of it and the COMMIT travel together: one trip. The server skips what follows an error, the COMMIT
         included, so an error it tells us means that nothing happened."""
         conn = self._conn
         with _together(conn):
-            for query, values in self._statements(write):
+            for query, values in statements:
                 conn.execute(query, values)
             commit = conn.execute("COMMIT")
         if commit.statusmessage != "COMMIT":
@@ -463,17 +463,6 @@ class PostgresTx(PostgresReads, Tx):
                 yield q.PUT_ROWS, rows
             if write.meta is not None:
                 yield q.WRITE_META, (write.meta, book)
-        leases = {lease.name: lease for lease in write.leases}.values()
-        if taken := [lease for lease in leases if lease.seconds > 0]:
-            columns = {
-                "names": [to_bytes(lease.name) for lease in taken],
-                "holders": [to_bytes(lease.holder) for lease in taken],
-                "fences": [lease.fence for lease in taken],
-                "seconds": [float(lease.seconds) for lease in taken],
-            }
-            yield q.TAKE_LEASES, {"book": book, **columns}
-        if released := [to_bytes(lease.name) for lease in leases if lease.seconds <= 0]:
-            yield q.RELEASE_LEASES, (book, released)
         if drops:
             yield q.DROP_ROWS, self._versions(drops)
         if write.erase:
@@ -482,6 +471,18 @@ class PostgresTx(PostgresReads, Tx):
             yield q.PUT_BLOB, (book, to_bytes(digest), content)
         if write.blob_drops:
             yield q.DROP_BLOBS, (book, [to_bytes(digest) for digest in write.blob_drops])
+
+    def _lease_statements(self, leases: list[Lease]) -> Iterator[_Statement]:
+        if taken := [lease for lease in leases if lease.seconds]:
+            columns = {
+                "names": [to_bytes(lease.name) for lease in taken],
+                "holders": [to_bytes(lease.holder) for lease in taken],
+                "fences": [lease.fence for lease in taken],
+                "seconds": [float(lease.seconds) for lease in taken],
+            }
+            yield q.TAKE_LEASES, {"book": self._store.book, **columns}
+        if released := [to_bytes(lease.name) for lease in leases if not lease.seconds]:
+            yield q.RELEASE_LEASES, (self._store.book, released)
 
     def _versions(self, versions: Collection[Version]) -> dict[str, Any]:
         return {
@@ -523,8 +524,7 @@ class PostgresStore(Store):
         self.facts = facts
         self._conninfo = conninfo
         self._name = name
-        self._born = Born()
-        self._closed = False
+        self.lifetime = Lifetime()
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             conninfo,
             connection_class=Connection,
@@ -538,11 +538,6 @@ class PostgresStore(Store):
             open=True,
         )
         self.news = _ServerNews(self._connect, book, replica)
-
-    def check(self) -> None:
-        self._born.check()
-        if self._closed:
-            raise BookClosed("this book is closed; open it again")
 
     def _configure(self, conn: Connection) -> None:
         conn.execute(q.SET_SESSION, (str(self.book), f"{self.timeout:g}s"))
@@ -586,7 +581,7 @@ class PostgresStore(Store):
 
     def give_back(self, conn: Connection) -> None:
         """End what a connection was used for. May be called twice."""
-        if self._born.elsewhere or not conn.lent:
+        if self.lifetime.in_child or not conn.lent:
             return  # the parent's socket, or given back already
         conn.limit = GOODBYE
         status = conn.info.transaction_status
@@ -637,7 +632,7 @@ class PostgresStore(Store):
     def _session(
         self, timeout: float, *statements: _Statement
     ) -> Iterator[tuple[Connection, list[list[TupleRow]]]]:
-        self.check()
+        self.lifetime.check()
         conn, answers = self.opened(timeout, statements)
         try:
             yield conn, answers
@@ -676,12 +671,12 @@ class PostgresStore(Store):
                 time.sleep(0.01)  # one of several servers behind the URL is ahead of the one that answered
 
     def begin(self, timeout: float | None = None) -> PostgresTx:
-        self.check()
+        self.lifetime.check()
         return PostgresTx(self, self.within(timeout))
 
     def wait(self, after: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout
-        self.check()
+        self.lifetime.check()
         if not self.news.stopped:
             self.news.tell(
                 self.found(self._ask(q.READ_POSITION, (self.book,), min(timeout, self.timeout)))[0]
@@ -690,7 +685,7 @@ class PostgresStore(Store):
         return self.news.wait(after, left) if left > 0 else self.news.position
 
     def wake(self) -> None:
-        self.check()
+        self.lifetime.check()
         self.news.stop()
 
     def drop_spaces(self, prefix: str) -> None:
@@ -705,8 +700,8 @@ class PostgresStore(Store):
         asked = {"book": self.book, "space": to_bytes(space), "horizon": min(horizon, MAX), "piece": PIECE}
         dropped, key, position, count = 0, b"", -1, PIECE
         while count == PIECE:
-            found = self._ask(q.TRIM_SPACE, {**asked, "key": key, "position": position})
-            key, position, count = found or (key, position, 0)
+            last = self._ask(q.TRIM_SPACE, {**asked, "key": key, "position": position})
+            key, position, count = last or (key, position, 0)
             dropped += count
         return dropped
 
@@ -714,15 +709,15 @@ class PostgresStore(Store):
         """The server's folder, if it tells and lies on this host."""
         try:
             with self._connect() as conn:
-                found = conn.execute("SHOW data_directory").fetchone()
+                row = conn.execute("SHOW data_directory").fetchone()
         except psycopg.Error:
             return []  # a role that may not know it
-        return [Path(found[0])] if found and Path(found[0]).is_dir() else []
+        return [Path(row[0])] if row and Path(row[0]).is_dir() else []
 
     def purge(self) -> PurgeReport:
         """Rewrites the tables, those of the database's other books with them, and turns over the server's
         log. Everybody waits meanwhile. Does what the role may do and names what is left."""
-        self.check()
+        self.lifetime.check()
         try:
             with self._connect() as conn:
                 conn.limit = LONG
@@ -732,9 +727,9 @@ class PostgresStore(Store):
             raise _translated(error) from None
 
     def close(self) -> None:
-        if self._closed or self._born.elsewhere:
+        if self.lifetime.ended or self.lifetime.in_child:
             return
-        self._closed = True
+        self.lifetime.ended = True
         self.news.close()
         self._pool.close(timeout=GOODBYE)
 
@@ -745,13 +740,13 @@ class PostgresEngine(Engine):
     def __init__(self, url: str) -> None:
         hint = "write special characters in it as %XX (an @ as %40, a / as %2F)"
         try:
-            given = conninfo_to_dict(url)
+            fields = conninfo_to_dict(url)
         except psycopg.ProgrammingError:
             raise BadInput(f"this is not a PostgreSQL URL; {hint}") from None
         # a password with a bare @ or / spills into host and port, which errors would then quote
-        if "@" in str(given.get("host", "")) or not str(given.get("port", "1")).replace(",", "").isdigit():
+        if "@" in str(fields.get("host", "")) or not str(fields.get("port", "1")).replace(",", "").isdigit():
             raise BadInput(f"the host or port of this PostgreSQL URL cannot be right; {hint}")
-        self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in given.items()})
+        self._conninfo = make_conninfo(**CONNECTION | {name: str(value) for name, value in fields.items()})
 
     @contextmanager
     def _connection(self, limit: float = 0.0) -> Iterator[Connection]:
@@ -796,19 +791,19 @@ class PostgresEngine(Engine):
     def open(self, book: str, create: bool) -> Store:
         with self._connection() as conn:
             ours = self._ours(conn)
-            found = conn.execute(q.FIND_BOOK, (to_bytes(book),)).fetchone() if ours else None
-            if found is None and not create:
+            row = conn.execute(q.FIND_BOOK, (to_bytes(book),)).fetchone() if ours else None
+            if row is None and not create:
                 raise BookNotFound(f"there is no book named {book!r} here; open it with create=True")
             if not ours:
                 self._make_tables(conn)
-            if found is None:
+            if row is None:
                 with conn.transaction():
-                    found = conn.execute(q.MAKE_BOOK, (to_bytes(book),)).fetchone()
-                    assert found is not None
-                    conn.execute(q.ENTER_BOOK, (str(found[0]),))
-                    conn.execute(q.MAKE_HEAD, (found[0], GENESIS))
+                    row = conn.execute(q.MAKE_BOOK, (to_bytes(book),)).fetchone()
+                    assert row is not None
+                    conn.execute(q.ENTER_BOOK, (str(row[0]),))
+                    conn.execute(q.MAKE_HEAD, (row[0], GENESIS))
             facts, replica = _facts(conn)
-        return PostgresStore(self._conninfo, book, found[0], facts, replica, self.timeout)
+        return PostgresStore(self._conninfo, book, row[0], facts, replica, self.timeout)
 
     def books(self) -> list[str]:
         with self._connection() as conn:
@@ -821,17 +816,15 @@ class PostgresEngine(Engine):
             if not self._ours(conn):
                 return
             with conn.transaction():
-                found = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
-                if found is None:
+                row = conn.execute(q.FIND_BOOK + " FOR UPDATE", (to_bytes(book),)).fetchone()
+                if row is None:
                     return
-                conn.execute(q.ENTER_BOOK, (str(found[0]),))
-                for table in q.FENCED:  # the head first: whoever writes now is waited for
+                conn.execute(q.LOCK_BOOK, (WRITER_SPACE, row[0]))  # waits for a writer to end
+                conn.execute(q.ENTER_BOOK, (str(row[0]),))
+                for table in q.FENCED:
                     name = sql.Identifier("commonplace", table)
-                    conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), found)
-                conn.execute(q.DROP_BOOK, found)
-
-    def close(self) -> None:
-        """Nothing is held between calls."""
+                    conn.execute(sql.SQL("DELETE FROM {} WHERE book = %s").format(name), row)
+                conn.execute(q.DROP_BOOK, row)
 
 
 def _connected(conninfo: str, timeout: float) -> Connection:
@@ -851,7 +844,7 @@ def _facts(conn: Connection) -> tuple[Facts, bool]:
     notes = ["a replica: it reads, and takes no writes"] if replica else []
     if checksums != "on":
         notes.append(
-            "data_checksums is off: a damaged page can lose rows without a word. Turn it on with pg_checksums"
+            "data_checksums is off: a damaged page can lose rows silently. Turn it on with pg_checksums"
         )
     durable: Literal["proven", "configured", "no"]
     if fsync != "on":

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL on which every trip has a time limit, and how text is stored there."""
+"""A connection to PostgreSQL on which every trip has a time limit."""
 
 from __future__ import annotations
 
@@ -63,11 +63,3 @@ class Connection(psycopg.Connection[TupleRow]):
             socket.socket(fileno=os.dup(self.fileno())) as same,
         ):
             same.shutdown(socket.SHUT_RDWR)
-
-
-def to_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def to_text(stored: bytes) -> str:
-    return stored.decode("utf-8", "surrogatepass")

@@ -22,20 +22,20 @@ WAL_ROUNDS = 256
 def purge(conn: _Connection) -> PurgeReport:
     """Do what the role may do, and name what is left."""
 
-    def one(query: LiteralString, values: Any = None) -> TupleRow:
-        found = conn.execute(query, values).fetchone()
-        assert found is not None
-        return found
+    def first_row(query: LiteralString, values: Any = None) -> TupleRow:
+        row = conn.execute(query, values).fetchone()
+        assert row is not None
+        return row
 
     done: list[str] = []
     remaining: list[str] = []
     try:
-        _rewrite_tables(conn, one, done, remaining)
+        _rewrite_tables(conn, first_row, done, remaining)
     except psycopg.errors.InsufficientPrivilege as error:
         remaining.append(
             f"the tables were not rewritten ({error.diag.message_primary}): purge as their owner"
         )
-    archive, statements, slow, followers = one(q.READ_COPIES)
+    archive, statements, slow, followers = first_row(q.READ_COPIES)
     if followers:
         # Turning the log over would take from them what they have yet to read.
         remaining.append(
@@ -44,7 +44,7 @@ def purge(conn: _Connection) -> PurgeReport:
         )
     else:
         try:
-            _turn_log(conn, one, done, remaining)
+            _turn_log(conn, first_row, done, remaining)
         except psycopg.errors.InsufficientPrivilege as error:
             remaining.append(
                 f"the server's write-ahead log may hold erased content ({error.diag.message_primary}): purge "
@@ -58,12 +58,12 @@ def purge(conn: _Connection) -> PurgeReport:
 
 
 def _rewrite_tables(
-    conn: _Connection, one: Callable[..., TupleRow], done: list[str], remaining: list[str]
+    conn: _Connection, first_row: Callable[..., TupleRow], done: list[str], remaining: list[str]
 ) -> None:
     """VACUUM FULL leaves out what nobody can see any more; so look first who may still see it."""
-    (xid,) = one(q.NEXT_XID)
+    (xid,) = first_row(q.NEXT_XID)
     for pause in (0.1, 0.4, 1.5, 0):
-        old, all_seen = one(q.OLD_SNAPSHOTS, {"xid": xid})
+        old, all_seen = first_row(q.OLD_SNAPSHOTS, {"xid": xid})
         if not old:
             break
         time.sleep(pause)
@@ -78,37 +78,39 @@ def _rewrite_tables(
             "see them: grant it pg_read_all_stats and purge again"
         )
     for table in q.TABLES:
-        before = one(q.TABLE_FILE, (f"commonplace.{table}",))
+        before = first_row(q.TABLE_FILE, (f"commonplace.{table}",))
         try:
             conn.execute(sql.SQL("VACUUM (FULL) {}").format(sql.Identifier("commonplace", table)))
         except psycopg.errors.LockNotAvailable:
             remaining.append(f"the table {table} was in use for too long to be rewritten: purge again")
             continue
-        if one(q.TABLE_FILE, (f"commonplace.{table}",)) == before:
+        if first_row(q.TABLE_FILE, (f"commonplace.{table}",)) == before:
             remaining.append(f"the table {table} was not rewritten: purge as its owner")
         else:
             done.append(f"rewrote the table {table}")
 
 
-def _turn_log(conn: _Connection, one: Callable[..., TupleRow], done: list[str], remaining: list[str]) -> None:
+def _turn_log(
+    conn: _Connection, first_row: Callable[..., TupleRow], done: list[str], remaining: list[str]
+) -> None:
     """Old segments are removed at a checkpoint, or renamed for reuse with their content. So go on to new
     segments, each filled up with zeros, until every file that was there has been removed or written over."""
-    one(q.SWITCH_WAL)
-    (first,) = one(q.CURRENT_WAL)
+    first_row(q.SWITCH_WAL)
+    (first,) = first_row(q.CURRENT_WAL)
     conn.execute("CHECKPOINT")
-    oldest, last = one(q.WAL_FILES)
+    oldest, last = first_row(q.WAL_FILES)
     if oldest < first:
         remaining.append(
             "old segments of the write-ahead log are kept (by a replication slot, wal_keep_size or the "
             "archiver) and hold erased content: release them and purge again"
         )
     rounds = 0
-    while one(q.CURRENT_WAL)[0] <= last and rounds < WAL_ROUNDS:
-        one(q.NEXT_XID)
-        one(q.SWITCH_WAL)
+    while first_row(q.CURRENT_WAL)[0] <= last and rounds < WAL_ROUNDS:
+        first_row(q.NEXT_XID)
+        first_row(q.SWITCH_WAL)
         rounds += 1
     conn.execute("CHECKPOINT")
-    if one(q.CURRENT_WAL)[0] <= last:
+    if first_row(q.CURRENT_WAL)[0] <= last:
         remaining.append(
             "segments kept for reuse may hold erased content: set wal_recycle = off, purge again"
         )

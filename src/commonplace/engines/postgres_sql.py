@@ -111,10 +111,14 @@ BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # The end of the ledger.
 READ_HEAD = "SELECT position, hash, created_at, meta FROM commonplace.heads WHERE book = %s"
-# The end of the ledger, ours to move, and the server's clock in microseconds, read after the lock is had.
-LOCK_HEAD = """
+# The lock that every writer of a book takes first. Waiters queue for it, and its release wakes the first of them only.
+# A lock on the head's row wakes all of them: each commit makes a new version of the row, for which they queue again.
+LOCK_BOOK = "SELECT pg_advisory_xact_lock(%s::int, %s::int)"
+# The end of the ledger and the server's clock in microseconds. A statement of its own after LOCK_BOOK, because a
+# statement does not see what was committed while it waited.
+READ_HEAD_AND_CLOCK = """
     SELECT position, hash, created_at, meta, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    FROM (SELECT * FROM commonplace.heads WHERE book = %s FOR UPDATE) AS head
+    FROM commonplace.heads WHERE book = %s
 """
 # How far the ledger goes.
 READ_POSITION = "SELECT position FROM commonplace.heads WHERE book = %s"
@@ -133,23 +137,14 @@ READ_BY_ID = """
     SELECT position, id, run, created_at, header, hash, body FROM commonplace.events
     WHERE book = %s AND id = ANY(%s)
 """
-# Each key's last version as of a position: one look into the primary key per key.
+# The last version of each row as of a position: one look into the primary key per row.
 GET_ROWS = """
-    SELECT asked.key, found.position, found.value
-    FROM unnest(%(keys)b::bytea[]) AS asked (key) CROSS JOIN LATERAL (
+    SELECT place.space, place.key, version.position, version.value
+    FROM unnest(%b::bytea[], %b::bytea[]) AS place (space, key) CROSS JOIN LATERAL (
         SELECT position, value FROM commonplace.rows
-        WHERE book = %(book)s AND space = %(space)s AND key = asked.key AND position <= %(at)s
-        ORDER BY position DESC LIMIT 1) AS found
-    WHERE found.value IS NOT NULL
-"""
-# The same for keys of several spaces, as of now.
-GET_ROWS_OF_SPACES = """
-    SELECT asked.space, asked.key, found.position, found.value
-    FROM unnest(%b::bytea[], %b::bytea[]) AS asked (space, key) CROSS JOIN LATERAL (
-        SELECT position, value FROM commonplace.rows
-        WHERE book = %s AND space = asked.space AND key = asked.key
-        ORDER BY position DESC LIMIT 1) AS found
-    WHERE found.value IS NOT NULL
+        WHERE book = %s AND space = place.space AND key = place.key AND position <= %s
+        ORDER BY position DESC LIMIT 1) AS version
+    WHERE version.value IS NOT NULL
 """
 # The same over a range of keys, forwards, for a few rows: it hops from key to key in the primary key.
 SCAN_SOME = """
@@ -251,7 +246,7 @@ PUT_BLOB = """
 DROP_BLOBS = "DELETE FROM commonplace.blobs WHERE book = %s AND digest = ANY(%s)"
 # The book's own record changes.
 WRITE_META = "UPDATE commonplace.heads SET meta = %s WHERE book = %s"
-# Leases that are taken or renewed; the head's lock is had, and nobody else has one of them.
+# Leases that are taken or renewed, as `decide_leases` says. The book's lock is held, so nobody else can take one.
 TAKE_LEASES = """
     INSERT INTO commonplace.leases (book, name, holder, fence, until)
     SELECT %(book)s, name, holder, fence, clock_timestamp() + make_interval(secs => seconds) FROM unnest(

@@ -61,6 +61,7 @@ from .contract import (
     Facts,
     Head,
     Lease,
+    Place,
     PurgeReport,
     Reads,
     Record,
@@ -69,8 +70,10 @@ from .contract import (
     Tx,
     WriteConflict,
     WriteSet,
+    to_bytes,
+    to_text,
 )
-from .forks import Born
+from .forks import Lifetime
 
 LAYOUT = 1
 BOOKS = b"commonplace:books"
@@ -89,14 +92,6 @@ FOREVER = 2**53 - 2  # beyond every position; what Lua's numbers still hold exac
 
 
 # --- Bytes --------------------------------------------------------------------------------------------------
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _str(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
 
 
 def _escape(data: bytes) -> bytes:
@@ -125,7 +120,7 @@ def _row(name: str, space: bytes, member: bytes) -> Row:
 
 
 def _lease(name: str, reply: list[bytes]) -> Lease:
-    return Lease(name, _str(reply[0]), int(reply[1]), int(reply[2]) / 1_000_000)
+    return Lease(name, to_text(reply[0]), int(reply[1]), int(reply[2]) / 1_000_000)
 
 
 def _info(reply: object) -> dict[str, str]:
@@ -150,6 +145,7 @@ class _Wire(Protocol):
 
     def connect(self) -> None: ...
     def can_read(self) -> bool: ...
+    def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
     def send_packed_command(self, command: list[bytes]) -> None: ...
     def read_response(self) -> Any: ...
     def disconnect(self) -> None: ...
@@ -157,16 +153,6 @@ class _Wire(Protocol):
     socket_timeout: float
     deadline: float
     _sock: _Timed | None
-
-
-def _pack(commands: Iterable[Command]) -> bytes:
-    parts = []
-    for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for word in command:
-            data = word if isinstance(word, bytes) else str(word).encode()
-            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
-    return b"".join(parts)
 
 
 class _Timed:
@@ -247,18 +233,12 @@ class _Server:
             else f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         )
         self._idle: list[_Wire] = []
-        self._born = Born()
-        self.closed = False
-
-    def check(self) -> None:
-        self._born.check()
-        if self.closed:
-            raise BookClosed("this book is closed; open it again")
+        self.lifetime = Lifetime()
 
     def close(self) -> None:
         """Ends idle connections; one that is in use ends when its user gives it back."""
-        if not self.closed and not self._born.elsewhere:
-            self.closed = True
+        if not self.lifetime.ended and not self.lifetime.in_child:
+            self.lifetime.ended = True
             self._drain()
 
     def _drain(self) -> None:
@@ -290,7 +270,7 @@ class _Server:
         """One round trip: the answers, refusals among them as exception objects. `ids` marks a write: once
         it may have been sent, a lost answer is OutcomeUnknown. It takes `limit` seconds at most; None: what the
         store's timeout allows."""
-        self.check()
+        self.lifetime.check()
         limit = self.timeout + MARGIN if limit is None else limit
         deadline = time.monotonic() + limit
         try:
@@ -299,7 +279,7 @@ class _Server:
             raise self._unavailable(error) from error
         try:
             _within(wire, deadline)
-            wire.send_packed_command([_pack(commands)])
+            wire.send_packed_command(wire.pack_commands(commands))
             answers = [self._answer(wire, deadline) for _ in commands]
         except BaseException as error:
             wire.disconnect()  # answers may be under way that nobody will read
@@ -311,7 +291,7 @@ class _Server:
                 raise self._unavailable(error) from error
             raise OutcomeUnknown(ids, f"lost the connection to {self.where}") from error
         self._idle.append(wire)
-        if self.closed:
+        if self.lifetime.ended:
             self._drain()
         return answers
 
@@ -467,7 +447,7 @@ class RedisReads(Reads):
             return self._fetch(range(first, min(last, first + limit - 1) + 1))
         if first > last or limit <= 0:
             return []
-        part = _text(_utf8(run))
+        part = _text(to_bytes(run))
         low, high = b"[" + part + _eight(first), b"[" + part + _eight(last)
         (members,) = self._server.read(("ZRANGEBYLEX", self._keys.runs, low, high, "LIMIT", 0, limit))
         return self._fetch([int.from_bytes(member[-8:], "big") for member in members])
@@ -475,7 +455,7 @@ class RedisReads(Reads):
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
         if not ids:
             return {}
-        (replies,) = self._server.read(("HMGET", self._keys.ids, *map(_utf8, ids)))
+        (replies,) = self._server.read(("HMGET", self._keys.ids, *map(to_bytes, ids)))
         positions = sorted({int(reply) for reply in replies if reply is not None})
         return {
             record.id: record for record in self._fetch([p for p in positions if p <= self.head.position])
@@ -483,7 +463,7 @@ class RedisReads(Reads):
 
     def _fetch(self, positions: Sequence[int]) -> list[Record]:
         """The records at these ascending positions, which exist; a page of them a round trip."""
-        found = []
+        records = []
         for i in range(0, len(positions), PAGE):
             page = positions[i : i + PAGE]
             gaps = page[-1] - page[0] + 1 != len(page)
@@ -497,32 +477,28 @@ class RedisReads(Reads):
                 if name != b"%d-0" % position:
                     break
                 field = dict(zip(pairs[::2], pairs[1::2], strict=True))
-                run = _str(field[b"r"]) if b"r" in field else None
-                id, created_at = _str(field[b"i"]), int(field[b"t"])
-                found.append(Record(position, id, run, created_at, field[b"h"], field[b"x"], body))
-            if len(found) < i + len(page):
-                missing = positions[len(found)]
+                run = to_text(field[b"r"]) if b"r" in field else None
+                id, created_at = to_text(field[b"i"]), int(field[b"t"])
+                records.append(Record(position, id, run, created_at, field[b"h"], field[b"x"], body))
+            if len(records) < i + len(page):
+                missing = positions[len(records)]
                 raise Corrupt(
                     f"the server no longer holds event {missing}: evicted, or the book dropped", missing
                 )
-        return found
+        return records
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
-        return {row.key: row for row in self._rows([(space, key) for key in keys], at)}
-
-    def get_all(self, places: Collection[tuple[str, bytes]]) -> dict[tuple[str, bytes], Row]:
-        return {(row.space, row.key): row for row in self._rows(list(places), None)}
-
-    def _rows(self, places: Sequence[tuple[str, bytes]], at: int | None) -> Iterator[Row]:
-        until, parts = self._until(at), {space: _text(_utf8(space)) for space, _ in places}
-        for i in range(0, len(places), PAGE):
-            page = places[i : i + PAGE]
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
+        until, parts = self._until(at), {space: _text(to_bytes(space)) for space, _ in places}
+        wanted, rows = list(places), dict[Place, Row]()
+        for i in range(0, len(wanted), PAGE):
+            page = wanted[i : i + PAGE]
             stems = (parts[space] + _text(key) for space, key in page)
             members = self._server.run(lua.GET, self._keys, *until, *stems)
-            for (space, _), member in zip(page, members, strict=True):
-                row = _row(space, parts[space], member) if member else None
+            for place, member in zip(page, members, strict=True):
+                row = _row(place[0], parts[place[0]], member) if member else None
                 if row is not None and row.value is not None:
-                    yield row
+                    rows[place] = row
+        return rows
 
     def scan(
         self,
@@ -533,7 +509,7 @@ class RedisReads(Reads):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        part = _text(_utf8(space))
+        part = _text(to_bytes(space))
         low, high = _span(part, start, end)
         until, most = self._until(at), FOREVER if limit is None else limit
         rows: list[Row] = []
@@ -547,9 +523,9 @@ class RedisReads(Reads):
         return rows[:most]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
-        part = _text(_utf8(space))
+        part = _text(to_bytes(space))
         low, high = _span(part, start, end)
-        seen: tuple[Row, bool] | None = None  # the last revision so far of one version; was it dropped?
+        last: tuple[Row, bool] | None = None  # the last revision so far of one version; was it dropped?
         while True:
             (members,) = self._server.read(("ZRANGEBYLEX", self._keys.rows, low, high, "LIMIT", 0, PAGE))
             for member in members:
@@ -557,21 +533,21 @@ class RedisReads(Reads):
                 named = len(part) + len(_text(row.key)) + 8
                 if int.from_bytes(member[named : named + 8], "big") > self._revision:
                     continue
-                if seen is not None and not seen[1] and seen[0][:3] != row[:3]:
-                    yield seen[0]
-                seen = row, member[named + 8] == 2
+                if last is not None and not last[1] and last[0][:3] != row[:3]:
+                    yield last[0]
+                last = row, member[named + 8] == 2
             if len(members) < PAGE:
                 break
             low = b"(" + member[: named + 8] + b"\xff"
-        if seen is not None and not seen[1]:
-            yield seen[0]
+        if last is not None and not last[1]:
+            yield last[0]
 
     def blob(self, digest: str) -> bytes | None:
-        (content,) = self._server.read(("HGET", self._keys.blobs, _utf8(digest)))
+        (content,) = self._server.read(("HGET", self._keys.blobs, to_bytes(digest)))
         return content[8:] if content and int.from_bytes(content[:8], "big") <= self._revision else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
-        replies = self._server.run(lua.LEASES_NOW, self._keys, *map(_utf8, names)) if names else []
+        replies = self._server.run(lua.LEASES_NOW, self._keys, *map(to_bytes, names)) if names else []
         return {name: _lease(name, reply) for name, reply in zip(names, replies, strict=True) if reply}
 
 
@@ -599,7 +575,7 @@ class RedisTx(RedisReads, Tx):
             raise BadInput(f"records must follow the head without a gap, from position {first}")
         erased, dropped_blobs = set(write.erase), set(write.blob_drops)
         rows, drops = write.changes()
-        stems = {space: _text(_utf8(space)) for space in {version[0] for version in (*rows, *drops)}}
+        stems = {space: _text(to_bytes(space)) for space in {version[0] for version in (*rows, *drops)}}
         blobs = {digest: content for digest, content in write.blobs.items() if digest not in dropped_blobs}
         counts = (write.leases, erased, drops, dropped_blobs, write.records, rows, blobs)
         # By the clock: when a crash loses the last writes, their revisions are not given out again.
@@ -609,24 +585,29 @@ class RedisTx(RedisReads, Tx):
         meta = self.head.meta if write.meta is None else write.meta
         args += (int(GRACE_SECONDS * 1_000_000), meta, *map(len, counts))
         for lease in write.leases:
-            args += (_utf8(lease.name), _utf8(lease.holder), lease.fence, int(lease.seconds * 1_000_000))
+            args += (
+                to_bytes(lease.name),
+                to_bytes(lease.holder),
+                lease.fence,
+                int(lease.seconds * 1_000_000),
+            )
         args += erased
         for space, key, position in drops:
             args.append(stems[space] + _text(key) + _eight(position))
-        args += map(_utf8, dropped_blobs)
+        args += map(to_bytes, dropped_blobs)
         for record in write.records:
             body = None if record.position in erased else record.body
             run, member = b"", b""
             if record.run is not None:
-                run = _utf8(record.run)
+                run = to_bytes(record.run)
                 member = _text(run) + _eight(record.position)
-            args += (record.position, _utf8(record.id), record.created_at, record.header, record.hash)
+            args += (record.position, to_bytes(record.id), record.created_at, record.header, record.hash)
             args += (run, member, int(body is not None), body or b"")
         for (space, key, position), value in rows.items():
             name = stems[space] + _text(key) + _eight(position)
             args += (name, name + revision + (b"\0" if value is None else b"\1" + value))
         for digest, content in blobs.items():
-            args += (_utf8(digest), revision + content)
+            args += (to_bytes(digest), revision + content)
         return args
 
 
@@ -673,11 +654,11 @@ class RedisStore(Store):
         """A transaction; it never waits for a lock. But writers that keep colliding waste their work, and the
         unlucky starve, so one that has collided lately first waits for its turn: a token in a list, which the
         server hands out in the order of asking and every apply puts back. It is only a hint. If a token dies
-        with its holder, whoever tires of waiting goes on without, and its apply puts back a new one; one too
-        many is lost in the collision that it causes. Who needs longer than others are ready to wait says so, once
+        with its holder, a writer that has waited long enough goes ahead without, and its apply puts back a new one;
+        one too many is lost in the collision that it causes. A writer that needs longer than others wait says so, once
         it has its turn: else it would collide for ever."""
         deadline = time.monotonic() + self.within(timeout)
-        crowded, told = time.monotonic() < self._crowded_until, list[Any]()
+        crowded, granted = time.monotonic() < self._crowded_until, list[Any]()
         while True:
             left = deadline - time.monotonic()
             turn: list[Command] = []
@@ -686,13 +667,13 @@ class RedisStore(Store):
                     ("BLPOP", self.keys.turn, max(0.01, min(left, TURN_SECONDS))),
                     ("PTTL", self._long_key),
                 ]
-            *told, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
-            if not told or told[0] or told[1] <= 0 or left <= TURN_SECONDS:
+            *granted, reply, clock = self.server.read(*turn, self._ask_head, ("TIME",))
+            if not granted or granted[0] or granted[1] <= 0 or left <= TURN_SECONDS:
                 break
-        has_turn = bool(told and told[0])
+        has_turn = bool(granted and granted[0])
         if has_turn and self._needs > TURN_SECONDS / 2:
-            said = int(min(2 * self._needs, LONG_SECONDS) * 1000)
-            self.server.read(("SET", self._long_key, "", "PX", said))
+            milliseconds = int(min(2 * self._needs, LONG_SECONDS) * 1000)
+            self.server.read(("SET", self._long_key, "", "PX", milliseconds))
         head, revision = self._head(reply)
         now = int(clock[0]) * 1_000_000 + int(clock[1])
         tx = RedisTx(self, head, revision, now, has_turn)
@@ -716,7 +697,7 @@ class RedisStore(Store):
             self._crowded_until = now + 1.0
 
     def wait(self, after: int, timeout: float) -> int:
-        self.server.check()
+        self.server.lifetime.check()
         deadline = time.monotonic() + timeout
         with self._news:
             self._waiting += 1
@@ -742,7 +723,7 @@ class RedisStore(Store):
         return int(position or 0)
 
     def wake(self) -> None:
-        self.server.check()
+        self.server.lifetime.check()
         with self._news:
             self._wakes += 1
             wakes, waiting = self._wakes, self._waiting
@@ -757,21 +738,21 @@ class RedisStore(Store):
                 pass  # a replica, or no server: each wait looks at the count by itself after its slice
 
     def lease(self, name: str, holder: str, seconds: float, fence: int = 0) -> Lease:
-        asked = (_utf8(name), _utf8(holder), fence, int(seconds * 1_000_000))
+        asked = (to_bytes(name), to_bytes(holder), fence, int(seconds * 1_000_000))
         reply = self.server.run(lua.LEASE, self.keys, *asked)
         if not reply:
             raise BookNotFound(f"the book {self._book!r} was dropped from {self.server.where}; open it again")
         return _lease(name, reply)
 
     def drop_spaces(self, prefix: str) -> None:
-        first = _escape(_utf8(prefix))
+        first = _escape(to_bytes(prefix))
         after = first.rstrip(b"\xff")  # the first bytes beyond all that begin with `first`
         high = b"(" + after[:-1] + bytes([after[-1] + 1]) if after else b"+"
         while self.server.run(lua.DROP_SPACES, self.keys, b"[" + first, high):
             pass
 
     def trim(self, space: str, horizon: int) -> int:
-        part = _text(_utf8(space))
+        part = _text(to_bytes(space))
         low, high = _span(part, b"", None)
         dropped = 0
         while low:
@@ -781,8 +762,8 @@ class RedisStore(Store):
 
     def files(self) -> list[Path]:
         """The server's folder, if it tells and lies on this host."""
-        (told,) = self.server.ask(("CONFIG", "GET", "dir"))
-        folder = _setting(told)
+        (reply,) = self.server.ask(("CONFIG", "GET", "dir"))
+        folder = _setting(reply)
         return [Path(folder)] if folder and Path(folder).is_dir() else []
 
     def purge(self) -> PurgeReport:
@@ -804,7 +785,7 @@ class RedisStore(Store):
                 "the server does not tell its state (INFO): its operator must run BGREWRITEAOF and BGSAVE"
             )
         if state.get("aof_enabled") == "1":
-            problem = self._rewrite("BGREWRITEAOF", "aof_rewrite", "aof_last_bgrewrite_status")
+            problem = self._rewrite("BGREWRITEAOF", "aof_last_bgrewrite_status")
             (remaining if problem else done).append(problem or "the append-only file was rewritten")
             if _setting(keep) == "yes":
                 remaining.append("aof-disable-auto-gc is yes: the files before the rewrite are kept")
@@ -812,7 +793,7 @@ class RedisStore(Store):
         loaded = state.get("aof_enabled") == "0" and state.get("rdb_last_load_keys_loaded", "0") != "0"
         saved = loaded or state.get("rdb_last_bgsave_time_sec", "-1") != "-1"
         if state and (_setting(saves) or saved):
-            problem = self._rewrite("BGSAVE", "rdb_bgsave", "rdb_last_bgsave_status")
+            problem = self._rewrite("BGSAVE", "rdb_last_bgsave_status")
             (remaining if problem else done).append(problem or "the snapshot (RDB) was written anew")
         elif state and _setting(saves) is None:
             remaining.append("CONFIG is not allowed: if the server writes snapshots (RDB), run BGSAVE on it")
@@ -825,7 +806,7 @@ class RedisStore(Store):
             done.append("nothing to do: this server keeps no files")
         return PurgeReport(tuple(done), tuple(remaining))
 
-    def _rewrite(self, command: str, what: str, status: str) -> str | None:
+    def _rewrite(self, command: str, status: str) -> str | None:
         """Start this background job after the one that may be running, which began before the erasure, and
         see it end. Answers with what went wrong."""
         deadline = time.monotonic() + PURGE_SECONDS
@@ -834,7 +815,7 @@ class RedisStore(Store):
             state = _info(self.server.read(("INFO", "persistence"))[0])
             if not any(
                 state.get(f"{job}_{end}", "0") == "1"
-                for job in (what, "rdb_bgsave", "aof_rewrite")
+                for job in ("rdb_bgsave", "aof_rewrite")
                 for end in ("in_progress", "scheduled")
             ):
                 if started:
@@ -849,7 +830,7 @@ class RedisStore(Store):
         return f"{command} did not end within {PURGE_SECONDS:g} s; purge again later"
 
     def close(self) -> None:
-        if not self.server.closed:
+        if not self.server.lifetime.ended:
             self.wake()
             self.server.close()
 
@@ -870,13 +851,13 @@ class RedisEngine(Engine):
         self._server.timeout = seconds
 
     def open(self, book: str, create: bool) -> Store:
-        self._server.check()
+        self._server.lifetime.check()
         server = _Server(self._url, self.timeout)
         try:
             facts, fsync = _survey(server)
             if create:
                 self._enlist(server, book)
-            words = (int(create), _utf8(book), LAYOUT, GENESIS, *lua.Keys())
+            words = (int(create), to_bytes(book), LAYOUT, GENESIS, *lua.Keys())
             state, *more = server.run(lua.OPEN, lua.Keys.of(book), *words, fsync=fsync and create)
             self._admit(book, state, more)
         except BaseException:
@@ -890,9 +871,9 @@ class RedisEngine(Engine):
     def _enlist(server: _Server, book: str) -> None:
         """Before the book is made: a name without a book is passed over by `books`, a book without a name
         would be lost to it. Nothing is written for a book that is there, so a replica can open it."""
-        (known,) = server.read(("SISMEMBER", BOOKS, _utf8(book)))
-        if not known:
-            server.read(("SADD", BOOKS, _utf8(book)))
+        (listed,) = server.read(("SISMEMBER", BOOKS, to_bytes(book)))
+        if not listed:
+            server.read(("SADD", BOOKS, to_bytes(book)))
 
     def _admit(self, book: str, state: bytes, more: list[Any]) -> None:
         where = self._server.where
@@ -900,7 +881,7 @@ class RedisEngine(Engine):
             raise BookNotFound(f"there is no book named {book!r} at {where}; open it with create=True")
         if state == b"foreign":
             raise NotABook(
-                f"{where} holds something else under the key {_str(more[0])}; use another database"
+                f"{where} holds something else under the key {to_text(more[0])}; use another database"
             )
         if state == b"newer":
             raise BookTooNew(
@@ -915,16 +896,16 @@ class RedisEngine(Engine):
     def books(self) -> list[str]:
         (names,) = self._server.read(("SMEMBERS", BOOKS))
         there = (
-            self._server.ask(*(("HGET", lua.Keys.of(_str(name)).head, "name") for name in names))
+            self._server.ask(*(("HGET", lua.Keys.of(to_text(name)).head, "name") for name in names))
             if names
             else []
         )
-        return sorted(_str(name) for name, found in zip(names, there, strict=True) if found == name)
+        return sorted(to_text(name) for name, stored in zip(names, there, strict=True) if stored == name)
 
     def drop(self, book: str) -> None:
         _, fsync = _survey(self._server)
-        self._server.run(lua.DROP, lua.Keys.of(book), _utf8(book), fsync=fsync)
-        self._server.read(("SREM", BOOKS, _utf8(book)))
+        self._server.run(lua.DROP, lua.Keys.of(book), to_bytes(book), fsync=fsync)
+        self._server.read(("SREM", BOOKS, to_bytes(book)))
 
     def close(self) -> None:
         self._server.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+from .contract import to_bytes
+
 
 class Keys(NamedTuple):
     """The keys of one book, and the type of each."""
@@ -22,7 +24,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, book: str) -> Keys:
-        tag = hashlib.sha256(book.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        tag = hashlib.sha256(to_bytes(book)).hexdigest()[:32]
         return cls(*(f"commonplace:{{{tag}}}:{name}".encode() for name in cls._fields))
 
 
@@ -44,6 +46,7 @@ local function now()
 end
 """
 
+# The rule is `decide_leases` in contract.py; the conformance suite checks that both agree.
 _LEASES = """
 local function in_force(name)  -- holder, fence and until; nothing when free or expired
   local till, fence, holder = string.match(redis.call('HGET', LEASES, name) or '', '^(%d+) (%-?%d+) (.*)$')

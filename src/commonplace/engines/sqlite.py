@@ -1,8 +1,8 @@
 """SQLite, the default engine: one file, any number of processes on one host.
 
 It is driven through apsw, which carries its own current SQLite. Write-ahead log, synchronous=FULL: one fsync
-a commit. Writers of all processes pass a fair gate before BEGIN, because SQLite's own busy handler lets some
-of them starve. After COMMIT the gate file is written to, which wakes whoever waits for news.
+a commit. Writers of all processes take the lock file before BEGIN, because SQLite's own busy handler lets some
+of them starve. After COMMIT the position is published there, which wakes those who wait for it.
 
 Every page carries a checksum (SQLite's own cksumvfs extension, which apsw's wheel brings): a flipped bit can make a
 row unfindable as well as unreadable, and a row that is not found would count as "nothing was ever said about it". A
@@ -57,12 +57,11 @@ from .contract import (
     Record,
     Row,
     Store,
-    WriteConflict,
     WriteSet,
-    grantable,
+    decide_leases,
 )
 from .interrupts import run_inside
-from .local import GatedTx, LocalStore, disk_notes, remove_beside
+from .local import LocalStore, LockedTx, disk_notes, file_identity, remove_beside
 
 APPLICATION_ID = 0x636F6D70  # "comp"
 LAYOUT = 2
@@ -139,15 +138,6 @@ SELECT r.key, r.position, r.value FROM keys CROSS JOIN rows r ON r.space = :spac
 AND r.position = (SELECT max(position) FROM rows WHERE space = :space AND key = keys.key AND position <= :at)
 WHERE keys.key IS NOT NULL AND r.value IS NOT NULL LIMIT :limit
 """
-# The first or last versions in a range of keys, whatever their positions.
-SOME = """
-SELECT key, position, value FROM rows
-WHERE space = :space AND key >= :start AND key < :end ORDER BY key, position LIMIT :limit
-"""
-SOME_BACK = """
-SELECT key, position, value FROM rows
-WHERE space = :space AND key >= :start AND key < :end ORDER BY key DESC, position DESC LIMIT :limit
-"""
 # Every version in a range of keys.
 VERSIONS = """
 SELECT space, key, position, value FROM rows
@@ -193,7 +183,7 @@ def translate(error: apsw.Error, path: Path) -> CommonplaceError:
             "`commonplace book copy`, which makes all views again from the ledger, or restore a backup"
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Busy(f"{path} is locked by a program that does not use the gate: close it and try again")
+        return Busy(f"{path} is locked by a program that does not use its lock file: close it and try again")
     if isinstance(error, apsw.NotADBError):
         return NotABook(f"{path} is not a SQLite database: choose another path for the book")
     if isinstance(error, apsw.CorruptError):
@@ -247,26 +237,18 @@ class SqliteReads(Reads):
 
     def records(self, after: int, upto: int, limit: int, run: str | None = None) -> list[Record]:
         if run is None:
-            return [Record(*found) for found in self._all(EVENTS, (after, upto, limit))]
-        return [Record(*found) for found in self._all(EVENTS_OF_RUN, (run, after, upto, limit))]
+            return [Record(*row) for row in self._all(EVENTS, (after, upto, limit))]
+        return [Record(*row) for row in self._all(EVENTS_OF_RUN, (run, after, upto, limit))]
 
     def by_id(self, ids: Collection[str]) -> dict[str, Record]:
-        return {id: Record(*found) for id in ids for found in self._all(EVENT_BY_ID, (id,))}
+        return {id: Record(*row) for id in ids for row in self._all(EVENT_BY_ID, (id,))}
 
-    def get(self, space: str, keys: Collection[bytes], at: int | None = None) -> dict[bytes, Row]:
+    def get_all(self, places: Collection[Place], at: int | None = None) -> dict[Place, Row]:
         upto = LAST if at is None else at
-        return {
-            key: Row(space, key, position, value)
-            for key in keys
-            for position, value in self._all(ROW, (space, key, upto))
-            if value is not None
-        }
-
-    def get_all(self, places: Collection[Place]) -> dict[Place, Row]:
         return {
             place: Row(*place, position, value)
             for place in places
-            for position, value in self._all(ROW, (*place, LAST))
+            for position, value in self._all(ROW, (*place, upto))
             if value is not None
         }
 
@@ -281,34 +263,22 @@ class SqliteReads(Reads):
     ) -> list[Row]:
         bounds = {"space": space, "start": start, "at": LAST if at is None else at}
         bounds |= {"limit": -1 if limit is None else limit, **({} if end is None else {"end": end})}
-        found = self._some(bounds, reverse) if limit is not None and end is not None else None
-        if found is None:
-            found = self._all(SCANS[reverse, end is not None], bounds)
-        return [Row(space, key, position, value) for key, position, value in found]
-
-    def _some(self, bounds: dict[str, Any], reverse: bool) -> list[Any] | None:
-        """A few rows of a range in which every key has one version, as most have; None if it is not so."""
-        limit = bounds["limit"]
-        asked = {name: one for name, one in bounds.items() if name != "at"} | {"limit": limit + 1}
-        found = self._all(
-            SOME_BACK if reverse else SOME, asked
-        )  # one more: the last key may have a later version
-        plain = all(position <= bounds["at"] and value is not None for _, position, value in found[:limit])
-        return found[:limit] if plain and len({key for key, _, _ in found}) == len(found) else None
+        rows = self._all(SCANS[reverse, end is not None], bounds)
+        return [Row(space, key, position, value) for key, position, value in rows]
 
     def versions(self, space: str, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
         try:
             query, bounds = VERSIONS, (space, start, end)
             if end is None:
                 query, bounds = to_the_end(VERSIONS), (space, start)  # type: ignore[assignment]
-            for found in self._connection.execute(query, bounds):
-                yield Row(*found)
+            for row in self._connection.execute(query, bounds):
+                yield Row(*row)
         except apsw.Error as error:
             raise translate(error, self._path) from error
 
     def blob(self, digest: str) -> bytes | None:
-        found = self._all(BLOB, (digest,))
-        return found[0][0] if found else None
+        rows = self._all(BLOB, (digest,))
+        return rows[0][0] if rows else None
 
     def leases(self, names: Collection[str]) -> dict[str, Lease]:
         boot, now = boot_clock()
@@ -323,7 +293,7 @@ class UnlockedConnection(apsw.Connection):
     """Reads a file as it stands, without locks and without looking for a log."""
 
     def __init__(self, path: Path) -> None:
-        self.before = _identity(path)
+        self.before = file_identity(path)
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         super().__init__(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
 
@@ -346,7 +316,7 @@ class UnlockedReads(SqliteReads):
         return iter(rows)
 
     def _check(self) -> None:
-        if _log_of(self._path).exists() or _identity(self._path) != self._connection.before:
+        if _log_of(self._path).exists() or file_identity(self._path) != self._connection.before:
             raise Busy(f"somebody has begun to write to {self._path} while it was read: read again")
 
 
@@ -354,22 +324,17 @@ def _log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _identity(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-class SqliteTx(SqliteReads, GatedTx):
-    """Holds the gate and SQLite's write lock from `with` to its end."""
+class SqliteTx(SqliteReads, LockedTx):
+    """Holds the lock file and SQLite's write lock from `with` to its end."""
 
     def __init__(self, store: SqliteStore, timeout: float) -> None:
-        GatedTx.__init__(self, store._gate, timeout)
+        LockedTx.__init__(self, store._lock_file, timeout)
         self._store = store
         self._committed = 0
 
     def _begin(self) -> None:
         store = self._store
-        store._check()
+        store._lifetime.check()
         connection = store._writer or store._open_writer()
         connection.execute("BEGIN IMMEDIATE")
         SqliteReads.__init__(self, connection, store.path)
@@ -383,12 +348,12 @@ class SqliteTx(SqliteReads, GatedTx):
             store.poison()
             raise translate(error, store.path) from error
         if self._committed:
-            self._gate.publish(self._committed)
+            self._lock_file.publish(self._committed)
 
     def apply(self, write: WriteSet) -> None:
         do, many = self._connection.execute, self._connection.executemany
-        if write.leases and not self._grant(write.leases):
-            raise WriteConflict
+        if write.leases:
+            self._write_leases(write.leases)
         if len(write.records) == 1:
             do(ADD_EVENT, write.records[0])
         elif write.records:
@@ -414,25 +379,21 @@ class SqliteTx(SqliteReads, GatedTx):
         if write.records:
             self._committed = write.records[-1].position
 
-    def _grant(self, leases: list[Lease]) -> bool:
+    def _write_leases(self, asked: list[Lease]) -> None:
         boot, now = boot_clock()
-        last = {lease.name: lease for lease in leases}
-        if not grantable(leases, self.leases(last)):
-            return False
-        for lease in last.values():
-            if lease.seconds > 0:
+        for lease in decide_leases(asked, self.leases({lease.name for lease in asked})):
+            if lease.seconds:
                 entry = (lease.name, lease.holder, lease.fence, boot, now + lease.seconds)
                 self._connection.execute(PUT_LEASE, entry)
             else:
                 self._connection.execute(DROP_LEASE, (lease.name,))
-        return True
 
 
 class SqliteStore(LocalStore):
     """One database file. Writers of this process share one connection; each reader has one of a pool."""
 
     def __init__(self, path: Path, facts: Facts, synchronous: str) -> None:
-        super().__init__(path.with_name(path.name + "-gate"), path)
+        super().__init__(path.with_name(path.name + "-lock"), path)
         self.facts = facts
         self.path = path
         self._synchronous = synchronous
@@ -468,7 +429,7 @@ class SqliteStore(LocalStore):
 
     @contextmanager
     def read(self, at_least: int = 0, timeout: float | None = None) -> Iterator[Reads]:
-        self._check()
+        self._lifetime.check()
         self.reach(at_least, self.within(timeout))
         try:
             connection = self._idle.pop()
@@ -486,7 +447,7 @@ class SqliteStore(LocalStore):
             sound = True
             raise
         finally:
-            if sound and not self._closed and not self.facts.read_only:
+            if sound and not self._lifetime.ended and not self.facts.read_only:
                 if connection.in_transaction:  # SQLite itself ends one in which a page could not be read
                     connection.execute("ROLLBACK")
                 self._idle.append(connection)
@@ -500,7 +461,7 @@ class SqliteStore(LocalStore):
             raise translate(error, self.path) from error
 
     def begin(self, timeout: float | None = None) -> SqliteTx:
-        self._check()
+        self._lifetime.check()
         return SqliteTx(self, self.within(timeout))
 
     def _open_writer(self) -> apsw.Connection:
@@ -544,9 +505,9 @@ class SqliteStore(LocalStore):
     def purge(self) -> PurgeReport:
         """Rewrite the file without its free space, then empty the log. Erased bytes are overwritten when
         they are freed (secure_delete), but a page that was rebalanced may hold a stale copy until VACUUM."""
-        self._check()
+        self._lifetime.check()
         try:
-            emptied = run_inside(self._gate.inside(self.timeout), lambda _: self._rewrite())
+            emptied = run_inside(self._lock_file.inside(self.timeout), lambda _: self._rewrite())
         except apsw.Error as error:
             raise translate(error, self.path) from error
         done = "rewrote the database without its free space"
@@ -566,7 +527,7 @@ class SqliteStore(LocalStore):
         return not busy and bool(frames == moved)
 
     def backup(self, to: Path) -> Head | None:
-        self._check()
+        self._lifetime.check()
         if os.path.lexists(to):
             raise _exists(to)
         source, unfinished = self._open_connection(), _unfinished(to)
@@ -619,7 +580,7 @@ def _unfinished(to: Path) -> Path:
 
 def remove_database(path: Path) -> None:
     """Remove a book's file and all that was made beside it to use it."""
-    for suffix in ("", "-wal", "-shm", "-journal", "-gate"):
+    for suffix in ("", "-wal", "-shm", "-journal", "-lock"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
@@ -708,7 +669,7 @@ class SqliteEngine(Engine):
         self.path.chmod(FileAccess().mode)
 
     def _check_beside(self) -> None:
-        """SQLite uses a log that lies there, whoever made it."""
+        """Refuse files of other users: SQLite would use a log that anybody has put there."""
         access = access_of(self.path)
         for suffix in ("-wal", "-shm", "-journal"):
             check_private(self.path.with_name(self.path.name + suffix), access)
@@ -733,13 +694,13 @@ class SqliteEngine(Engine):
 
     def _lay_out(self, store: SqliteStore) -> None:
         """Make the tables if there is nothing yet, and see that the file is ours. Only making them needs the
-        gate: a book that is there opens while others write."""
+        lock: a book that is there opens while others write."""
         try:
             page_checksums()
             connection = store._connect()
             try:
                 if _has_no_tables(connection):
-                    run_inside(store._gate.inside(self.timeout), lambda _: self._make_tables(connection))
+                    run_inside(store._lock_file.inside(self.timeout), lambda _: self._make_tables(connection))
                 layout = connection.pragma("user_version")
                 if layout > LAYOUT:
                     raise BookTooNew(
@@ -805,6 +766,3 @@ class SqliteEngine(Engine):
             return
         remove_database(self.path)
         remove_beside(self.path)
-
-    def close(self) -> None:
-        pass

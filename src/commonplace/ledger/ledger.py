@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..access.commands import check_emits
+from ..access.commands import LIMITED, check_emits
 from ..engines.contract import Head, Reads, Record, Store
 from ..errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
 from .committer import Committer
@@ -61,6 +61,8 @@ def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event] | Denied
                 f"{draft.kind!r} belongs to {owner!r} and can only come from its commands: "
                 "record a kind of your own, such as 'agent.spoke'"
             )
+    runs = [("runs", (draft.run_id,)) for draft in drafts if draft.run_id is not None]
+    overlay.prefetch([("rights", LIMITED), *runs])
     return check_emits(overlay, drafts) or [overlay.emit(draft) for draft in drafts]
 
 

@@ -553,6 +553,7 @@ class EngineConformance:
         with store.read() as reads:
             assert reads.get_all([("S", b"a"), ("unknown", b"a"), ("s", b"b"), *newest]) == newest
             assert reads.get_all([]) == {}
+            assert reads.get_all([("s", b"a"), ("s", b"b")], at=0) == {}
 
     def test_keys_order_by_bytes(self, store: Store) -> None:
         rows = [Row("s", key, 1, b"value of " + key) for key in HOSTILE_KEYS]

@@ -1,4 +1,4 @@
-"""The gate: a file lock that lets in one writer of a host at a time.
+"""A file lock that lets in one writer of a host at a time.
 
 It is a file of its own, never the database: closing any other descriptor of a database file would drop SQLite's own
 locks on it. SQLite's busy handler alone lets some processes starve.
@@ -36,7 +36,7 @@ class FileLock:
     def __init__(self, path: Path, only: bool = False, book: Path | None = None) -> None:
         self.path = path
         self._book = book
-        """The file or folder whose mode the gate follows; None: it is private."""
+        """The file or folder whose mode the lock file follows; None: it is private."""
         self._only = only
         self._threads = OwnedLock()
         self._closing = threading.Lock()
@@ -46,7 +46,7 @@ class FileLock:
         """When this process last had to wait."""
         self._closed = False
         self._open()
-        _gates.add(self)
+        _locks.add(self)
 
     def _open(self) -> None:
         self._file = open_private(self.path, os.O_RDWR, access_of(self._book).writers)
@@ -131,7 +131,7 @@ class FileLock:
                 os.pwrite(self._file, b"\n", 20)  # behind the position, which another process may be writing
 
     def close(self, last: Callable[[], None] = lambda: None) -> None:
-        """Close the gate when no thread of this process is inside; `last` is called before."""
+        """Close the file when no thread of this process is inside; `last` is called before."""
         closing = object()
         try:
             while not self._threads.acquire(closing, 60.0):
@@ -159,23 +159,23 @@ class FileLock:
 class Inside:
     """A context manager that holds the lock. It may be exited twice."""
 
-    def __init__(self, gate: FileLock, timeout: float) -> None:
-        self._gate, self._timeout = gate, timeout
+    def __init__(self, lock: FileLock, timeout: float) -> None:
+        self._lock, self._timeout = lock, timeout
 
     def __enter__(self) -> None:
-        self._gate.enter(self, self._timeout)
+        self._lock.enter(self, self._timeout)
 
     def __exit__(self, *_: object) -> None:
-        self._gate.leave(self)
+        self._lock.leave(self)
 
 
-_gates: WeakSet[FileLock] = WeakSet()
+_locks: WeakSet[FileLock] = WeakSet()
 
 
 def _in_child() -> None:
     """A child process must not hold the parent's lock after the parent's death."""
-    for gate in list(_gates):
-        gate.drop()
+    for lock in list(_locks):
+        lock.drop()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -1,4 +1,4 @@
-"""The gate: one writer of a host at a time, nobody starved, and nothing left locked by the dead or the interrupted."""
+"""The lock file: one writer of a host at a time, nobody starved, nothing left locked by the dead or the interrupted."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from typing import Any
 import pytest
 
 import commonplace
-from commonplace.engines.gate import FileLock
 from commonplace.engines.interrupts import OwnedLock, run_inside
+from commonplace.engines.lock_file import FileLock
 
 
 @pytest.fixture
-def gates(tmp_path: Path) -> Iterator[list[FileLock]]:
-    """Gates of one file, as different processes have them."""
-    gates = [FileLock(tmp_path / "gate") for _ in range(2)]
-    yield gates
-    for gate in gates:
-        gate.close()
+def locks(tmp_path: Path) -> Iterator[list[FileLock]]:
+    """Locks on one file, as different processes have them."""
+    locks = [FileLock(tmp_path / "lock") for _ in range(2)]
+    yield locks
+    for lock_file in locks:
+        lock_file.close()
 
 
-def test_one_at_a_time_and_leaving_twice_does_no_harm(gates: list[FileLock]) -> None:
-    one, two = gates
+def test_one_at_a_time_and_leaving_twice_does_no_harm(locks: list[FileLock]) -> None:
+    one, two = locks
     first, second = object(), object()
     one.enter(first, 5)
-    for gate in gates:
+    for lock_file in locks:
         with pytest.raises(commonplace.Busy, match="was not free within 0.02 s"):
-            gate.enter(second, 0.02)
+            lock_file.enter(second, 0.02)
     one.leave(second)
     assert one.holds(first)
     one.leave(first)
@@ -80,8 +80,8 @@ def test_what_an_interrupt_has_cut_short_is_done_again() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX call")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_lock_that_was_given_up_is_free_though_a_child_was_forked(gates: list[FileLock]) -> None:
-    one, two = gates
+def test_a_lock_that_was_given_up_is_free_though_a_child_was_forked(locks: list[FileLock]) -> None:
+    one, two = locks
     holder, reads, writes = object(), *os.pipe()
     one.enter(holder, 5)
     child = os.fork()
@@ -104,9 +104,9 @@ def test_a_child_process_does_not_keep_what_its_parent_has_locked(tmp_path: Path
     forks = """
 import os, sys, signal, time
 from pathlib import Path
-from commonplace.engines.gate import FileLock
-gate = FileLock(Path(sys.argv[1]))
-gate.enter("the parent", 5)
+from commonplace.engines.lock_file import FileLock
+lock_file = FileLock(Path(sys.argv[1]))
+lock_file.enter("the parent", 5)
 ready, told = os.pipe()
 if os.fork() == 0:
     os.write(told, b"!")
@@ -116,18 +116,18 @@ os.read(ready, 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     with subprocess.Popen(
-        [sys.executable, "-c", forks, str(tmp_path / "gate")], start_new_session=True
+        [sys.executable, "-c", forks, str(tmp_path / "lock")], start_new_session=True
     ) as parent:
         assert parent.wait(30) == -signal.SIGKILL
-        gate = FileLock(tmp_path / "gate")
-        gate.enter("somebody", 5)
-        gate.leave("somebody")
-        gate.close()
+        lock_file = FileLock(tmp_path / "lock")
+        lock_file.enter("somebody", 5)
+        lock_file.leave("somebody")
+        lock_file.close()
         os.killpg(parent.pid, signal.SIGKILL)
 
 
 def test_a_gate_that_was_deleted_is_noticed_where_there_is_no_other_lock(tmp_path: Path) -> None:
-    path = tmp_path / "gate"
+    path = tmp_path / "lock"
     one, two = FileLock(path, only=True), FileLock(path, only=True)
     path.unlink()
     one.enter(1, 5)
@@ -143,23 +143,23 @@ def test_a_gate_that_was_deleted_is_noticed_where_there_is_no_other_lock(tmp_pat
     with commonplace.open(url) as book, commonplace.open(url) as other:
         for i in range(10):
             (book if i % 2 else other).record("agent.spoke")
-            (tmp_path / "book" / "gate").unlink()
+            (tmp_path / "book" / "lock").unlink()
         assert [event.position for event in book.events()] == list(range(1, 11))
         assert other.verify().ok
 
 
 def test_a_gate_is_closed_when_the_thread_inside_has_left(tmp_path: Path) -> None:
-    gate, closed = FileLock(tmp_path / "gate"), list[str]()
-    gate.enter(1, 5)
-    closing = threading.Thread(target=lambda: gate.close(lambda: closed.append("closed")))
+    lock_file, closed = FileLock(tmp_path / "lock"), list[str]()
+    lock_file.enter(1, 5)
+    closing = threading.Thread(target=lambda: lock_file.close(lambda: closed.append("closed")))
     closing.start()
-    assert gate.holds(1)
+    assert lock_file.holds(1)
     assert not closed
-    gate.leave(1)
+    lock_file.leave(1)
     closing.join(30)
     assert closed == ["closed"]
     with pytest.raises(commonplace.BookClosed):
-        gate.enter(2, 5)
+        lock_file.enter(2, 5)
 
 
 # books
