@@ -791,7 +791,7 @@ def test_the_state_file_of_a_fork_goes_with_what_it_began_with(local: Book, tmp_
     run = local.run(folder, run_id="r")
     with run.agent("scout") as me:
         secret = me.write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
-    fork = run.fork(run_id="fork")
+    fork = run.fork(new_id="fork")
     files = [run.save(), fork.save()]
     assert all("Quartz" in path.read_text() for path in files)
     (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]

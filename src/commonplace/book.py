@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Self
@@ -41,6 +40,7 @@ from .recall.premises import PremiseWatch
 from .session import Services, Session
 from .state.capability import STATE
 from .state.redaction import as_logged, runs_affected
+from .verbs import namespace
 from .work.capability import WORK
 
 if TYPE_CHECKING:
@@ -170,13 +170,8 @@ class Book(Participant):
 
     # the book itself
 
-    @cached_property
-    def admin(self) -> Admin:
-        return Admin(self._session, self.mirror)
-
-    @cached_property
-    def mirror(self) -> Mirrors:
-        return Mirrors(self._session)
+    mirror = namespace(Mirrors)
+    admin = namespace(Admin, lambda book: Admin(book._session, book.mirror))
 
     @property
     def head(self) -> int:

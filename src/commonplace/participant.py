@@ -3,8 +3,6 @@ under its own rights."""
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from .granting import Access
 from .inbox import inbox
 from .memory.documents import Documents
@@ -16,7 +14,7 @@ from .recall.searching import search
 from .recording import event, events, record, record_all, watch
 from .runs import Runs, run
 from .session import Session
-from .verbs import method
+from .verbs import method, namespace
 from .work.opening import Works, work
 
 
@@ -40,26 +38,9 @@ class Participant:
     work = method(work)
     inbox = method(inbox)
 
-    @cached_property
-    def memory(self) -> Memory:
-        return Memory(self._session)
-
-    @cached_property
-    def documents(self) -> Documents:
-        return Documents(self._session)
-
-    @cached_property
-    def receipts(self) -> Receipts:
-        return Receipts(self._session)
-
-    @cached_property
-    def runs(self) -> Runs:
-        return Runs(self._session)
-
-    @cached_property
-    def works(self) -> Works:
-        return Works(self._session)
-
-    @cached_property
-    def access(self) -> Access:
-        return Access(self._session)
+    memory = namespace(Memory)
+    documents = namespace(Documents)
+    receipts = namespace(Receipts)
+    runs = namespace(Runs)
+    works = namespace(Works)
+    access = namespace(Access)

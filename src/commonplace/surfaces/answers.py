@@ -38,22 +38,21 @@ def answer_of(shell: Shell, verb: Verb, found: Any) -> Output:
     empty = many and not found
     human = lines(EMPTY.get(path, "none")) if empty else render(shell, found)
     code = 1 if REFUSED.get(_type(found), lambda _found: False)(found) else 0
-    return Output(data_of(found), human, code)
+    data = {"ok": True} if found is None else {"text": found} if type(found) is str else data_of(found)
+    return Output(data, human, code)
 
 
 def data_of(found: Any) -> Any:
     """An answer as plain data."""
     match _type(found):
-        case "str":
-            return {"text": found}
-        case "NoneType":
-            return {"ok": True}
         case "list" | "tuple":
-            return [data_of(each) if hasattr(each, "__struct_fields__") else plain(each) for each in found]
+            return [data_of(each) for each in found]
         case "Item":
             return {**plain(found), "text": found.text}
         case "LinkStep":
             return {**plain(found), "item": data_of(found.item)}
+        case "Claim":
+            return {"task": data_of(found.task), "token": found.token, "agent": found.agent}
         case "Run":
             return {"run_id": found.id}
         case "Prompt":
@@ -101,31 +100,22 @@ IDS: dict[str, Callable[[Any], Iterable[str]]] = {
     "run": lambda me: (run.id for run in me.runs.list()),
     "event": lambda me: (event.id for event in me.events()),
     "work": lambda me: (work.id for work in me.works.list()),
-    "task": _in_works,
 }
-"""Where ids of each kind are found."""
-
-OF = {
-    "memory": {"id": "item", "kept": "item", "to": "item", "start": "item", "supersedes": "item"},
-    "remember": {"supersedes": "item", "run_id": "run"},
-    "receipts": {"id": "receipt", "run_id": "run", "without": "item"},
-    "runs": {"run_id": "run", "fork": "run"},
-    "access": {"id": "event", "run_id": "run"},
-    "admin": {"ids": "event"},
-}
-"""Which parameters of a namespace's verbs are ids, and of what."""
+"""Where ids of each kind are found. All others are of tasks, and of what was recorded about works."""
 
 
-def whole_ids(me: Any, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed with ids as they are: any unique end of one will do."""
-    known, found = OF.get(verb.path[0], {}), dict(given)
-    for name, kind in known.items():
-        value = found.get(name)
+def whole_ids(me: Participant, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, with ids as they are: any unique end of one will do."""
+    kinds = {parameter.name: parameter.id_of for parameter in verb.parameters}
+
+    def whole(kind: str, value: Any) -> Any:
         if isinstance(value, str):
-            found[name] = whole_id(me, kind, value)
-        elif isinstance(value, list):
-            found[name] = [whole_id(me, kind, each) for each in value]
-    return found
+            return whole_id(me, kind, value)
+        if isinstance(value, list):
+            return [whole(kind, each) for each in value]
+        return {name: whole(kind, each) for name, each in value.items()} if isinstance(value, dict) else value
+
+    return {name: whole(kinds[name], value) if kinds.get(name) else value for name, value in given.items()}
 
 
 def whole_id(me: Any, kind: str, typed: str) -> str:
@@ -134,11 +124,11 @@ def whole_id(me: Any, kind: str, typed: str) -> str:
     what is missing."""
     if not SHORTEST_END <= len(typed) < MADE:
         return typed
-    if kind == "task":
+    if kind not in IDS:
         with suppress(CommonplaceError):  # one that somebody chose: no need to look at all of them
             me.works.containing(typed)
             return typed
-    matching = list(dict.fromkeys(id for id in IDS[kind](me) if id.endswith(typed)))
+    matching = list(dict.fromkeys(id for id in IDS.get(kind, _in_works)(me) if id.endswith(typed)))
     if typed in matching:
         return typed
     matching = [id for id in matching if MADE_ID.fullmatch(id)]
@@ -498,6 +488,11 @@ def tasks_table(_shell: Shell, found: Sequence[Any]) -> Human:
     return table(rows, "id", "status", "priority", "task", "who", "waits for")
 
 
+def _claims(_shell: Shell, found: Sequence[Any]) -> Human:
+    rows = ([id_cell(claim.task.id), claim.token, claim.task.title] for claim in found)
+    return table(rows, "task", "token", "title")
+
+
 def _decision(one: Any) -> Iterator[str]:
     yield f"{short(one.id)}  {one.question} {one.choice} ({one.status} by {one.by}, {iso(one.at_us)[:16]}Z)"
     if one.rationale:
@@ -606,9 +601,10 @@ RENDER: dict[str, Render] = {
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "PurgeReport": _purged, "[FoundText]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
-    "task/info": fields, "Context": _context, "[Overlap]": _overlaps,
-    "[Contribution]": _contributions,
-    **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS if name != "Decision"},
+    "task.info": fields, "Context": _context, "[Overlap]": _overlaps,
+    "[Contribution]": _contributions, "[Claim]": _claims,
+    **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
+    "[Decision]": decision_lines,
 }  # fmt: skip
 """How each answer looks, by the verb's path or by its type; `[…]` is a list of them."""
 
@@ -630,9 +626,17 @@ EMPTY = {
     "admin.find_text": "none of the texts is anywhere in the raw files",
     "access.audit": "nothing was granted or denied yet",
     "works.list": "there are no works yet: `commonplace work new NAME` begins one",
-    "task/radar": "nothing makes it needless",
-    "work/read_messages": "there is nothing to be told",
-    "work/candidates": "nothing waits to be learned",
+    "task.radar": "nothing makes it needless",
+    "work.read_messages": "there is nothing to be told",
+    "work.candidates": "nothing waits to be learned",
+    "work.claim_many": "nothing to do now",
+    "claim.heartbeat": "still held",
+    "work.decisions": "none yet: `commonplace decide WORK QUESTION CHOICE` records one",
+    "work.discoveries": "none yet: `commonplace discover WORK TEXT` records one",
+    "work.artifacts": "none yet: `commonplace artifact WORK PATH` records one",
+    "work.approvals": "none yet: `commonplace work request-approval WORK ACTION` asks for one",
+    "work.escalations": "none yet: `commonplace work escalate WORK TEXT` asks for help",
+    "work.branches": "none yet: `commonplace work branch WORK QUESTION` makes alternatives",
 }
 """What is said where there is nothing, and what to do next."""
 

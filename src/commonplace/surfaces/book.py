@@ -17,6 +17,7 @@ from ..actor import Actor
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
 from ..ledger.events import Event
 from ..ledger.ledger import At
+from ..verbs import EventId
 from . import health
 from .answers import adopted, data_of, imported, log_lines, whole_id
 from .draw import Human, id_cell, lines, short, table
@@ -29,7 +30,9 @@ LAST = 50
 
 def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Output:
     """Create the book, if it is not there yet. Says where it is and what its engine promises. No other command creates
-    a book, save demo and copy. `quiet` says nothing when all is well."""
+    a book, save demo and copy. `quiet` says nothing when all is well.
+
+    `name` is what to call the book."""
     try:
         book, created = shell.open(name=name), False
     except BookNotFound:
@@ -122,7 +125,9 @@ def log(
 ) -> Output:
     """Show what happened in order, one sentence for each event. With --follow and --json, it prints one JSON document
     a line. `follow` goes on with events as they are recorded, until Ctrl-C. `last` is how many to show: 50, or all with
-    --json or --after."""
+    --json or --after.
+
+    `run_id` is the id of the run. `actor` is the one who did it."""
     if follow and at is not None:
         raise click.BadParameter("--follow goes on from now, so it cannot go with --at")
     if last is not None and last < 1:
@@ -174,7 +179,9 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
     """Take in the events of an export, or the memory of another tool: a folder of markdown notes, a MEMORY.md,
     CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what. Of an
     export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the events
-    are recorded anew, with their origin named."""
+    are recorded anew, with their origin named.
+
+    `source` is the folder or file to read."""
     from ..ledger.transfer import is_export
 
     path = Path(source)
@@ -191,7 +198,9 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
 
 def export(shell: Shell, to: str, *, at: At = None) -> Output:
     """Write every event, with its hash, to a JSONL file; an old one is replaced. With --as, only what that actor may
-    see, without secrets, in a chain of its own."""
+    see, without secrets, in a chain of its own.
+
+    `to` is the file to write."""
     if Path(to).is_dir():
         raise click.BadParameter(f"{to} is a folder: name a file")
     book = shell.acting()
@@ -215,7 +224,7 @@ def copy(shell: Shell, source: str, to: str) -> Output:
 
 
 def erase(
-    shell: Shell, ids: list[str], *, reason: str = "", dry_run: bool = False, yes: bool = False
+    shell: Shell, ids: list[EventId], *, reason: str = "", dry_run: bool = False, yes: bool = False
 ) -> Output:
     """Erase the content of events and of what derives from them. Asks first. The hash chain still verifies; `book
     purge` clears the files. Earlier exports and backups keep it. `yes` does it without asking."""
@@ -268,7 +277,9 @@ def forget(
     yes: bool = False,
 ) -> Output:
     """Forget items by id, key, tag or provenance; with --erase, their content is gone for good. Asks first, unless
-    --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking."""
+    --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking.
+
+    `id` are the ids of items. `erase` is whether the content goes as well, and all that is derived from it."""
     actor = shell.acting(mirrored=not dry_run)
     wanted = None if id is None else [whole_id(actor, "item", one) for one in id]
     chosen: dict[str, Any] = {"id": wanted, "key": key, "tag": tag, "provenance": provenance, "erase": erase}
@@ -302,7 +313,9 @@ def ask(what: str, question: str, shown: Human, otherwise: str) -> None:
 
 
 def check_notes(_shell: Shell, path: str = "NOTES.md") -> Output:
-    """Check a file by the rules for notes. Exit code 1 if something does not belong there."""
+    """Check a file by the rules for notes. Exit code 1 if something does not belong there.
+
+    `path` is the file to check."""
     from ..memory import check_notes
 
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..access.rights import OWNER
 from ..errors import BadInput, NotFound
 from ..ledger.ledger import At
+from ..verbs import ReceiptId, RunId
 from .answers import bisected, data_of, value_text, whole_id
 from .draw import Human, clean, lines, page, short, table
 from .shell import Output, Shell, plain
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 def validate(_shell: Shell, workflow: str) -> Output:
     """List everything that is wrong with a workflow's files, and what to write instead. Exit code 1 if there are
     errors; warnings alone are no refusal. A file without its agents' folders is checked by itself, and a warning says
-    that agents were not looked at."""
+    that agents were not looked at.
+
+    `workflow` is the folder with workflow.awp.yaml, or that file."""
     from ..workflow.load import examine
 
     _, problems = examine(Path(workflow))
@@ -50,7 +53,9 @@ def run(
     """Run a workflow to its end, with its progress shown live. Agents run as their files say (runtime.callable or
     runtime.command). What has finished is never run again, so a run that was killed or has failed can be gone on with.
     `resume` goes on with this workflow's last run that did not complete. `run_id` is an id for the run; one that is
-    there is gone on with."""
+    there is gone on with.
+
+    `workflow` is the folder with workflow.awp.yaml, or that file."""
     from ..workflow.load import load
 
     book = shell.owned(mirrored=True)
@@ -117,7 +122,7 @@ def _live(shell: Shell, nodes: list[str]) -> Iterator[Tell | None]:
         yield tell
 
 
-def state(shell: Shell, run_id: str, *, at: At = None) -> Output:
+def state(shell: Shell, run_id: RunId, *, at: At = None) -> Output:
     """Show a run's state, now or as it was. With --as, what that agent may see of it. Secret fields are shown as
     [REDACTED]."""
     me = shell.acting()
@@ -142,7 +147,7 @@ def _fields(entry: Any) -> list[tuple[str, Any]]:
 # receipts
 
 
-def replay(shell: Shell, id: str) -> Output:
+def replay(shell: Shell, id: ReceiptId) -> Output:
     """Print the text of a digest or prompt again, byte for byte, packed from its trace."""
     me = shell.acting()
     found = me.receipts.get(whole_id(me, "receipt", id))
@@ -151,10 +156,12 @@ def replay(shell: Shell, id: str) -> Output:
 
 
 def bisect(
-    shell: Shell, run_id: str, *, without: str | None = None, looking_for: str | None = None
+    shell: Shell, run_id: RunId, *, without: str | None = None, looking_for: str | None = None
 ) -> Output:
     """What a run's digests would have been without one memory, or without each of them. `looking_for` is a text: only
-    what it depended on in a digest is told."""
+    what it depended on in a digest is told.
+
+    `without` is the id of the item to leave out."""
     me = shell.acting()
     matters = None if looking_for is None else lambda text: looking_for in text
     left = None if without is None else whole_id(me, "item", without)
