@@ -13,7 +13,7 @@ import pytest
 import commonplace
 from commonplace import BadInput, Book, Denied, NotEnabled
 from commonplace.state.policy import AgentPolicy, Policy
-from commonplace.tools import Tools
+from commonplace.surfaces.tools import Tools
 from commonplace.workflow.agents import AgentTask
 from commonplace.workflow.expressions import check_expression, evaluate
 from commonplace.workflow.load import examine, load

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 
 from .access.commands import ACCESS
 from .access.rights import check_actor
-from .actor import Actor
 from .admin import Admin
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, PurgeReport
@@ -32,7 +31,7 @@ from .memory.capability import MEMORY
 from .memory.showing import Showing
 from .mirror.outside import OutsideFiles
 from .mirror.verbs import Mirrors
-from .participant import Participant
+from .participant import Actor, Participant
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for

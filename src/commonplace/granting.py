@@ -13,8 +13,8 @@ from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:
     from .access.audit import AuditEntry
-    from .actor import Actor
     from .ledger.ledger import At
+    from .participant import Actor
     from .session import Session
 
 
@@ -83,7 +83,7 @@ class Access:
 
     def look_as(self, actor: str) -> Actor:
         """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded."""
-        from .actor import Actor
+        from .participant import Actor
 
         session = self._session
         session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")

@@ -14,13 +14,15 @@ from .access.rights import OWNER, rights_of
 from .access.secrets import masked
 from .errors import BadInput, Erased, NotFound, shown
 from .ledger.events import Event, check_call, check_name, check_whole
-from .memory.items import Item
+from .memory.items import Item, remarks
+from .memory.markdown import document
 from .memory.portions import Portion
 from .memory.reading import item_at
 from .memory.requests import RECEIPT
+from .memory.verbs import Memory
 from .memory.visibility import may_be_told
 from .recall.bisecting import Bisected, bisected
-from .recall.checking import Checks
+from .recall.checking import Checks, recorded
 from .recall.data import as_data
 from .recall.digesting import check_stable, made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
@@ -302,6 +304,14 @@ def _recent_part(session: Session, task: str, building: Building) -> tuple[str, 
     if events.text in (NO_MEMORY, NONE_SALIENT):
         return "", ()
     return f"{RECENT}\n{events.text}", [event.id for event in events.events]
+
+
+def long_term_page(session: Session) -> str:
+    """MEMORY.md as this actor may see it, with what is known about each item; "" if there is nothing in it."""
+    items, ledger = Memory(session).long_term(), session.ledger
+    now_us, checks = ledger.moment(), recorded(ledger, items, None)
+    stale = {id for id, known in checks.items() if known.check.stale}
+    return document("Memory", items, lambda item: remarks(item, now_us, item.id in stale)) if items else ""
 
 
 class Receipts:

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from ..actor import Actor
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
 from ..ledger.events import Event
 from ..ledger.ledger import At
+from ..participant import Actor
 from ..verbs import EventId
 from . import health
 from .answers import adopted, data_of, imported, log_lines, whole_id

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..actor import Actor
 from ..book import Book
 from ..engines import locate
 from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..index.names import best_embedder
 from ..ledger.events import Event
+from ..participant import Actor
 from ..version import install_hint
 from .places import public
 

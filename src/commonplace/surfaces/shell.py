@@ -23,12 +23,12 @@ import click
 import msgspec
 
 from ..access.rights import OWNER
-from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
 from ..ledger.events import iso
 from ..ledger.ledger import Progress
+from ..participant import Actor
 from .draw import clean
 from .places import DEFAULT_BOOK, found_book, public, users_book
 from .wording import in_shell_words
