@@ -227,6 +227,7 @@ class Run:
     def save(self) -> Path:
         """Write the state to a file beside the workflow, as its `persistence` says, and return the path. The file
         is for people and other programs and holds no secrets; the ledger has everything."""
+        self._session.check_may_act("run.save")
         while True:
             path, as_of = self._write_state()
             if not any(self._ledger.events(as_of, kinds=(ERASED,))):

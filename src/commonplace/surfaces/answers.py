@@ -317,7 +317,14 @@ def _receipt(_shell: Shell, found: Any) -> Human:
 
 def _receipts(_shell: Shell, found: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(one.id), one.by, one.run or "", one.as_of, len(one.included), one.request.get("query", "")]
+        [
+            id_cell(one.id),
+            one.by,
+            id_cell(one.run or ""),
+            one.as_of,
+            len(one.included),
+            one.request.get("query", ""),
+        ]
         for one in found
     )
     return table(rows, "id", "for", "run", "as of", "items", "asked")
@@ -367,7 +374,7 @@ def _events_listed(_shell: Shell, events: Sequence[Any]) -> Human:
 
 def _runs(_shell: Shell, found: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(run.id), run.first, run.status or "", run.workflow or "", short(run.forked_from or "")]
+        [id_cell(run.id), run.first, run.status or "", run.workflow or "", id_cell(run.forked_from or "")]
         for run in found
     )
     return table(rows, "run", "first position", "status", "workflow", "forked from")
@@ -444,8 +451,15 @@ def _granted(_shell: Shell, _found: None) -> Human:
 
 
 def _audit(_shell: Shell, entries: Sequence[Any]) -> Human:
-    rows = ([value_text(value) for value in plain(entry).values()] for entry in entries)
-    return table(rows, *(name.replace("_", " ") for name in plain(entries[0])))
+    rows = (
+        [
+            entry.seq, entry.timestamp, entry.event_type, entry.agent_id,
+            ", ".join(f"{name} {short(value_text(value))}" for name, value in entry.details.items()), entry.hash[:8],
+        ]
+        for entry in entries
+    )  # fmt: skip
+    yield from table(rows, "seq", "timestamp", "event type", "agent", "details", "hash")
+    yield from lines("each hash covers the entry and the hash before it: --json has them whole")
 
 
 # works

@@ -129,7 +129,7 @@ class Shell:
             except (KeyboardInterrupt, click.Abort):
                 return 130
             except OSError as error:  # the output, or the markdown, cannot be written: what was done is done
-                print("Error:", error, file=sys.stderr)
+                self._complain({"code": "os_error", "status": 500, "message": str(error)})
                 return 1
         if self.json and self.warnings:
             print(dump({"warnings": self.warnings}), file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.rights import OWNER, check_actor
-from ..errors import BadInput, Conflict, Denied, NotFound
+from ..errors import BadInput, Conflict, NotFound
 from ..files.private import new_file
 from ..ledger.erase import EraseRequest
 from ..ledger.events import check_call, check_path, check_text
@@ -194,9 +194,8 @@ class WorkManagement:
         if confirm != "DISCARD":
             raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
         if self._work._actor != OWNER:
-            raise Denied(
-                f"{self._work._actor!r} may not discard a work: only the owner erases what others have said"
-            )
+            why = f"{self._work._actor!r} may not discard a work: only the owner erases what others have said"
+            self._work._session.deny("discard", self._work.id, why)
         info = self._work.info()
         if info.open:
             raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")

@@ -16,7 +16,7 @@ import msgspec
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
+from ..errors import BadInput, Conflict, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..files.folders import Folder
 from ..ledger.events import (
     MAX_BLOB,
@@ -127,7 +127,8 @@ class Work:
             self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
-            raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
+            why = f"{self._actor!r} acts as itself: only the owner speaks for others with by="
+            self._session.deny("act as", name, why)
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
         return self._session.write(f"work.{command}", act)
 
@@ -138,7 +139,8 @@ class Work:
                 raise BadInput("say for which agent: the owner itself does no tasks")
             return self._actor
         if self._actor not in (OWNER, agent):
-            raise Denied(f"{self._actor!r} acts as itself and not as {agent!r}")
+            why = f"{self._actor!r} acts as itself and not as {agent!r}"
+            self._session.deny("act as", check_actor(agent), why)
         if agent in (ALL, ORCHESTRATOR):
             raise BadInput(
                 f"{agent!r} is whom nudges are sent to, and no name of an agent: choose another one"
