@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .access.rights import OWNER, check_actor
-from .granting import Access
+from .access_verbs import Access
+from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
 from .ledger.events import check_call, check_path
 from .memory.documents import Documents
@@ -16,7 +17,6 @@ from .memory.verbs import Memory, forget
 from .prompts import Receipts, prompt
 from .recall.digesting import digest
 from .recall.searching import search
-from .recording import event, events, record, record_all, watch
 from .runs import Runs, run
 from .session import Session
 from .verbs import method, namespace

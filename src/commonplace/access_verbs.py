@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
+from .event_verbs import event, events, redacted
 from .ledger.events import Event, check_name, check_text, without_none
-from .recording import event, events, redacted
 from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:

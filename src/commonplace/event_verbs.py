@@ -56,17 +56,10 @@ def record(
     """
     session.check_may_act(kind if isinstance(kind, str) else "record")
     fields = {
-        "actor": actor, "payload": payload, "run_id": run_id, "parents": parents, "labels": labels,
+        "actor": actor, "payload": payload, "run_id": run_id, "session_id": session_id, "turn": turn,
+        "occurred_at": occurred_at, "id": id, "parents": parents, "labels": labels, "schema_version": schema_version,
     }  # fmt: skip
-    event = draft(
-        kind,
-        session_id=session_id,
-        turn=turn,
-        occurred_at=occurred_at,
-        id=id,
-        schema_version=schema_version,
-        **_own(session, fields),
-    )
+    event = draft(kind, **_own(session, fields))
     stored: list[Event] = session.write("record", [event], event.size)
     return stored[0]
 
@@ -133,8 +126,7 @@ def _sees(session: Session, id: str) -> bool:
 
 def _holding(session: Session, digests: Iterable[str]) -> list[str]:
     """An event that this actor may see for each blob that is referred to and not given: what refers to a blob is
-    derived
-    from what holds it, so it is erased with it. Raises NotFound."""
+    derived from what holds it, so it is erased with it. Raises NotFound."""
     sources = []
     for digest in digests:
         with session.snapshot() as now:
