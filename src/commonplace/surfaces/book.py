@@ -98,13 +98,13 @@ def demo(shell: Shell) -> Output:
     installed, cloned = package / "examples", package.parents[1] / "examples"
     story = (installed if installed.exists() else cloned) / "demo.py"
     command = [sys.executable, str(story), *([] if place is None else [str(place)])]
-    told = []
+    story_lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         for line in process.stdout or ():
-            told.append(line.rstrip())
+            story_lines.append(line.rstrip())
             if not shell.json:
-                print(told[-1], flush=True)
-    report = {"ok": process.returncode == 0, "story": told}
+                print(story_lines[-1], flush=True)
+    report = {"ok": process.returncode == 0, "story": story_lines}
     failed = () if report["ok"] else lines("the demo failed: see the marks above", style="red")
     return Output(report, failed, code=process.returncode and 1)
 
@@ -192,8 +192,8 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
         return Output(data_of(taken), imported(shell, taken))
     actor = shell.acting(mirrored=not dry_run)
     with shell.progress("importing") as progress:
-        found = actor.memory.import_(path, dry_run=dry_run, progress=progress)
-    return Output(data_of(found), adopted(shell, found))
+        report = actor.memory.import_(path, dry_run=dry_run, progress=progress)
+    return Output(data_of(report), adopted(shell, report))
 
 
 def export(shell: Shell, to: str, *, at: At = None) -> Output:
@@ -322,11 +322,11 @@ def check_notes(_shell: Shell, path: str = "NOTES.md") -> Output:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
-    found = check_notes(
+    problems = check_notes(
         "\n".join(line for line in text.splitlines() if not line.startswith(("<!-- cp", "<!-- /cp")))
     )
-    said = lines(*map(str, found)) if found else lines("all of it belongs there")
-    return Output(data_of(found), said, code=1 if found else 0)
+    human = lines(*map(str, problems)) if problems else lines("all of it belongs there")
+    return Output(data_of(problems), human, code=1 if problems else 0)
 
 
 def mirror_sync(shell: Shell, *, trust: bool = False) -> Output:
@@ -349,9 +349,9 @@ def mirror_sync(shell: Shell, *, trust: bool = False) -> Output:
         "written": report.written,
         "removed": report.removed,
         "taken": [
-            {"path": one.edit.path, "ok": one.ok, "note": one.note, "id": one.id} for one in report.taken
+            {"path": part.edit.path, "ok": part.ok, "note": part.note, "id": part.id} for part in report.taken
         ],
-        "clashes": [{"path": one.path, "block": one.block} for one in report.clashes],
+        "clashes": [{"path": part.path, "block": part.block} for part in report.clashes],
         "refused": [{"path": path, "why": why} for path, why in report.refused],
     }
     return Output(data, human(), code=1 if report.clashes or report.refused else 0)
@@ -361,27 +361,27 @@ def _told(report: Any) -> Human:
     yield from lines(
         *(f"wrote {path}" for path in report.written), *(f"removed {path}" for path in report.removed)
     )
-    for one in report.taken:
+    for part in report.taken:
         yield from lines(
-            f"took in an edit of {one.edit.path}" if one.ok else f"left in {one.edit.path}: {one.note}"
+            f"took in an edit of {part.edit.path}" if part.ok else f"left in {part.edit.path}: {part.note}"
         )
-    yield from lines(*(f"clash in {one.path}: it shows both texts, delete one" for one in report.clashes))
+    yield from lines(*(f"clash in {part.path}: it shows both texts, delete one" for part in report.clashes))
     yield from lines(*(f"left {path} alone: {why}" for path, why in report.refused))
 
 
 def mirror_status(shell: Shell) -> Output:
     """Show which files differ from the book, and how. Changes nothing."""
-    found = shell.owned().mirror.folder(shell.mirror).status()
+    differences = shell.owned().mirror.folder(shell.mirror).status()
     data = [
         {
-            "path": one.path, "edits": len(one.edits), "clashes": len(one.clashes), "refused": one.refused,
-            "behind": one.behind,
+            "path": file.path, "edits": len(file.edits), "clashes": len(file.clashes), "refused": file.refused,
+            "behind": file.behind,
         }
-        for one in found
+        for file in differences
     ]  # fmt: skip
     headings = ("file", "edits", "clashes", "refused", "behind the book")
     human = (
-        table((one.values() for one in data), *headings)
+        table((file.values() for file in data), *headings)
         if data
         else lines("every file is as the book has it")
     )

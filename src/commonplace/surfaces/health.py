@@ -69,9 +69,9 @@ def last_events(book: Book | Actor, after: int, end: int, count: int, **wanted: 
     stretch = count = min(count, end)
     while True:
         start = max(after, end - stretch)
-        found = deque(book.events(start, at=end, **wanted), count)
-        if len(found) == count or start == after:
-            return found
+        events = deque(book.events(start, at=end, **wanted), count)
+        if len(events) == count or start == after:
+            return events
         stretch *= 8
 
 

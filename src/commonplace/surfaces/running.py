@@ -30,12 +30,12 @@ def validate(_shell: Shell, workflow: str) -> Output:
     from ..workflow.load import examine
 
     _, problems = examine(Path(workflow))
-    errors = sum(one.level == "error" for one in problems)
+    errors = sum(problem.level == "error" for problem in problems)
     warnings = len(problems) - errors
 
     def human() -> Human:
-        for one in sorted(problems, key=lambda one: one.level):
-            yield from lines(one, style="red" if one.level == "error" else "yellow")
+        for problem in sorted(problems, key=lambda problem: problem.level):
+            yield from lines(problem, style="red" if problem.level == "error" else "yellow")
         yield from lines(f"{errors} errors, {warnings} warnings" if problems else "all is well", style="bold")
 
     data = {"ok": not errors, "errors": errors, "warnings": warnings, "problems": plain(problems)}
@@ -127,17 +127,17 @@ def state(shell: Shell, run_id: RunId, *, at: At = None) -> Output:
     [REDACTED]."""
     me = shell.acting()
     id = whole_id(me, "run", run_id)
-    found = me.runs.state(id, at)
-    shown = shell.open().runs.get(id).redacted(dict(found))
+    state = me.runs.state(id, at)
+    shown = shell.open().runs.get(id).redacted(dict(state))
     rows = ((f"{key}.{name}", value) for key, entry in shown.items() for name, value in _fields(entry))
 
     def human() -> Human:
         yield from table(
             ((name.removesuffix("."), value_text(value)) for name, value in rows), "field", "value"
         )
-        yield from lines(f"as of position {found.as_of}", style="dim")
+        yield from lines(f"as of position {state.as_of}", style="dim")
 
-    return Output({"run_id": id, "as_of": found.as_of, "state": shown}, human())
+    return Output({"run_id": id, "as_of": state.as_of, "state": shown}, human())
 
 
 def _fields(entry: Any) -> list[tuple[str, Any]]:
@@ -150,9 +150,9 @@ def _fields(entry: Any) -> list[tuple[str, Any]]:
 def replay(shell: Shell, id: ReceiptId) -> Output:
     """Print the text of a digest or prompt again, byte for byte, packed from its trace."""
     me = shell.acting()
-    found = me.receipts.get(whole_id(me, "receipt", id))
-    text = found.replay()
-    return Output({"id": found.id, "text": text, "hash": found.hash}, page(text))
+    receipt = me.receipts.get(whole_id(me, "receipt", id))
+    text = receipt.replay()
+    return Output({"id": receipt.id, "text": text, "hash": receipt.hash}, page(text))
 
 
 def bisect(
@@ -165,5 +165,5 @@ def bisect(
     me = shell.acting()
     matters = None if looking_for is None else lambda text: looking_for in text
     left = None if without is None else whole_id(me, "item", without)
-    found = me.receipts.bisect(whole_id(me, "run", run_id), left, matters)
-    return Output(data_of(found), bisected(shell, found, without is not None))
+    report = me.receipts.bisect(whole_id(me, "run", run_id), left, matters)
+    return Output(data_of(report), bisected(shell, report, without is not None))

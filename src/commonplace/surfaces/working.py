@@ -156,11 +156,11 @@ def archive(
         if dry_run or older_than is not None:
             raise click.BadParameter("--older-than and --dry-run are for all works, so name none")
         return _work(work_of(shell, work_id).manage.archive())
-    found = shell.acting().works.archive_finished(older_than=older_than, dry_run=dry_run)
-    data = {"archived": [{"id": id, "why": why} for id, why in found], "dry_run": dry_run}
-    rows = ([id_cell(id), why] for id, why in found)
+    archived = shell.acting().works.archive_finished(older_than=older_than, dry_run=dry_run)
+    data = {"archived": [{"id": id, "why": why} for id, why in archived], "dry_run": dry_run}
+    rows = ([id_cell(id), why] for id, why in archived)
     return Output(
-        data, table(rows, "work", "why") if found else lines("no work has been finished for long enough")
+        data, table(rows, "work", "why") if archived else lines("no work has been finished for long enough")
     )
 
 
@@ -316,13 +316,13 @@ def tasks(
     if (status is not None) + ready + blocked > 1:
         raise click.BadParameter("give one of --status, --ready and --blocked")
     opened = work_of(shell, work)
-    found = opened.ready(at=at) if ready else opened.tasks("waiting" if blocked else status, at=at)
-    return _tasks(shell, found)
+    tasks = opened.ready(at=at) if ready else opened.tasks("waiting" if blocked else status, at=at)
+    return _tasks(shell, tasks)
 
 
-def _tasks(shell: Shell, found: list[Any]) -> Output:
+def _tasks(shell: Shell, tasks: list[Any]) -> Output:
     empty = "there are no such tasks: `commonplace task add WORK TITLE` adds one"
-    return Output(data_of(found), tasks_table(shell, found) if found else lines(empty))
+    return Output(data_of(tasks), tasks_table(shell, tasks) if tasks else lines(empty))
 
 
 def claim(
@@ -346,7 +346,10 @@ def claim(
     def human() -> Human:
         yield from lines(f"{short(held.task.id)} {held.token}", held.task.title)
         yield from lines(
-            *(f"maybe needless: {one.text} ({one.kind} {short(one.id)}, {one.status})" for one in overlaps)
+            *(
+                f"maybe needless: {overlap.text} ({overlap.kind} {short(overlap.id)}, {overlap.status})"
+                for overlap in overlaps
+            )
         )
 
     return Output({**data_of(held), "radar": data_of(overlaps)}, human())
@@ -376,9 +379,9 @@ def block(
     me = shell.acting()
     id = whole_id(me, "task", task)
     waits_for = [whole_id(me, "task", other) for other in on or ()]
-    found = (
+    blocked = (
         open_task(me, id).block(reason)
         if token is None
         else open_claim(me, id, token).block(reason, on=waits_for)
     )
-    return Output(data_of(found), one_task(shell, found))
+    return Output(data_of(blocked), one_task(shell, blocked))
