@@ -14,7 +14,7 @@ import msgspec
 from commonplace import Actor, CommonplaceError
 from commonplace.access.rights import OWNER
 from commonplace.participant import Participant
-from commonplace.tools import Tools
+from commonplace.surfaces.tools import Tools
 from commonplace.work.records import RECORDS
 from commonplace.work.tasks import STATUSES
 

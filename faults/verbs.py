@@ -16,7 +16,8 @@ from typing import Any
 
 import commonplace
 from commonplace import Book, CommonplaceError
-from commonplace.tools import TOOLS, Tools
+from commonplace.surfaces.tools import Tools, schema
+from commonplace.surfaces.tools import tools as known_tools
 
 from . import Result
 
@@ -101,9 +102,10 @@ def calls(book: Book) -> Iterator[Call]:
                 yield from _calls_of(f"{handle}.{verb}", getattr(on, verb))
     tools = Tools(book)
     needed: dict[str, Any] = {"target": "daily", "content": "x"}
-    for tool, about in TOOLS.items():
-        for argument in about.arguments:
-            given = {name: needed[name] for name in about.required}
+    for tool, about in known_tools().items():
+        arguments = schema(about)
+        for argument in arguments["properties"]:
+            given = {name: needed[name] for name in arguments.get("required", ())}
             for what, wrong in WRONG.items():
                 all = {**given, argument: wrong}
                 yield f"{tool} with {what} as {argument}", partial(_tool, tools, tool, all)

@@ -793,7 +793,7 @@ def test_a_fan_out_reads_only_what_its_node_may_see(book: Book, tmp_path: Path) 
 def test_secrets_stay_known_in_forks_of_children_and_in_what_is_merged(book: Book, tmp_path: Path) -> None:
     run = open_run(book, sensitive_fields=("key",))
     run.agent("ada").write({"key": "sk-parent-99"})
-    fork = run.child("r/c").fork(run_id="f")
+    fork = run.child("r/c").fork(new_id="f")
     fork.agent("ada").write({"note": "sk-parent-99"})
     inner = flow(tmp_path, node("x"), name="inner", policy=Policy(sensitive_fields=("token",)))
     outer = flow(
@@ -802,7 +802,7 @@ def test_secrets_stay_known_in_forks_of_children_and_in_what_is_merged(book: Boo
         subworkflows={"inner": inner},
     )
     plan = book.run(outer, "q")
-    branch = plan.fork(run_id="b")
+    branch = plan.fork(new_id="b")
     Runner(book._session, outer, branch, answers(x={"token": "tok-77"})).execute()
     book.runs.merge("b")
     assert known(plan.state())["s"] == {"token": "tok-77"}

@@ -14,9 +14,9 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.actor import Actor
 from commonplace.aio import THREADS, AsyncHandle
 from commonplace.mirror.book import BookMirror
+from commonplace.participant import Actor
 from commonplace.run import Run, Turn
 from commonplace.work.leading import Lead
 from commonplace.work.verbs import Claim, Work

@@ -12,7 +12,7 @@ import pytest
 import commonplace
 from commonplace import Actor, Book
 from commonplace.memory.claims import claim_of, corrects, covered, is_part, key_form
-from commonplace.tools import Tools
+from commonplace.surfaces.tools import Tools
 
 SAID = "The cache of Orion is flushed every night at three. It uses port 8080."
 DRESSED = (

@@ -945,3 +945,39 @@ def test_every_command_and_option_explains_itself() -> None:
     for name, command in commands().items():
         assert command.help, name
         assert [one.name for one in command.params if not one.help] == [], name
+
+
+@pytest.mark.spec("7.2")
+def test_a_table_fits_100_columns_and_breaks_no_id(cli: Cli) -> None:
+    cli("init")
+    run = "a-run-with-an-id-that-somebody-chose-and-that-takes-up-most-of-a-line-of-the-terminal"
+    cli("record", "agent.spoke", '{"text": "hello"}', "--run", run)
+    cli("access", "grant", "somebody-with-a-long-name", "--role", "developer")
+    cli("memory", "list", "--as", "nobody")
+    for command in (("runs", "list"), ("access", "audit")):
+        shown = cli(*command).out.splitlines()
+        assert max(map(len, shown)) <= 100
+        if command == ("runs", "list"):
+            assert run in shown
+            assert shown[0].split()[:2] == ["run", "first"]
+    made = cli("remember", "Tea is served at four.", "--json").json["item_id"]
+    cli("forget", made, "--yes")
+    audit = cli("access", "audit").out
+    assert made[-8:] in audit
+    assert made[:8] not in audit.replace(made[-8:], "")
+
+
+@pytest.mark.spec("7.2")
+def test_an_error_of_the_system_is_json_where_json_was_asked_for(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("init")
+
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("commonplace.surfaces.shell.Shell._print", full)
+    ran = cli("status", "--json")
+    assert (ran.code, ran.error["code"]) == (1, "os_error")
+    assert "No space left" in ran.error["message"]
+    assert cli("status").err.startswith("Error: [Errno 28] No space left")

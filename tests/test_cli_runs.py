@@ -301,7 +301,7 @@ def test_a_planted_secret_is_in_no_output_of_any_command(
         }
         me.write(planted.get(where, {"raw": [1, secret]}))
         me.fail(ValueError(f"refused {secret}") if where == "error" else "no")
-        run.fork(run_id="f").agent("ada").write({"text": f"again {secret}"})
+        run.fork(new_id="f").agent("ada").write({"text": f"again {secret}"})
     shown = ""
     for args in (
         ("log",), ("log", "--json"), ("log", "--as", "ada", "--json"), ("runs", "state", "r"),

@@ -9,7 +9,7 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.tools import Tools
+from commonplace.surfaces.tools import Tools
 from tests.shells import Cli
 
 NOW = datetime.now(UTC)

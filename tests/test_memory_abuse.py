@@ -14,7 +14,7 @@ import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, CommonplaceError, Conflict, Denied, NotFound
 from commonplace.files.scan import look_for
-from commonplace.tools import Tools
+from commonplace.surfaces.tools import Tools
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 TEN = "one two three four five six seven eight nine ten"

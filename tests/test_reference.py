@@ -15,14 +15,22 @@ import pytest
 import commonplace
 from commonplace.book import Book
 from commonplace.errors import CommonplaceError
-from commonplace.verbs import Verb, verbs_of
+from commonplace.registry import call, every_verb, verb_at
+from commonplace.surfaces.cli import Command, commands
+from commonplace.verbs import COMMON, Verb, explained, name_of
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference.md"
 REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_reference.py -k docs"
 
 
 def registry() -> dict[str, Verb]:
-    return {".".join(verb.path): verb for verb in verbs_of(Book)}
+    return {".".join(verb.path): verb for verb in every_verb()}
+
+
+def explained_by_themselves() -> dict[str, Verb]:
+    """Every verb, and every function of the shell that stands in for one."""
+    own = [command.verb for _, command in commands() if isinstance(command, Command)]
+    return registry() | {verb.path[0]: verb for verb in own if ":" in verb.path[0]}
 
 
 # the registry
@@ -59,6 +67,61 @@ def test_every_verb_can_be_sent_and_explains_itself() -> None:
         assert verb.about, path
         assert verb.request.__struct_fields__ is not None, path
         msgspec.json.schema(verb.request)
+
+
+@pytest.mark.spec("7.1")
+def test_every_parameter_is_explained() -> None:
+    missing = [
+        f"{path} {parameter.name}"
+        for path, verb in explained_by_themselves().items()
+        for parameter in verb.parameters
+        if parameter.is_data and not parameter.help
+    ]
+    assert missing == []
+
+
+@pytest.mark.spec("7.1")
+def test_a_common_explanation_is_true_of_every_parameter_of_that_name() -> None:
+    """What is common is explained once, for parameters of one type in several verbs; all else by each verb itself."""
+    alike = {"At": "moment", "int datetime": "moment", "dict": "Mapping"}
+    alike |= dict.fromkeys(("Sequence", "Collection", "list"), "list")
+    uses: dict[str, list[str]] = {name: [] for name in COMMON}
+    for path, verb in explained_by_themselves().items():
+        for parameter in verb.parameters:
+            if parameter.name in COMMON:
+                assert not explained(parameter.name, verb.about), f"{path} explains {parameter.name} anew"
+                kinds = " ".join(name_of(kind) for kind in parameter.kinds)
+                uses[parameter.name].append(alike.get(kinds, kinds))
+    assert {name for name, kinds in uses.items() if len(kinds) < 2} == set(), "explain it in the one verb"
+    assert {name: kinds for name, kinds in uses.items() if len(set(kinds)) > 1} == {}
+
+
+@pytest.mark.spec("7.1", "5.1")
+def test_a_handle_is_its_ids_so_its_verbs_are_called_with_plain_data() -> None:
+    names = [parameter.name for parameter in verb_at("claim.complete").parameters]
+    assert names[:3] == ["task", "token", "summary"]
+    assert [parameter.name for parameter in verb_at("work.add_task").parameters][:2] == ["work", "title"]
+    ids = {parameter.name: parameter.id_of for parameter in verb_at("work.approvals.request").parameters}
+    assert ids == {"work": "work", "action": "", "risk": "", "task": "task", "decision": "decision", "by": ""}
+
+    with commonplace.open("memory:") as book:
+        work = book.work(name="site").id
+        ada = book.as_actor("ada")
+        for id in ("a", "b"):
+            call(book, verb_at("work.add_task"), {"work": work, "title": id, "id": id})
+        first, second = call(ada, verb_at("work.claim_many"), {"work": work, "count": 2})
+        claims = [{"task": claim.task.id, "token": claim.token} for claim in (first, second)]
+        assert call(ada, verb_at("claim.heartbeat"), claims[0]) == []
+        done = call(ada, verb_at("work.complete_many"), {"work": work, "claims": claims})
+        assert [task.status for task in done] == ["completed", "completed"]
+        found = call(ada, verb_at("work.escalate"), {"work": work, "text": "what next?"})
+        answered = call(book, verb_at("work.answer"), {"escalation": found.id, "answer": "rest"})
+        assert answered.status == "resolved"  # the work was found by the escalation
+        with pytest.raises(commonplace.NotFound, match="or name its work"):
+            call(book, verb_at("work.answer"), {"escalation": "none", "answer": "rest"})
+        run = book.run(initial={"topic": "tea"})
+        call(book, verb_at("turn.write"), {"run_id": run.id, "agent": "ada", "output": {"cups": 2}})
+        assert call(book, verb_at("run.state"), {"run_id": run.id})["ada"] == {"cups": 2}
 
 
 # the page

@@ -14,7 +14,8 @@ from commonplace.errors import BadInput, NotFound, StorageFailed
 from commonplace.index import Index
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy
 from commonplace.state.requests import Open
-from commonplace.tools import TOOLS, Tools
+from commonplace.surfaces.tools import Tools, schema
+from commonplace.surfaces.tools import tools as known_tools
 
 
 @pytest.fixture
@@ -259,9 +260,11 @@ def test_the_tools_answer_with_their_envelopes(book: Book, team: dict[str, Actor
         "ben",
         "memory.write",
     )
-    for tool in TOOLS.values():
-        assert tool.description.endswith(".")
-        assert tool.schema["type"] == "object"
+    for tool in known_tools().values():
+        assert tool.summary.endswith(".")
+        assert schema(tool)["type"] == "object"
+        assert schema(tool)["additionalProperties"] is False
+        assert all(argument["description"] for argument in schema(tool)["properties"].values())
 
 
 @pytest.mark.spec("3.9", "4.1")

@@ -98,3 +98,36 @@ def test_the_story_in_the_shell_goes_as_it_is_told(cli: Cli) -> None:
         ran = cli(*args)
         assert (ran.code, ran.err) == (0, ""), (command, ran)
         assert ran.out.startswith(shown), (command, ran)
+
+
+@pytest.mark.spec("3.9", "L5")
+def test_who_speaks_for_another_is_refused_and_the_owner_can_read_of_it(book: Book, work: Work) -> None:
+    task = work.add_task("Design it")
+    dev = book.as_actor("dev-1", role="developer")
+    own = dev.work(work.id)
+    for refused in (
+        lambda: own.discover("It is slow", by="dev-2"),
+        lambda: own.claim("dev-2"),
+        lambda: own.manage.discard(confirm="DISCARD"),
+    ):
+        with pytest.raises(commonplace.Denied):
+            refused()
+    told = [event.payload for event in book.events(kinds=["access.denied"])]
+    assert [(one["actor"], one["act"], one["what"]) for one in told] == [
+        ("dev-1", "act as", "dev-2"), ("dev-1", "act as", "dev-2"), ("dev-1", "discard", work.id),
+    ]  # fmt: skip
+    assert [one.id for one in work.ready()] == [task.id]
+
+
+@pytest.mark.spec("L7")
+def test_who_only_looks_saves_no_state(book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = book.run(run_id="r", initial={"topic": "tea"})
+    with run.agent("ada") as me:
+        me.write({"cups": 2})
+    looked = book.access.look_as("ada").run(run_id="r")
+    assert looked.state()["ada"] == {"cups": 2}
+    with pytest.raises(commonplace.Denied, match="looking"):
+        looked.save()
+    assert list(tmp_path.iterdir()) == []
+    assert run.save().exists()

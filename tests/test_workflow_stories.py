@@ -13,7 +13,7 @@ import pytest
 import commonplace
 from commonplace import BadInput, Book, Denied, NotEnabled
 from commonplace.state.policy import AgentPolicy, Policy
-from commonplace.tools import Tools
+from commonplace.surfaces.tools import Tools
 from commonplace.workflow.agents import AgentTask
 from commonplace.workflow.expressions import check_expression, evaluate
 from commonplace.workflow.load import examine, load
@@ -791,7 +791,7 @@ def test_the_state_file_of_a_fork_goes_with_what_it_began_with(local: Book, tmp_
     run = local.run(folder, run_id="r")
     with run.agent("scout") as me:
         secret = me.write({"answer": "Kim lives at Quartz Lane 7", "confidence": 0.9})
-    fork = run.fork(run_id="fork")
+    fork = run.fork(new_id="fork")
     files = [run.save(), fork.save()]
     assert all("Quartz" in path.read_text() for path in files)
     (written,) = [event for event in local.events(run_id="r") if event.position == secret.position]

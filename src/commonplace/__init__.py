@@ -18,7 +18,6 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .access.rights import Rights
-    from .actor import Actor
     from .admin import Status
     from .book import Book, open
     from .engines.contract import Facts, FilePurged, PurgeReport
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from .ledger.events import Blob, Event
     from .ledger.ledger import Rebuilt, Verification
     from .ledger.views import Capability, Kind, View
+    from .participant import Actor
     from .run import Run, Turn
     from .runs import RunInfo
     from .state.cells import State
@@ -130,7 +130,6 @@ __all__ = [
 
 _HOMES = {
     "access.rights": "Rights",
-    "actor": "Actor",
     "admin": "Status",
     "book": "Book open",
     "engines.contract": "Facts FilePurged PurgeReport",
@@ -141,6 +140,7 @@ _HOMES = {
     "UnknownEngine UnsafePath",
     "ledger.events": "Blob Event",
     "ledger.ledger": "Rebuilt Verification",
+    "participant": "Actor",
     "run": "Run Turn",
     "runs": "RunInfo",
     "state.cells": "State",

@@ -19,7 +19,7 @@ from .index.names import named_embedder
 from .ledger.erase import EraseRequest, Erasure
 from .ledger.events import check_call, check_each, check_name, check_path, check_text
 from .memory.verbs import Memory
-from .verbs import verb
+from .verbs import EventId, verb
 
 if TYPE_CHECKING:
     from .book import Book
@@ -108,10 +108,12 @@ class Admin:
 
     @verb
     def erase(
-        self, ids: str | Iterable[str], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
+        self, ids: EventId | Iterable[EventId], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
     ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`. No read returns it any more,
-        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased."""
+        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased.
+
+        `actor` is the one in whose name they are erased."""
         wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
@@ -135,7 +137,9 @@ class Admin:
     @verb
     def find_text(self, texts: str | Sequence[str]) -> FoundTexts:
         """Where these texts occur in the raw files of the book, its index and its markdown; empty if they were erased
-        and purged. Another process scans the files. Raises BadInput if the files are on a server's host."""
+        and purged. Another process scans the files. Raises BadInput if the files are on a server's host.
+
+        `texts` are the texts to look for."""
         from .files.scan import look_for
 
         wanted = [check_text("a text", text) for text in check_each("texts", texts)]
@@ -171,7 +175,10 @@ class Admin:
     ) -> Migrated:
         """Build the index with another embedder beside the one in use, and compare what both find for the queries
         given, or for those that were recorded with digests, each under the rights of the actor that asked. With
-        `switch` it replaces the one in use, for every process at once; without, it is removed again."""
+        `switch` it replaces the one in use, for every process at once; without, it is removed again.
+
+        `embedder` is auto, static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL.
+        `queries` is what to compare them by. `switch` is whether the new one is used from now on."""
         from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
@@ -191,7 +198,9 @@ class Admin:
 
     @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events.
+
+        `to` is the file to write."""
         from .ledger.transfer import export_file
 
         path, beside = check_path("to", to), self._session.services.beside
@@ -201,14 +210,18 @@ class Admin:
     @verb
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
         """Import an export. Into an empty book, or one that holds a beginning of the same ledger, positions and hashes
-        are kept; otherwise events are recorded anew with their origin named."""
+        are kept; otherwise events are recorded anew with their origin named.
+
+        `source` is the export to read."""
         from .ledger.transfer import import_file
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
     @verb
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
-        """Copy everything to another book, on any engine, as `export` and `import_` would."""
+        """Copy everything to another book, on any engine, as `export` and `import_` would.
+
+        `to` is the book to copy it to."""
         from .book import Book
         from .ledger.transfer import copy_book
 
@@ -218,7 +231,9 @@ class Admin:
 
     @verb
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
-        """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head."""
+        """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head.
+
+        `to` is the SQLite file to write, which must not exist."""
         from .book import open
         from .ledger.transfer import copy_book
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Self
 
 from .access.commands import ACCESS
 from .access.rights import check_actor
-from .actor import Actor
 from .admin import Admin
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, PurgeReport
@@ -33,7 +31,7 @@ from .memory.capability import MEMORY
 from .memory.showing import Showing
 from .mirror.outside import OutsideFiles
 from .mirror.verbs import Mirrors
-from .participant import Participant
+from .participant import Actor, Participant
 from .recall.capability import RECALL
 from .recall.checking import repository_around
 from .recall.indexing import Indexing, place_for
@@ -41,6 +39,7 @@ from .recall.premises import PremiseWatch
 from .session import Services, Session
 from .state.capability import STATE
 from .state.redaction import as_logged, runs_affected
+from .verbs import namespace
 from .work.capability import WORK
 
 if TYPE_CHECKING:
@@ -170,13 +169,8 @@ class Book(Participant):
 
     # the book itself
 
-    @cached_property
-    def admin(self) -> Admin:
-        return Admin(self._session, self.mirror)
-
-    @cached_property
-    def mirror(self) -> Mirrors:
-        return Mirrors(self._session)
+    mirror = namespace(Mirrors)
+    admin = namespace(Admin, lambda book: Admin(book._session, book.mirror))
 
     @property
     def head(self) -> int:

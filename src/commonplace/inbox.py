@@ -8,6 +8,7 @@ import msgspec
 
 from .memory.items import Item
 from .memory.verbs import Memory
+from .verbs import WorkId
 from .work.opening import Works, work
 from .work.verbs import Inbox
 
@@ -38,7 +39,7 @@ class Waiting(msgspec.Struct, frozen=True):
         return len(self.held) + len(self.disputes) + len(self.proposals) + sum(map(len, inner))
 
 
-def inbox(session: Session, work_id: str | None = None, *, at: At = None) -> Waiting:
+def inbox(session: Session, work_id: WorkId | None = None, *, at: At = None) -> Waiting:
     """All that waits for a person, as of `at`: held items, disputes and proposals, and what waits in each open work.
     `work_id` is the work to look at alone."""
     if work_id is None:

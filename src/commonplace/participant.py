@@ -3,21 +3,27 @@ under its own rights."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .granting import Access
+from .access.rights import OWNER, check_actor
+from .access_verbs import Access
+from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
+from .ledger.events import check_call, check_path
 from .memory.documents import Documents
 from .memory.remembering import remember
 from .memory.verbs import Memory, forget
 from .prompts import Receipts, prompt
 from .recall.digesting import digest
 from .recall.searching import search
-from .recording import event, events, record, record_all, watch
 from .runs import Runs, run
 from .session import Session
-from .verbs import method
+from .verbs import method, namespace
 from .work.opening import Works, work
+
+if TYPE_CHECKING:
+    from .ledger.ledger import At, Progress
 
 
 class Participant:
@@ -40,26 +46,46 @@ class Participant:
     work = method(work)
     inbox = method(inbox)
 
-    @cached_property
-    def memory(self) -> Memory:
-        return Memory(self._session)
+    memory = namespace(Memory)
+    documents = namespace(Documents)
+    receipts = namespace(Receipts)
+    runs = namespace(Runs)
+    works = namespace(Works)
+    access = namespace(Access)
 
-    @cached_property
-    def documents(self) -> Documents:
-        return Documents(self._session)
 
-    @cached_property
-    def receipts(self) -> Receipts:
-        return Receipts(self._session)
+class Actor(Participant):
+    """One actor of a book. `book.as_actor(name)` makes one.
 
-    @cached_property
-    def runs(self) -> Runs:
-        return Runs(self._session)
+    Everything it does is recorded under its name and checked against its rights; everything it reads is limited to what
+    it may see. A refusal is `Denied`, and an event that the owner can read.
+    """
 
-    @cached_property
-    def works(self) -> Works:
-        return Works(self._session)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.name = session.actor
 
-    @cached_property
-    def access(self) -> Access:
-        return Access(self._session)
+    def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
+        """Write the events that this actor may see as JSONL, without secrets. Returns how many."""
+        from .ledger.transfer import excerpt_file
+
+        session, path = self._session, check_path("to", to)
+        check_call("progress", progress)
+        return excerpt_file(
+            session.ledger,
+            events(session, at=at),
+            path,
+            session.ledger.position(at),
+            progress,
+            session.services.beside,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Actor {self.name!r}>"
+
+
+def acting(owner: Participant, actor: str, run_id: str | None = None) -> Participant:
+    """An actor of the book of `owner`, or the owner itself; with a run, an agent in its turn."""
+    if run_id is not None:
+        return owner.run(run_id=run_id, create=False).agent(actor)
+    return owner if actor == OWNER else Actor(owner._session.acting_as(check_actor(actor)))

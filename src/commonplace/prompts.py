@@ -14,13 +14,15 @@ from .access.rights import OWNER, rights_of
 from .access.secrets import masked
 from .errors import BadInput, Erased, NotFound, shown
 from .ledger.events import Event, check_call, check_name, check_whole
-from .memory.items import Item
+from .memory.items import Item, remarks
+from .memory.markdown import document
 from .memory.portions import Portion
 from .memory.reading import item_at
 from .memory.requests import RECEIPT
+from .memory.verbs import Memory
 from .memory.visibility import may_be_told
 from .recall.bisecting import Bisected, bisected
-from .recall.checking import Checks
+from .recall.checking import Checks, recorded
 from .recall.data import as_data
 from .recall.digesting import check_stable, made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
@@ -45,7 +47,7 @@ from .recall.receipts import read as read_receipt
 from .state.prompt import MOST, inputs
 from .state.reading import seen_state
 from .state.redaction import redactor_of
-from .verbs import method, verb
+from .verbs import ItemId, ReceiptId, RunId, method, verb
 from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
 if TYPE_CHECKING:
@@ -80,7 +82,9 @@ def prompt(
     it, and the nudges that wait for it, which are told by this. `parts` chooses among them; what is given goes into
     one budget. As of `at`, it says what could have been known then, and tells nothing for good. Its receipt gives
     all of it again. `receipt` is whether a receipt is written; without one nothing is written, so that it cannot be
-    stable and tells nothing for good."""
+    stable and tells nothing for good.
+
+    `task` is what the agent is to do, in words. `work` is the id of a work whose state goes in."""
     wanted_parts = _parts_of(parts)
     for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if one is not None:
@@ -302,6 +306,14 @@ def _recent_part(session: Session, task: str, building: Building) -> tuple[str, 
     return f"{RECENT}\n{events.text}", [event.id for event in events.events]
 
 
+def long_term_page(session: Session) -> str:
+    """MEMORY.md as this actor may see it, with what is known about each item; "" if there is nothing in it."""
+    items, ledger = Memory(session).long_term(), session.ledger
+    now_us, checks = ledger.moment(), recorded(ledger, items, None)
+    stale = {id for id, known in checks.items() if known.check.stale}
+    return document("Memory", items, lambda item: remarks(item, now_us, item.id in stale)) if items else ""
+
+
 class Receipts:
     """What digests and prompts were made of, and what has happened in a run since: `book.receipts`."""
 
@@ -309,7 +321,7 @@ class Receipts:
         self._session = session
 
     @verb
-    def get(self, id: str, at: At = None) -> Receipt:
+    def get(self, id: ReceiptId, at: At = None) -> Receipt:
         """The receipt of a digest or prompt: what was asked, what went in and what did not. Its reader and the owner
         can see it; `.replay()` gives the text again."""
         event = self._session.ledger.event(check_name("a receipt", id))
@@ -334,7 +346,7 @@ class Receipts:
             return read_receipt(event, self._session.ledger, may_see, partial(_said_of_work, reader))
 
     @verb
-    def list(self, run_id: str | None = None, at: At = None) -> ReceiptList:
+    def list(self, run_id: RunId | None = None, at: At = None) -> ReceiptList:
         """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
         actor, run = (
             self._session.actor,
@@ -353,13 +365,15 @@ class Receipts:
     @verb
     def bisect(
         self,
-        run_id: str | None = None,
-        without: str | None = None,
+        run_id: RunId | None = None,
+        without: ItemId | None = None,
         matters: Callable[[str], bool] | None = None,
     ) -> Bisected:
         """What a past run's digests would have been without one memory, or without each of those that it was
         shown, the one that changes most first. `matters` narrows it to those without which its answer to a digest's
-        text would have been another one. No model is asked."""
+        text would have been another one. No model is asked.
+
+        `without` is the id of the item to leave out."""
         run = self._session.run if run_id is None else check_name("run_id", run_id)
         if run is None:
             raise BadInput("say which run: run_id")

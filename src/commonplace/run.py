@@ -24,8 +24,8 @@ from .ledger.events import (
     check_text,
     check_whole,
     encode_payload,
-    new_id,
 )
+from .ledger.events import new_id as new_event_id
 from .participant import Participant
 from .state.cells import Fork, State, about, steps, sums
 from .state.opening import takes_part
@@ -46,6 +46,7 @@ from .state.requests import (
     Written,
 )
 from .state.sharing import sees_others
+from .verbs import verb
 
 if TYPE_CHECKING:
     from .ledger.ledger import At
@@ -79,6 +80,7 @@ class Run:
 
     # reading
 
+    @verb
     def state(self, at: At = None) -> State:
         """The state as of `at`, as far as this run's viewer may see it. `.as_of` is the position.
 
@@ -86,6 +88,7 @@ class Run:
         """
         return seen_state(self._ledger, self.id, self.viewer, at)
 
+    @verb
     def catch_up(self) -> int:
         """Update the projection of the cqrs model; returns the position that it has reached."""
         return self._ledger.follow("state.projection")
@@ -112,6 +115,7 @@ class Run:
         with self._ledger.snapshot() as snapshot:
             return about(snapshot, self.id).depth
 
+    @verb
     def steps(self) -> dict[str, dict[str, Any]]:
         """How far each node of the workflow's graph has come. An agent sees no results; under the strategy `isolated`
         it sees only its own node."""
@@ -141,30 +145,42 @@ class Run:
             raise Denied(f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns")
         return Turn(self, name)
 
+    @verb
     def step(self, node: str, status: str, **more: Any) -> int:
-        """Mark how far a node has come."""
+        """Mark how far a node has come.
+
+        `node` is the node of the workflow's graph. `status` is started, iterated, retrying, finished, failed or
+        skipped."""
         step = _step(self, node, status, more)
         position: int = self._submit("state.step", step)
         return position
 
+    @verb
     def close(self, status: str = "completed", reason: str = "") -> None:
-        """End the run. Safe to call twice."""
+        """End the run. Safe to call twice.
+
+        `status` is completed, failed or cancelled."""
         self._submit("state.close", Close(self.id, status, check_text("reason", reason), self.viewer))
         self._save_if("per_agent", "per_run")
 
+    @verb
     def reopen(self) -> bool:
         """Let a failed or cancelled run continue. Returns whether it was one."""
         reopened: bool = self._submit("state.reopen", Reopen(self.id, self.viewer))
         return reopened
 
-    def fork(self, at: At = None, run_id: str | None = None) -> Run:
-        """A new run that begins as this one was at `at`. The cost does not depend on the size of the state."""
+    @verb
+    def fork(self, at: At = None, new_id: str | None = None) -> Run:
+        """A new run that begins as this one was at `at`. The cost does not depend on the size of the state.
+
+        `new_id` is an id for the new run."""
         with self._ledger.snapshot(at) as snapshot:
             position = snapshot.position
-        id = new_id() if run_id is None else check_name("run_id", run_id)
+        id = new_event_id() if new_id is None else check_name("new_id", new_id)
         self._submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
         return Run(self._session, id, self._folder, self._persistence)
 
+    @verb
     def merge(self, prefer: str | None = None) -> Merged:
         """Bring what this fork has written back into the run it came from. Where both have written, it is a
         Conflict that shows base, fork and target, unless `prefer` says "fork" or "target"."""
@@ -194,7 +210,7 @@ class Run:
                 f"workflow {shown(workflow)} is not a mapping of strings, such as {{'name': 'daily'}}"
             )
         opening = Open(
-            new_id() if run_id is None else check_name("run_id", run_id),
+            new_event_id() if run_id is None else check_name("run_id", run_id),
             self.viewer,
             policy or self.policy,
             start or Start(),
@@ -211,6 +227,7 @@ class Run:
     def save(self) -> Path:
         """Write the state to a file beside the workflow, as its `persistence` says, and return the path. The file
         is for people and other programs and holds no secrets; the ledger has everything."""
+        self._session.check_may_act("run.save")
         while True:
             path, as_of = self._write_state()
             if not any(self._ledger.events(as_of, kinds=(ERASED,))):
@@ -289,6 +306,7 @@ class Turn(Participant):
         """What this agent may see of the run's state, now."""
         return seen_state(self._session.ledger, self.own_run.id, self.agent)
 
+    @verb
     def write(
         self, output: Mapping[str, Any], *, if_position: int | None = None, partial: bool = False
     ) -> Written:
@@ -297,19 +315,28 @@ class Turn(Participant):
         Contract, limits and reserved keys are checked first. With `partial`, fields that the contract
         requires may still be missing; they must be there at the end of the turn. With `if_position` (the `as_of` of
         the state that was read) raises Conflict if one of these fields was written since.
+
+        `output` are the fields to write. `partial` is whether fields that the contract requires may still be
+        missing.
         """
         return self._change("set", output, if_position=if_position, partial=partial)
 
+    @verb
     def emit(self, type: str, payload: Mapping[str, Any], *, if_position: int | None = None) -> Written:
         """An event of this agent: `set`, `append`, `increment` and `remove` act on the fields of the payload;
-        any other type sets them, and its name stays in the ledger."""
+        any other type sets them, and its name stays in the ledger.
+
+        `type` is set, append, increment, remove or a name of your own. `payload` are the fields that it acts on."""
         return self._change(type, payload, if_position=if_position, partial=True)
 
     command = emit
     """The same under the cqrs model, where agents issue commands and read from a projection."""
 
+    @verb
     def finish(self, output: Mapping[str, Any] | None = None, **more: Any) -> None:
-        """End the turn successfully, with a last write in the same commit if `output` is given."""
+        """End the turn successfully, with a last write in the same commit if `output` is given.
+
+        `output` are the fields to write."""
         self.write_with(output or {}, _step(self.own_run, self.agent, FINISHED, more))
 
     def write_with(self, output: Mapping[str, Any], step: RunStep, **more: Any) -> None:
@@ -320,8 +347,11 @@ class Turn(Participant):
         self._change("set", output, step=own, **more)
         self.own_run._ended()
 
+    @verb
     def fail(self, error: BaseException | str, **more: Any) -> None:
-        """End the turn as failed; the error goes to `_errors`, without secrets."""
+        """End the turn as failed; the error goes to `_errors`, without secrets.
+
+        `error` is what went wrong."""
         if not isinstance(error, BaseException | str):
             raise BadInput(f"error {shown(error)} is neither an exception nor text: give what went wrong")
         kind = type(error).__name__ if isinstance(error, BaseException) else "error"

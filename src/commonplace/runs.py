@@ -22,7 +22,7 @@ from .state.opening import takes_part
 from .state.policy import Policy, Start
 from .state.redaction import redactor_of
 from .state.requests import OPENED, Merged, Open
-from .verbs import verb
+from .verbs import RunId, verb
 
 if TYPE_CHECKING:
     from .ledger.ledger import At
@@ -61,7 +61,10 @@ def run(
     """Begin a run, or continue the one with this `run_id`. With `create=False` raises NotFound if there is none.
 
     `workflow` is a folder with a workflow.awp.yaml, whose rules hold in the run; without one every agent may take part
-    and sees everything. `initial` holds the values that the state begins with.
+    and sees everything.
+
+    `run_id` is the id of the run, which begins one if there is none of that id. `create` is whether to begin a run
+    that is not there.
     """
     from .run import Run
 
@@ -112,12 +115,12 @@ class Runs:
         return sorted(runs, key=lambda info: info.first)
 
     @verb
-    def get(self, run_id: str) -> Run:
+    def get(self, run_id: RunId) -> Run:
         """An existing run. Raises NotFound."""
         return known_run(self._session, run_id)
 
     @verb
-    def state(self, run_id: str, at: At = None) -> State:
+    def state(self, run_id: RunId, at: At = None) -> State:
         """The state of a run as of `at`, as far as this actor may see it."""
         return self.get(run_id).state(at)
 
@@ -139,6 +142,8 @@ class Runs:
         `"module:function"` or commands; other agents are run as their files say. `ask` answers for people in
         interactive loops; `tell` is called with every step. Raises RunFailed, or BadWorkflow with every error in the
         files. Only the owner executes workflows.
+
+        `workflow` is the folder with workflow.awp.yaml. `run_id` is the id of the run.
         """
         from .workflow.runner import run_workflow
 
@@ -158,14 +163,18 @@ class Runs:
         )
 
     @verb
-    def fork(self, run_id: str, at: At = None, new_id: str | None = None) -> Run:
-        """A new run that begins as another one was at `at`."""
+    def fork(self, run_id: RunId, at: At = None, new_id: str | None = None) -> Run:
+        """A new run that begins as another one was at `at`.
+
+        `new_id` is an id for the new run."""
         return self.get(run_id).fork(at, new_id)
 
     @verb
     def diff(self, a: str, b: str, *, redacted: bool = False) -> Differences:
         """What differs between two states, each a run's id, or `id@position` for an earlier one; with `redacted`, as a
-        log or a page may show it."""
+        log or a page may show it.
+
+        `a` is a run, or RUN@POSITION. `b` is the other one. `redacted` leaves secrets out."""
         states, hide = [], Redactor()
         for named in (a, b):
             id, at = run_at(check_text("a run to compare", named))
@@ -176,8 +185,10 @@ class Runs:
         return redacted_differences(found, hide) if redacted else found
 
     @verb
-    def merge(self, fork: str, prefer: str | None = None) -> Merged:
-        """Bring what a fork has written back into the run it came from: see `Run.merge`."""
+    def merge(self, fork: RunId, prefer: str | None = None) -> Merged:
+        """Bring what a fork has written back into the run it came from: see `Run.merge`.
+
+        `fork` is the id of the fork."""
         return self.get(fork).merge(prefer)
 
 

@@ -3,7 +3,7 @@ a wire carries, the command of the shell and the page of the reference.
 
 A verb is a function whose first parameter is the session of the actor that asks, and `method` makes a method of it; or
 it is a method of a namespace or of a handle, marked with `verb`. A verb takes data and answers data: a parameter that
-is a function (a progress bar, a counter of tokens) stays with the caller.
+is a function (a progress bar, a counter of tokens) stays with the caller. `registry` lists every verb of a book.
 """
 
 from __future__ import annotations
@@ -12,22 +12,26 @@ import builtins
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cached_property, wraps
+from functools import wraps
 from inspect import Parameter as Described
 from inspect import getdoc, signature, unwrap
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Concatenate,
+    Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
+    Self,
     TypeVar,
     Union,
-    cast,
     get_args,
     get_origin,
+    overload,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+N = TypeVar("N")
 
 
 class HasSession(Protocol):
@@ -63,150 +68,86 @@ def verb(function: F) -> F:
     return function
 
 
+class namespace(Generic[N]):
+    """An attribute that holds verbs about one thing, such as `book.memory`. It is made when it is first used, of the
+    session of its holder, or as `make` says."""
+
+    def __init__(self, kind: type[N], make: Callable[[Any], N] | None = None) -> None:
+        self.kind, self._make = kind, make
+
+    def __set_name__(self, _holder: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, holder: None, _type: type) -> Self: ...
+    @overload
+    def __get__(self, holder: object, _type: type) -> N: ...
+    def __get__(self, holder: Any, _type: type) -> Self | N:
+        if holder is None:
+            return self
+        made = self.kind(holder._session) if self._make is None else self._make(holder)  # type: ignore[call-arg]
+        holder.__dict__[self._name] = made
+        return made
+
+
+class Id(str):
+    """Marks the annotation of a parameter: the text is the id of a thing of this kind. Where a parameter takes an
+    object or its id (`str | Task`), the class says it."""
+
+
+EventId = Annotated[str, Id("event")]
+ItemId = Annotated[str, Id("item")]
+ReceiptId = Annotated[str, Id("receipt")]
+RunId = Annotated[str, Id("run")]
+WorkId = Annotated[str, Id("work")]
+TaskId = Annotated[str, Id("task")]
+
+
 NOTHING: Any = Described.empty
 """The default of a parameter that has to be given."""
 
 COMMON = {
-    "at": "as of a position or a time; now, if it is not given",
+    "affects": "the ids of tasks that it affects",
+    "after": "the position after which to begin",
+    "agent": "which agent; by default the actor itself",
+    "at": "as of a position or a time; by default now",
+    "by": "the agent for whom the owner speaks",
+    "category": "user, feedback, project or reference",
+    "citations": "where it can be seen, such as file:line",
+    "confidence": "how sure it is, from 0 to 1",
+    "dry_run": "only show what would be done",
+    "constraints": "what has to hold",
+    "goal": "what is to be reached",
+    "if_position": "its position when it was read: a Conflict if it has changed since",
+    "ignore_memory": "leave memory out",
+    "initial": "values that the state begins with",
+    "key": "the key of a fact",
+    "kinds": "only events of these kinds",
+    "lease": "for how many seconds it is held",
     "limit": "how many at most",
     "max_chars": "how many characters at most",
     "max_tokens": "how many tokens at most",
-    "max_items": "how many items at most",
-    "dry_run": "only show what would be done",
-    "id": "its id",
-    "run_id": "the run that it belongs to",
-    "session_id": "the session that it belongs to",
-    "reason": "why",
-    "why": "why",
-    "rationale": "why",
-    "kind": "which kind",
-    "kinds": "only these kinds",
-    "tags": "words that it is found by",
-    "tag": "only what has this tag",
-    "key": "the key of a fact",
-    "value": "the value of a fact",
-    "title": "its title",
-    "core": "the core that it belongs to",
-    "cores": "the cores that it is about",
-    "agent": "which agent; who acts, if it is not given",
-    "task": "the task that it is about",
-    "status": "only those of this status",
-    "after": "only what comes after this position",
-    "if_position": "its position when it was read: a Conflict if it has changed since",
-    "idempotency_key": "a key of your own: a second call with it changes nothing",
-    "explain": "say why each is there",
-    "ignore_memory": "leave memory out",
-    "stable": "go on with the last one of this name: its beginning stays as it was",
-    "sensitivity": "public, private or sensitive",
-    "confidence": "how sure it is, from 0 to 1",
-    "category": "user, feedback, project or reference",
-    "provenance": "where it comes from, such as channel=chat",
-    "scope": "whose it is",
-    "lease": "for how many seconds",
-    "actor": "who",
-    "role": "orchestrator, developer, qa, researcher, librarian, analyst or person",
-    "description": "more about it",
-    "affects": "the tasks that it affects",
-    "path": "where it is",
-    "to": "where to write it",
-    "source": "where to read it from",
-    "text": "what to say",
-    "query": "what to look for",
-    "timeout": "after how many seconds without news to stop",
-    "payload": "what happened, as an object",
-    "turn": "the turn within the run",
+    "learnings": "what was learned",
+    "next_steps": "what should be done next",
+    "now": "the time to reckon from, in place of the clock's",
     "occurred_at": "when it happened, if that is not now",
-    "observed_at": "when it was observed",
-    "parents": "the events that it derives from",
-    "labels": "names and values, such as sensitivity=private",
-    "trust": "how far it is trusted: high, normal or low",
-    "shared": "for the whole team, or for its author alone",
-    "pinned": "prompts show it before all else",
-    "citations": "where it can be seen, such as file:line",
-    "links": "other items that it is connected to",
-    "valid_from": "from when on it holds",
-    "valid_until": "until when it holds",
-    "valid_at": "only what holds at this time",
-    "type": "which type",
-    "source_type": "which kind of source it comes from",
-    "code_refs": "places in code that it is about",
-    "tiers": "only these tiers of memory",
-    "agent_filter": "only what these agents said",
-    "work": "the id of the work",
-    "erase": "also erase the content, and all that is derived from it",
-    "name": "what to call it",
-    "goal": "what is to be reached",
-    "constraints": "what has to hold",
-    "limits": "max_tasks, max_agents and the like",
-    "kept": "the id of the item",
-    "choice": "skip, merge or create; of a dispute old, new or both",
-    "relation": "related, depends_on or one of your own",
-    "relations": "only these relations",
-    "subject": "an actor, a role (role:qa) or everybody (*)",
-    "fact": "one or two sentences",
-    "days": "how many days",
-    "tasks": "which tasks",
-    "start": "the item to begin with",
-    "depth": "how many links away",
-    "archived": "those that were put aside",
-    "day": "a day, such as 2026-01-31",
-    "section": "which section",
-    "document": "decisions, revisions, verified_items or a report",
-    "replace": "replace what was there",
-    "gate": "PLAN, PREFLECT, PHASE_REVIEW or the like",
-    "decision": "GO, REPLAN, ABSTAIN or BLOCKED",
-    "without": "leave out this item",
-    "k": "how many events",
-    "top_k": "how many events",
-    "semantic": "by meaning as well as by words",
-    "workflow": "the folder with workflow.awp.yaml, or that file",
-    "initial": "values to start with",
-    "new_id": "an id for the new run",
-    "a": "a run, or RUN@POSITION",
-    "b": "the other one",
-    "fork": "the id of the fork",
-    "prefer": "which side wins where both have written: fork or target",
     "older_than": "how long ago they ended",
-    "sees": "the kinds of others that it may see",
-    "ids": "which events",
-    "texts": "the texts to look for",
-    "embedder": "auto, static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL",
-    "queries": "compare by these queries, not by recorded ones",
-    "switch": "use it from now on",
-    "question": "what is to be decided",
-    "reversible": "whether it can be reversed",
-    "promote_to_core": "a core that it may belong to",
-    "store": "whether its content is stored",
-    "commit": "the commit that it is in",
-    "branch": "the branch that it is on",
-    "target": "an agent, orchestrator, or all",
-    "delivery": "next_turn, immediate or when_idle",
-    "priority": "the highest comes first; of a nudge low, normal, high or critical",
-    "what": "the id of what was asked for, or of a decision",
-    "nudge": "the id of the nudge",
-    "escalation": "the id of the escalation",
-    "answer": "what to answer",
-    "work_id": "the id of the work",
-    "peek": "only look: nothing counts as told",
-    "receipt": "leave a receipt that tells how it came about",
-    "format": "mermaid, or dot for Graphviz",
-    "judged": "those, too, that were judged",
-    "option": "the name of the alternative",
+    "prefer": "which side wins where both have written: fork or target",
+    "provenance": "where it comes from, such as channel=chat",
+    "query": "what to look for",
+    "rationale": "why",
+    "reason": "why",
+    "scope": "whose it is",
+    "sensitivity": "public, private or sensitive",
+    "session_id": "the session that it belongs to",
+    "stable": "the name of a series: the text begins as the last one of this name did",
     "summary": "what came of it",
-    "action": "what is to be allowed",
-    "risk": "what may go wrong, so that a person has to allow it",
-    "needs_review": "it is completed only when somebody has approved it",
-    "for_role": "only agents of this role may claim it",
-    "assigned_to": "who is to do it",
-    "parent": "the task that it is a part of",
-    "reviewer": "who is to review it",
-    "dependents": "what becomes of what waits for it: block, cancel or free",
-    "verdict": "approved, needs_rework or rejected",
-    "comments": "what to say of it",
-    "subtasks": "what is to be done",
+    "tag": "only what has this tag",
+    "timeout": "after how many seconds without news to stop",
+    "turn": "the turn within the run",
 }
-"""What a parameter means wherever its name occurs, unless a verb's docstring says it. A clause of a docstring that
-begins with the name in backticks says it."""
+"""What a parameter means in every verb that has one of this name. A verb explains its other parameters itself: a clause
+of its docstring that begins with the name in backticks does."""
 
 
 OWN_ID = "an id of your own, so that the call can be repeated safely"
@@ -228,14 +169,19 @@ class Parameter(NamedTuple):
     @property
     def kinds(self) -> tuple[Any, ...]:
         """The types that it may have, without None."""
-        return tuple(one for one in members(self.type) if one is not type(None))
+        return tuple(kind for kind in members(self.type) if kind is not type(None))
+
+    @property
+    def id_of(self) -> str:
+        """The kind of thing that it is an id of, or a list of ids of; "" if it is none."""
+        return _id_of(self.type)
 
     @property
     def is_data(self) -> bool:
         """Whether it can be written down: a function cannot."""
         return not any(
-            one is Callable or get_origin(one) is Callable or name_of(one) in ("Progress", "CountTokens")
-            for one in (*self.kinds, *map(get_origin, self.kinds))
+            kind is Callable or name_of(kind) in ("Progress", "CountTokens")
+            for kind in (*self.kinds, *map(get_origin, self.kinds))
         )
 
 
@@ -273,33 +219,34 @@ class Verb(NamedTuple):
                 default = msgspec.NODEFAULT if parameter.required else parameter.default
                 sent = msgspec.UNSET if default is ... else default
                 kind = sent_as(parameter.type)
-                fields.append((parameter.name, kind | msgspec.UnsetType if default is ... else kind, sent))
+                sent_kind: Any = kind | msgspec.UnsetType if default is ... else kind
+                described = Annotated[sent_kind, msgspec.Meta(description=parameter.help)]
+                fields.append((parameter.name, described, sent))
         name = "".join(word.title().replace("_", "") for word in self.path)
         return msgspec.defstruct(name, fields, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def verb_of(path: Iterable[str], function: Callable[..., Any]) -> Verb:
-    """What a function says of itself. Its first parameter is who is asked."""
+    """What a function says about itself. Its first parameter is who is asked. A parameter whose name begins with `_` is
+    for other verbs alone."""
     inner = unwrap(function)
-    about, known = getdoc(inner) or "", _Names(vars(sys.modules[inner.__module__]))
-    _, *told = signature(inner).parameters.values()
-    fixed = [one for one in told if one.kind not in (Described.VAR_POSITIONAL, Described.VAR_KEYWORD)]
+    about, names = getdoc(inner) or "", _Names(vars(sys.modules[inner.__module__]))
+    _, *described = signature(inner).parameters.values()
+    variable = (Described.VAR_POSITIONAL, Described.VAR_KEYWORD)
     return Verb(
         tuple(path),
         function,
         about,
         tuple(
-            Parameter(
-                one.name,
-                _evaluated(one.annotation, known),
-                one.default,
-                _help(one.name, about) if one.name != "id" or one.default is not None else OWN_ID,
-                one.kind is not Described.KEYWORD_ONLY,
-            )
-            for one in fixed
+            _parameter(parameter, about, names)
+            for parameter in described
+            if parameter.kind not in variable and not parameter.name.startswith("_")
         ),
-        _evaluated(signature(inner).return_annotation, known),
-        any(one.kind is Described.VAR_KEYWORD and one.annotation != "Never" for one in told),
+        _evaluated(signature(inner).return_annotation, names),
+        any(
+            parameter.kind is Described.VAR_KEYWORD and parameter.annotation != "Never"
+            for parameter in described
+        ),
     )
 
 
@@ -307,23 +254,27 @@ def verbs_of(holder: type, *path: str) -> Iterator[Verb]:
     """The verbs of a class and of its namespaces, in the order in which they are written."""
     for name in dict.fromkeys(name for base in reversed(holder.__mro__) for name in vars(base)):
         member = getattr(holder, name)
-        if isinstance(member, cached_property) and not name.startswith("_"):
-            yield from verbs_of(namespace_of(holder, name), *path, name)
-        elif getattr(member, "is_verb", False):
+        if isinstance(member, namespace):
+            yield from verbs_of(member.kind, *path, name)
+        elif getattr(member, "is_verb", False) and member.__name__ == name:  # not another name of a verb
             yield verb_of((*path, name), member)
 
 
-def namespace_of(holder: type, name: str) -> type:
-    """The class of a namespace."""
-    function = getattr(holder, name).func
-    return cast(
-        type,
-        _evaluated(signature(function).return_annotation, _Names(vars(sys.modules[function.__module__]))),
-    )
-
-
 def members(kind: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type."""
+    """The types of a union, or the one type, without what annotations say about them."""
+    return tuple(get_args(part)[0] if get_origin(part) is Annotated else part for part in _parts(kind))
+
+
+def parts_within(kind: Any) -> Iterator[Any]:
+    """The types that a type is made of: those of a union, of a list, of a mapping's values."""
+    for part in _parts(kind):
+        yield part
+        if get_origin(part) is not Annotated:
+            for inner in get_args(part):
+                yield from parts_within(inner)
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
@@ -331,22 +282,36 @@ def name_of(kind: Any) -> str:
     return str(getattr(kind, "__name__", kind))
 
 
+def _id_of(kind: Any) -> str:
+    parts, package = _parts(kind), __name__.partition(".")[0]
+    for part in parts:
+        if get_origin(part) is Annotated:
+            return next((str(mark) for mark in get_args(part)[1:] if isinstance(mark, Id)), "")
+        if inner := next(filter(None, map(_id_of, get_args(part))), ""):
+            return inner
+    classes = [part for part in parts if isinstance(part, type) and part.__module__.startswith(package)]
+    a_file = any(name_of(part) == "Path" for part in parts)
+    return name_of(classes[0]).lower() if classes and str in parts and not a_file else ""
+
+
 def sent_as(kind: Any) -> Any:
-    """The type that a value of another one travels as: a path is text, a position or a time is either."""
+    """The type that a value of another one travels as: a path is text, content is bytes, a position or a time is
+    either."""
     from datetime import datetime
 
     sent: Any = None
-    for one in members(kind):
-        origin, inner = get_origin(one), get_args(one)
-        if name_of(one) == "At":
+    parts = members(kind)
+    for part in parts if bytes not in parts else [part for part in parts if part is not str]:
+        origin, inner = get_origin(part), get_args(part)
+        if name_of(part) == "At":
             plain: Any = int | datetime | None
-        elif one in (str, int, float, bool, bytes, datetime, type(None)):
-            plain = one
-        elif name_of(one) in ("Path", "date"):
+        elif part in (str, int, float, bool, bytes, datetime, type(None)) or origin is Literal:
+            plain = part
+        elif name_of(part) in ("Path", "date"):
             plain = str
-        elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        elif isinstance(origin, type) and issubclass(origin, Mapping):
             plain = dict[str, Any]
-        elif origin is not None and isinstance(origin, type) and issubclass(origin, Collection):
+        elif isinstance(origin, type) and issubclass(origin, Collection):
             plain = list[sent_as(inner[0])] if inner else list[Any]  # type: ignore[misc]
         else:
             plain = Any
@@ -365,11 +330,24 @@ def _evaluated(annotation: Any, names: _Names) -> Any:
     return eval(annotation, {}, names) if isinstance(annotation, str) else annotation  # noqa: S307  our own source
 
 
-def _help(name: str, about: str) -> str:
+def _parameter(described: Described, about: str, names: _Names) -> Parameter:
+    kind = _evaluated(described.annotation, names)
+    help = explained(described.name, about) or _usual_help(described.name, _id_of(kind))
+    positional = described.kind is not Described.KEYWORD_ONLY
+    return Parameter(described.name, kind, described.default, help, positional)
+
+
+def explained(name: str, about: str) -> str:
+    """What a docstring says about a parameter: a clause that begins with its name in backticks; "" if there is none."""
     flat = " ".join(about.split())
     clause = re.search(
         rf"(?:^|[.;:,] (?:and )?)`{name}`(?: \([^)]*\))? (.*?)(?=[.;] |\.$|, and `|; |$)", flat
     )
-    if clause is None:
-        return COMMON.get(name, "")
-    return re.sub(r"^(?:is|are) ", "", clause[1]).replace("`", "")
+    return "" if clause is None else re.sub(r"^(?:is|are) ", "", clause[1]).replace("`", "")
+
+
+def _usual_help(name: str, kind: str) -> str:
+    """What a parameter means that no clause explains: by the kind of thing that it is an id of, or by its name."""
+    if kind and name in ("id", "ids", kind, f"{kind}_id"):
+        return f"the ids of {kind}s" if name == "ids" else f"the id of the {kind}"
+    return OWN_ID if name == "id" else COMMON.get(name, "")

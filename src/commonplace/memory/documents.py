@@ -56,7 +56,9 @@ class Documents:
 
     @verb
     def log(self, text: str, *, id: str | None = None) -> Event:
-        """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely."""
+        """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely.
+
+        `text` is the line to add."""
         text, secrets = self._guarded(text)
         if id is not None:
             id = check_name("id", id)
@@ -73,7 +75,9 @@ class Documents:
 
     @verb
     def days(self, at: At = None, *, archived: bool = False) -> Texts:
-        """The days that have log entries; with `archived`, those that were archived."""
+        """The days that have log entries; with `archived`, those that were archived.
+
+        `archived` is whether to list those that were put aside."""
         self._session.check_reads("working")
         with self._session.viewer(at) as viewer:
             views = viewer.views
@@ -82,7 +86,9 @@ class Documents:
 
     @verb
     def day(self, day: date | str, at: At = None) -> Entries:
-        """The log entries of a day, in order."""
+        """The log entries of a day, in order.
+
+        `day` is a day, such as 2026-01-31."""
         self._session.check_reads("working")
         named = daily.check_day("day", day)
         with self._session.viewer(at) as viewer:
@@ -102,37 +108,50 @@ class Documents:
     @verb
     def write_notes(self, text: str, *, if_position: int | None = None, id: str | None = None) -> Event:
         """Replace NOTES.md. It holds the active objective only: other content is refused, with its line.
-        With `if_position`, it is also refused if the notes were written after that position."""
+        With `if_position`, it is also refused if the notes were written after that position.
+
+        `text` is the whole text of the notes."""
         return self._note(NOTES, "set", text, if_position=check_if_position(if_position), id=id)
 
     @verb
     def add_to_session(self, task: str, text: str, section: str = "Worklog") -> Event:
-        """Add to the notes of a session, in one of five sections."""
+        """Add to the notes of a session, in one of five sections.
+
+        `task` is the name of the task. `text` is what to add. `section` is the section to add it to."""
         if section not in SECTIONS:
             raise BadInput(f"there is no section {shown(section)}: the sections are {', '.join(SECTIONS)}")
         return self._note(session_path(task), "append", text, section)
 
     @verb
     def session(self, task: str, at: At = None) -> str:
-        """The notes of a session, as markdown; "" when there are none, or when they were cleared."""
+        """The notes of a session, as markdown; "" when there are none, or when they were cleared.
+
+        `task` is the name of the task."""
         path = session_path(task)
         found = self.get(path, at)
         return papers.rendered(path, found) if found else ""
 
     @verb
     def clear_session(self, task: str) -> Event:
-        """End a session: agents cannot read its notes any more. The owner still can, as of before."""
+        """End a session: agents cannot read its notes any more. The owner still can, as of before.
+
+        `task` is the name of the task."""
         return self._note(session_path(task), "clear", "")
 
     @verb
     def add_to_task(self, task: str, document: str, text: str, *, replace: bool = False) -> Event:
         """Add to a document in a task's folder (decisions, revisions, verified_items, a report), or replace
-        it."""
+        it.
+
+        `task` is the name of the task. `document` is decisions, revisions, verified_items or a report. `text` is
+        what to add. `replace` is whether the document is written anew."""
         return self._note(task_path(task, document), "set" if replace else "append", text)
 
     @verb
     def task(self, task: str, at: At = None) -> dict[str, str]:
-        """The documents of a task's folder by their names."""
+        """The documents of a task's folder by their names.
+
+        `task` is the name of the task."""
         self._session.check_reads("working")
         below = f"{papers.TASKS}{papers.slug(task)}/"
         found = {path: self.get(path, at) for path in self.list(at) if path.startswith(below)}
@@ -143,7 +162,10 @@ class Documents:
         self, task: str, gate: str, decision: str, *, id: str | None = None, **more: Any
     ) -> Event:
         """Record the decision at a gate of a task. `more` may hold phase, confidence, reason, next_action,
-        iteration_index (from 0), max_iterations and trace_id; other fields are kept in the event's payload."""
+        iteration_index (from 0), max_iterations and trace_id; other fields are kept in the event's payload.
+
+        `task` is the name of the task. `gate` is PLAN, PREFLECT, PHASE_REVIEW or the like. `decision` is GO, REPLAN,
+        ABSTAIN or BLOCKED."""
         given = encode_payload({**more, "gate": gate, "decision": decision})[1]
         if blobs_of(given):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
@@ -154,7 +176,9 @@ class Documents:
 
     @verb
     def gates(self, task: str, id: str | None = None, at: At = None) -> str:
-        """The gates of a task, one JSON object per line."""
+        """The gates of a task, one JSON object per line.
+
+        `task` is the name of the task."""
         path = gates_path(task, id)
         return papers.rendered(path, self.get(path, at))
 
@@ -167,7 +191,9 @@ class Documents:
 
     @verb
     def get(self, path: str, at: At = None) -> Lines:
-        """The entries of a document by its path."""
+        """The entries of a document by its path.
+
+        `path` is the path of the document."""
         self._session.check_reads("working")
         path = check_name("a document", path)
         with self._session.viewer(at) as viewer:
@@ -175,7 +201,9 @@ class Documents:
 
     @verb
     def restore(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
-        """Bring back days and tasks that were archived."""
+        """Bring back days and tasks that were archived.
+
+        `days` are the days whose logs to bring back. `tasks` are the names of the tasks to bring back."""
         chosen_days = tuple(daily.check_day("a day", day) for day in check_each("days", days))
         chosen_tasks = tuple(check_name("a task", task) for task in check_each("tasks", tasks))
         for what, names in (("day", chosen_days), ("task", chosen_tasks)):

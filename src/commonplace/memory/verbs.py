@@ -24,7 +24,7 @@ from ..ledger.events import (
     encode_payload,
     to_us,
 )
-from ..verbs import verb
+from ..verbs import ItemId, verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
 from .facts import checked_fact
 from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
@@ -70,10 +70,13 @@ class Memory:
         self._session = session
 
     @verb
-    def resolve(self, kept: RememberResult | str, choice: str, rationale: str = "") -> Item:
+    def resolve(self, kept: RememberResult | ItemId, choice: str, rationale: str = "") -> Item:
         """Settle an item that is held: for a near-duplicate or proposal "skip", "merge" (its
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
-        settles. Returns the item that holds afterwards."""
+        settles. Returns the item that holds afterwards.
+
+        `kept` is what remember answered, or the id of the item. `choice` is skip, merge or create, and of a dispute
+        old, new or both."""
         id = kept.item_id if isinstance(kept, RememberResult) else kept
         if id is None:
             raise BadInput("nothing was kept, so there is nothing to choose: the answer's reason says why")
@@ -86,7 +89,7 @@ class Memory:
     @verb
     def revise(
         self,
-        id: str,
+        id: ItemId,
         *,
         why: str = "",
         if_position: int | None = None,
@@ -94,7 +97,9 @@ class Memory:
         **fields: Any,
     ) -> Item:
         """Change fields of an item; None removes one. With `if_position` (its `position` when it was read)
-        raises Conflict if it was changed since. `idempotency_key` names the call: a second one changes nothing."""
+        raises Conflict if it was changed since. `idempotency_key` names the call: a second one changes nothing.
+
+        `why` is the reason that is recorded."""
         item = self.get(id)
         times = {"occurred_at": "occurred_us", "observed_at": "observed_us", "valid_from": "valid_from_us",
                  "valid_until": "valid_until_us"}  # fmt: skip
@@ -129,33 +134,45 @@ class Memory:
         return self.get(id)
 
     @verb
-    def share(self, id: str, why: str = "") -> Item:
-        """Let the whole team see an item of this actor."""
+    def share(self, id: ItemId, why: str = "") -> Item:
+        """Let the whole team see an item of this actor.
+
+        `why` is the reason that is recorded."""
         return self._marked((id,), "shared", why)
 
     @verb
-    def unshare(self, id: str, why: str = "") -> Item:
-        """Show an item only to its author again, also to readers of the past."""
+    def unshare(self, id: ItemId, why: str = "") -> Item:
+        """Show an item only to its author again, also to readers of the past.
+
+        `why` is the reason that is recorded."""
         return self._marked((id,), "unshared", why)
 
     @verb
-    def verify(self, id: str, why: str = "") -> Item:
-        """Record that an item was checked and holds."""
+    def verify(self, id: ItemId, why: str = "") -> Item:
+        """Record that an item was checked and holds.
+
+        `why` is the reason that is recorded."""
         return self._marked((id,), "verified", why)
 
     @verb
-    def archive(self, id: str, why: str = "") -> Item:
-        """Set an item aside: it is kept, and not found any more."""
+    def archive(self, id: ItemId, why: str = "") -> Item:
+        """Set an item aside: it is kept, and not found any more.
+
+        `why` is the reason that is recorded."""
         return self._marked((id,), "archived", why)
 
     @verb
-    def restore(self, id: str, why: str = "") -> Item:
-        """Bring back what was archived, dropped or forgotten, as long as it was not erased."""
+    def restore(self, id: ItemId, why: str = "") -> Item:
+        """Bring back what was archived, dropped or forgotten, as long as it was not erased.
+
+        `why` is the reason that is recorded."""
         return self._marked((id,), "restored", why)
 
     @verb
-    def link(self, id: str, relation: str, to: str) -> Item:
-        """Connect two items: `related`, `depends_on`, or a relation of your own."""
+    def link(self, id: ItemId, relation: str, to: ItemId) -> Item:
+        """Connect two items: `related`, `depends_on`, or a relation of your own.
+
+        `relation` is how they are connected. `to` is the id of the other item."""
         return self._marked(
             (id,), "linked", "", ((masked(check_name("a relation", relation)), check_name("an item", to)),)
         )
@@ -177,7 +194,9 @@ class Memory:
         self, subject: str, fact: str, *, citations: Sequence[str], reason: str, category: str, **more: Any
     ) -> RememberResult:
         """Remember a fact about the repository: its subject, one or two sentences, where it can be seen (file:line),
-        why it matters, and its category. It is never changed, only superseded by a new one."""
+        why it matters, and its category. It is never changed, only superseded by a new one.
+
+        `subject` is what the fact is about. `fact` is one or two sentences."""
         subject, fact, cited = checked_fact(subject, fact, citations, reason, category)
         return remember(
             self._session, key=subject, value=fact, citations=cited, reason=reason, category=category,
@@ -187,7 +206,7 @@ class Memory:
     # reading
 
     @verb
-    def get(self, id: str, at: At = None) -> Item:
+    def get(self, id: ItemId, at: At = None) -> Item:
         """One item as of `at`. Raises NotFound if it does not exist or this actor may not see it."""
         self._session.check_memory_is_on()
         id = check_name("an item", id)
@@ -223,7 +242,10 @@ class Memory:
     ) -> Items:
         """The items that match every filter, oldest first: known to the book as of `at`, and holding at `valid_at`.
         `status` None: also held, superseded, archived, dropped and forgotten ones. Raises BadInput for an unknown
-        filter, category or field of `provenance`."""
+        filter, category or field of `provenance`.
+
+        `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `valid_at` is a time at
+        which they hold."""
         _known_filters(
             "memory.list", unknown, "kind key tag agent core scope category provenance status at valid_at"
         )
@@ -263,7 +285,9 @@ class Memory:
     @verb
     def held(self, why: str | None = None, *, core: str | None = None, at: At = None) -> Items:
         """The items that wait for `resolve`, all or for one reason: "near_duplicate", "proposal" (for a core) or
-        "dispute" (it contradicts another item)."""
+        "dispute" (it contradicts another item).
+
+        `why` is near_duplicate, proposal or dispute. `core` is the core that they are for."""
         held = self.list(core=core, status="held", at=at)
         return [item for item in held if item.held is not None and why in (None, item.held.why)]
 
@@ -283,7 +307,9 @@ class Memory:
     @verb
     def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
         """Promote what recurs in the daily logs of the last `days` to long-term memory, citing its lines. The items are
-        derived from the logs: as sensitive as they are, and erased with them. `dry_run` only shows what it would do."""
+        derived from the logs: as sensitive as they are, and erased with them.
+
+        `days` is how many days to look back."""
         from .curate import curated
 
         if type(days) is not int or not 1 <= days <= 365:
@@ -301,7 +327,9 @@ class Memory:
     ) -> Adopted:
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
         export of mem0 or of the MCP memory server. The report says what each part became; importing again
-        changes nothing."""
+        changes nothing.
+
+        `source` is the folder or file to read. `shared` is whether the whole team sees it."""
         from .imports.adopt import adopt
 
         self._session.check_may_act("adopt")
@@ -311,7 +339,9 @@ class Memory:
 
     @verb
     def export(self, to: str | Path, at: At = None) -> int:
-        """Write the items that this actor may see, of every status, as JSON, one per line. Returns how many."""
+        """Write the items that this actor may see, of every status, as JSON, one per line. Returns how many.
+
+        `to` is the file to write."""
         found = self.list(status=None, at=at)
         try:
             with new_file(check_path("a file", to), self._session.services.beside) as file:
@@ -325,8 +355,7 @@ class Memory:
     @verb
     def tidy(self, *, dry_run: bool = False, now: datetime | None = None) -> Upkeep:
         """Keep memory small: archive old logs, ended tasks and aged entries, and consolidate what exceeds the
-        budget, in a fixed order; each chore says why. `dry_run` only shows what it would do. Everything can be
-        restored until it is erased."""
+        budget, in a fixed order; each chore says why. Everything can be restored until it is erased."""
         moment = to_us("now", now or datetime.now(UTC))
         self._session.submit("memory.keeper", self._session.actor, "gc")
         return tidied(self._session, moment, dry_run)
@@ -355,14 +384,18 @@ class Memory:
 
     @verb
     def set_core(self, id: str, **fields: Any) -> Core:
-        """Create a core, or change these fields of it. Only a librarian or person may."""
+        """Create a core, or change these fields of it. Only a librarian or person may.
+
+        `id` is the id of the core."""
         request = SetCore(self._session.actor, check_name("a core", id), masked(encode_payload(fields)[1]))
         core: Core = self._session.submit("memory.core", request, "core")
         return core
 
     @verb
     def core(self, id: str, at: At = None) -> Core:
-        """A core by its id. Raises NotFound if it does not exist or this actor may not know of it."""
+        """A core by its id. Raises NotFound if it does not exist or this actor may not know of it.
+
+        `id` is the id of the core."""
         id = check_name("a core", id)
         with self._session.viewer(at) as viewer:
             if not viewer.sees_core(id):
@@ -381,7 +414,9 @@ class Memory:
         self, core: str | None = None, *, now: datetime | None = None, at: At = None
     ) -> Suggestions:
         """What could be improved in memory, or in one core, as of `at`: duplicates to merge, items to link, refresh or
-        tag. It changes nothing."""
+        tag. It changes nothing.
+
+        `core` is the core to look at alone."""
         from .suggestions import suggested
 
         rules = {one.id: one.config for one in self.cores(at)}
@@ -392,9 +427,12 @@ class Memory:
 
     @verb
     def traverse(
-        self, start: str, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
+        self, start: ItemId, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
     ) -> Steps:
-        """The items that links lead to from an item, in both directions, up to `depth` steps away, nearest first."""
+        """The items that links lead to from an item, in both directions, up to `depth` steps away, nearest first.
+
+        `start` is the id of the item to begin with. `depth` is how many links away. `relations` are the relations to
+        follow."""
         if type(depth) is not int or not 1 <= depth <= DEEPEST:
             raise BadInput(f"depth {shown(depth)} is not a whole number from 1 to {DEEPEST}")
         first = self.get(start, at)
@@ -410,7 +448,7 @@ class Memory:
 def forget(
     session: Session,
     /,
-    id: str | Sequence[str] | None = None,
+    id: ItemId | Sequence[ItemId] | None = None,
     *,
     key: str | None = None,
     tag: str | None = None,
@@ -423,8 +461,10 @@ def forget(
     **unknown: Never,
 ) -> Forgotten:
     """Forget the items that match every filter: id, key, tag, provenance. They leave tombstones and can be restored.
-    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`; `dry_run`
-    only shows what it would do."""
+    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`,
+    unless nothing is to be done (`dry_run`).
+
+    `erase` is whether the content goes as well, and all that is derived from it. `confirm` is the word FORGET."""
     _known_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run if_position")
     if confirm != CONFIRMATION and not dry_run:
         raise BadInput(

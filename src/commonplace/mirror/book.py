@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import check_actor
+from ..access_verbs import Access
 from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
 from ..files.folders import Folder
 from ..files.private import FileAccess, access_of, make_folder
 from ..files.trust import is_ours, is_trusted, trust, trust_book
-from ..granting import Access
 from ..memory.documents import Documents
 from ..memory.items import Item
 from ..memory.markdown import bullets, changed_fields, fields

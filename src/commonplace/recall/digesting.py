@@ -46,6 +46,8 @@ def digest(
     for every four characters, unless somebody says so. `receipt` is whether a receipt is
     written; without one nothing is written, and it cannot be
     stable, and nobody hears later that something in it has changed.
+
+    `max_items` is how many items at most.
     """
     wanted = wanted_digest(
         session, query, rules, max_items, max_chars, max_tokens, count_tokens, ignore_memory, at

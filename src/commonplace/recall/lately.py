@@ -14,6 +14,7 @@ from ..ledger.events import Event, check_name, check_text, check_whole
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
+from ..verbs import RunId
 from .episodes import Recollection, by_rank, recent
 from .episodes import salient as most_salient
 from .observing import recalling
@@ -29,10 +30,12 @@ log = logging.getLogger("commonplace")
 
 
 def window(
-    session: Session, run_id: str | None = None, *, k: int = 8, shown: str = "", at: At = None
+    session: Session, run_id: RunId | None = None, *, k: int = 8, shown: str = "", at: At = None
 ) -> Recollection:
     """The most recent events of a run that this actor may see, as of `at`, with lines for a prompt. What `shown`
-    has already is not said again."""
+    has already is not said again.
+
+    `k` is how many events. `shown` is a text that shows some of them already."""
     check_text("shown", shown)
     with recalling(session.actor, "episodic") as told:
         events = _seen_in(session, run_id, at, check_whole("k", k))
@@ -44,7 +47,7 @@ def window(
 def salient(
     session: Session,
     query: str = "",
-    run_id: str | None = None,
+    run_id: RunId | None = None,
     *,
     turn: int | None = None,
     top_k: int = 8,
@@ -54,7 +57,10 @@ def salient(
     at: At = None,
 ) -> Recollection:
     """The events of a run that matter most at a turn (None: its last one), in order. Relevance is judged by
-    words, or with `semantic` by the index; if that cannot answer, by words, and the answer says so."""
+    words, or with `semantic` by the index; if that cannot answer, by words, and the answer says so.
+
+    `top_k` is how many events. `semantic` is whether to go by meaning as well as by words. `rules` are fields of
+    memory.v1 that hold for this call. `shown` is a text that shows some of them already."""
     check_text("query", query)
     check_text("shown", shown)
     with recalling(session.actor, "salience", **{"memory.top_k": check_whole("top_k", top_k)}) as told:

@@ -42,6 +42,9 @@ def search(
     mode; with no query, those two modes list what there is. `cores` looks in these cores alone. At most `limit`
     results come, which `max_results` is another name for. `explain` says why each is there. With `ignore_memory`,
     or in a turn that was asked to, nothing is looked for.
+
+    `tiers` are the tiers of memory to look in. `agent_filter` are the agents whose words to look in. `max_results`
+    is another name of limit.
     """
     wanted = {
         "query": query, "mode": mode, "tiers": tiers, "date_range": date_range, "agent_filter": agent_filter,

@@ -27,55 +27,54 @@ SHOWN = 2_000
 Render = Callable[[Shell, Any], Human]
 
 
-def answer_of(shell: Shell, verb: Verb, found: Any) -> Output:
+def answer_of(shell: Shell, verb: Verb, answer: Any) -> Output:
     """The answer of a verb for scripts and for people."""
     path = ".".join(verb.path)
-    if isinstance(found, Iterator):
-        found = list(found)
-    many = isinstance(found, list | tuple)
-    name = path if path in RENDER else f"[{_type(found[0])}]" if many and found else _type(found)
-    render = RENDER.get(name, fields if hasattr(found, "__struct_fields__") else _plainly)
-    empty = many and not found
-    human = lines(EMPTY.get(path, "none")) if empty else render(shell, found)
-    code = 1 if REFUSED.get(_type(found), lambda _found: False)(found) else 0
-    return Output(data_of(found), human, code)
+    if isinstance(answer, Iterator):
+        answer = list(answer)
+    many = isinstance(answer, list | tuple)
+    name = path if path in RENDER else f"[{_type(answer[0])}]" if many and answer else _type(answer)
+    render = RENDER.get(name, fields if hasattr(answer, "__struct_fields__") else _plainly)
+    empty = many and not answer
+    human = lines(EMPTY.get(path, "none")) if empty else render(shell, answer)
+    code = 1 if REFUSED.get(_type(answer), lambda _answer: False)(answer) else 0
+    data = {"ok": True} if answer is None else {"text": answer} if type(answer) is str else data_of(answer)
+    return Output(data, human, code)
 
 
-def data_of(found: Any) -> Any:
+def data_of(answer: Any) -> Any:
     """An answer as plain data."""
-    match _type(found):
-        case "str":
-            return {"text": found}
-        case "NoneType":
-            return {"ok": True}
+    match _type(answer):
         case "list" | "tuple":
-            return [data_of(each) if hasattr(each, "__struct_fields__") else plain(each) for each in found]
+            return [data_of(each) for each in answer]
         case "Item":
-            return {**plain(found), "text": found.text}
+            return {**plain(answer), "text": answer.text}
         case "LinkStep":
-            return {**plain(found), "item": data_of(found.item)}
+            return {**plain(answer), "item": data_of(answer.item)}
+        case "Claim":
+            return {"task": data_of(answer.task), "token": answer.token, "agent": answer.agent}
         case "Run":
-            return {"run_id": found.id}
+            return {"run_id": answer.id}
         case "Prompt":
             names = ("receipt_id", "omitted", "left_out")
-            return {"text": str(found), **{name: plain(getattr(found, name)) for name in names}}
+            return {"text": str(answer), **{name: plain(getattr(answer, name)) for name in names}}
         case "Migrated":
-            rows = [{**plain(each), "alike": each.alike} for each in found.compared]
-            return {**plain(found), "alike": found.alike, "compared": rows}
+            rows = [{**plain(each), "alike": each.alike} for each in answer.compared]
+            return {**plain(answer), "alike": answer.alike, "compared": rows}
         case "Adopted":
-            return {**plain(found), "counts": found.counts}
+            return {**plain(answer), "counts": answer.counts}
         case "PurgeReport":
             files = [
-                {"path": file.path, "outcome": file.outcome, "why": file.remains} for file in found.files
+                {"path": file.path, "outcome": file.outcome, "why": file.remains} for file in answer.files
             ]
-            return {**plain(found), "purged": found.purged, "files": files}
+            return {**plain(answer), "purged": answer.purged, "files": files}
         case "Recollection":
-            return {**plain(found), "events": [event.id for event in found.events]}
-    return plain(found)
+            return {**plain(answer), "events": [event.id for event in answer.events]}
+    return plain(answer)
 
 
-def _type(found: Any) -> str:
-    return type(found).__name__
+def _type(answer: Any) -> str:
+    return type(answer).__name__
 
 
 # ids
@@ -101,31 +100,22 @@ IDS: dict[str, Callable[[Any], Iterable[str]]] = {
     "run": lambda me: (run.id for run in me.runs.list()),
     "event": lambda me: (event.id for event in me.events()),
     "work": lambda me: (work.id for work in me.works.list()),
-    "task": _in_works,
 }
-"""Where ids of each kind are found."""
-
-OF = {
-    "memory": {"id": "item", "kept": "item", "to": "item", "start": "item", "supersedes": "item"},
-    "remember": {"supersedes": "item", "run_id": "run"},
-    "receipts": {"id": "receipt", "run_id": "run", "without": "item"},
-    "runs": {"run_id": "run", "fork": "run"},
-    "access": {"id": "event", "run_id": "run"},
-    "admin": {"ids": "event"},
-}
-"""Which parameters of a namespace's verbs are ids, and of what."""
+"""Where ids of each kind are found. All others are of tasks, and of what was recorded about works."""
 
 
-def whole_ids(me: Any, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed with ids as they are: any unique end of one will do."""
-    known, found = OF.get(verb.path[0], {}), dict(given)
-    for name, kind in known.items():
-        value = found.get(name)
+def whole_ids(me: Participant, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, with ids as they are: any unique end of one will do."""
+    kinds = {parameter.name: parameter.id_of for parameter in verb.parameters}
+
+    def whole(kind: str, value: Any) -> Any:
         if isinstance(value, str):
-            found[name] = whole_id(me, kind, value)
-        elif isinstance(value, list):
-            found[name] = [whole_id(me, kind, each) for each in value]
-    return found
+            return whole_id(me, kind, value)
+        if isinstance(value, list):
+            return [whole(kind, each) for each in value]
+        return {name: whole(kind, each) for name, each in value.items()} if isinstance(value, dict) else value
+
+    return {name: whole(kinds[name], value) if kinds.get(name) else value for name, value in given.items()}
 
 
 def whole_id(me: Any, kind: str, typed: str) -> str:
@@ -134,11 +124,11 @@ def whole_id(me: Any, kind: str, typed: str) -> str:
     what is missing."""
     if not SHORTEST_END <= len(typed) < MADE:
         return typed
-    if kind == "task":
+    if kind not in IDS:
         with suppress(CommonplaceError):  # one that somebody chose: no need to look at all of them
             me.works.containing(typed)
             return typed
-    matching = list(dict.fromkeys(id for id in IDS[kind](me) if id.endswith(typed)))
+    matching = list(dict.fromkeys(id for id in IDS.get(kind, _in_works)(me) if id.endswith(typed)))
     if typed in matching:
         return typed
     matching = [id for id in matching if MADE_ID.fullmatch(id)]
@@ -162,8 +152,8 @@ def _remarked(item: Any) -> str:
 
 def _items(_shell: Shell, items: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(one.id), one.kind, _remarked(one), one.agent, one.sensitivity, one.text[:160]]
-        for one in items
+        [id_cell(item.id), item.kind, _remarked(item), item.agent, item.sensitivity, item.text[:160]]
+        for item in items
     )
     return table(rows, "id", "kind", "status", "whose", "sensitivity", "text")
 
@@ -181,39 +171,50 @@ def _kept(shell: Shell, kept: Any) -> Human:
 
 
 def _compared(_shell: Shell, items: Sequence[Any]) -> Human:
-    for one in items:
-        comparison = one.held.comparison if one.held else ""
-        yield from lines(short(one.id), *(f"  {short(line)}" for line in comparison.splitlines()))
+    for item in items:
+        comparison = item.held.comparison if item.held else ""
+        yield from lines(short(item.id), *(f"  {short(line)}" for line in comparison.splitlines()))
 
 
-def _tombstones(_shell: Shell, found: Sequence[Any]) -> Human:
+def _tombstones(_shell: Shell, tombstones: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(one.id), one.agent, one.deleted_at[:19], one.deleted_by, one.reason, one.erased]
-        for one in found
+        [
+            id_cell(tombstone.id),
+            tombstone.agent,
+            tombstone.deleted_at[:19],
+            tombstone.deleted_by,
+            tombstone.reason,
+            tombstone.erased,
+        ]
+        for tombstone in tombstones
     )
     return table(rows, "id", "whose", "when", "by", "reason", "erased")
 
 
-def _cores(_shell: Shell, found: Sequence[Any]) -> Human:
-    rows = ((one.id, one.name, one.type, one.visibility, one.owner, one.description) for one in found)
+def _cores(_shell: Shell, cores: Sequence[Any]) -> Human:
+    rows = ((core.id, core.name, core.type, core.visibility, core.owner, core.description) for core in cores)
     return table(rows, "id", "name", "type", "visible to", "owner", "description")
 
 
-def _suggestions(_shell: Shell, found: Sequence[Any]) -> Human:
+def _suggestions(_shell: Shell, suggestions: Sequence[Any]) -> Human:
     return lines(
-        *(f"{one.act} {' '.join(map(short, one.items))} {' '.join(one.tags)} ({one.why})" for one in found)
+        *(
+            f"{suggestion.act} {' '.join(map(short, suggestion.items))} {' '.join(suggestion.tags)} ({suggestion.why})"
+            for suggestion in suggestions
+        )
     )
 
 
-def _steps(_shell: Shell, found: Sequence[Any]) -> Human:
-    rows = ([one.depth, one.relation, id_cell(one.item.id), one.item.text[:160]] for one in found)
+def _steps(_shell: Shell, steps: Sequence[Any]) -> Human:
+    rows = ([step.depth, step.relation, id_cell(step.item.id), step.item.text[:160]] for step in steps)
     return table(rows, "steps", "relation", "item", "text")
 
 
 def _curated(_shell: Shell, done: Any) -> Human:
-    for one in done["found"]:
+    for finding in done["found"]:
         yield from lines(
-            f"+ {one['text']}  [{one['outcome']}]", *(f"    {cited}" for cited in one["citations"])
+            f"+ {finding['text']}  [{finding['outcome']}]",
+            *(f"    {cited}" for cited in finding["citations"]),
         )
     yield from lines(f"{done['lines']} lines looked at, {len(done['found'])} of them recur")
 
@@ -221,18 +222,19 @@ def _curated(_shell: Shell, done: Any) -> Human:
 def _upkeep(_shell: Shell, done: Any) -> Human:
     for chore in done.chores:
         yield from lines(f"{chore.act}: {chore.why}", *(f"    {short(name)}" for name in chore.names))
-    yield from lines(*(f"left alone: {one}" for one in done.left_alone))
+    yield from lines(*(f"left alone: {kept}" for kept in done.left_alone))
     yield from lines(f"{done.items} items, {done.chars:,} characters")
 
 
-def adopted(_shell: Shell, found: Any) -> Human:
+def adopted(_shell: Shell, report: Any) -> Human:
     rows = (
-        [one.source, one.kind, one.outcome, id_cell(one.id or ""), one.reason[:160]] for one in found.became
+        [part.source, part.kind, part.outcome, id_cell(part.id or ""), part.reason[:160]]
+        for part in report.became
     )
     yield from table(rows, "source", "kind", "became", "id", "why")
-    yield from lines(*(f"left out {one.source}: {one.why}" for one in found.skipped))
-    told = ", ".join(f"{count} {outcome}" for outcome, count in found.counts.items()) or "nothing"
-    yield from lines(f"{found.format}: {told}; {len(found.skipped)} left out, {found.links} links")
+    yield from lines(*(f"left out {part.source}: {part.why}" for part in report.skipped))
+    told = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items()) or "nothing"
+    yield from lines(f"{report.format}: {told}; {len(report.skipped)} left out, {report.links} links")
 
 
 # documents
@@ -242,16 +244,16 @@ def _text(_shell: Shell, text: str) -> Human:
     return page(text)
 
 
-def _pages(_shell: Shell, found: Mapping[str, str]) -> Human:
-    if not found:
+def _pages(_shell: Shell, pages: Mapping[str, str]) -> Human:
+    if not pages:
         yield from lines("nothing is written down about it: `commonplace documents add-to-task` does")
-    for name, text in found.items():
+    for name, text in pages.items():
         yield from lines(f"== {name}")
         yield from page(text)
 
 
-def _entries(_shell: Shell, found: Sequence[Any]) -> Human:
-    for entry in found:
+def _entries(_shell: Shell, entries: Sequence[Any]) -> Human:
+    for entry in entries:
         yield from page(f"{entry.markdown}\n")
 
 
@@ -273,8 +275,8 @@ def in_words(why: str) -> str:
     return re.sub(r"\b(\w{1,40}) gave\b", lambda match: f"{SIGNALS.get(match[1], match[1])} gave", why)
 
 
-def _found(_shell: Shell, found: Any) -> Human:
-    results = found.results
+def _found(_shell: Shell, answer: Any) -> Human:
+    results = answer.results
     if not results:
         yield from lines("nothing was found: try fewer or other words")
     rows = (
@@ -286,72 +288,82 @@ def _found(_shell: Shell, found: Any) -> Human:
     )  # fmt: skip
     yield from table(rows, "score", "id", "tier", "when", "what") if results else ()
     yield from lines(*(f"{short(hit.id)}: {in_words(hit.why)}" for hit in results if hit.why))
-    corrected = [f"{typed!r} was read as {meant!r}" for typed, meant in found.corrected.items()]
-    yield from lines(f"{found.total} found, as of {found.as_of}", *corrected)
-    yield from lines(*(f"left out: {one.what} ({one.why})" for one in found.left_out))
+    corrected = [f"{typed!r} was read as {meant!r}" for typed, meant in answer.corrected.items()]
+    yield from lines(f"{answer.total} found, as of {answer.as_of}", *corrected)
+    yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in answer.left_out))
 
 
-def _digest(_shell: Shell, found: Any) -> Human:
-    yield from page(found.text)
-    yield from lines(*(f"left out: {short(id)} ({why})" for id, why in found.omitted))
-    yield from lines(*(f"left out: {one.what} ({one.why})" for one in found.left_out))
-    if found.kept or found.rebased:
+def _digest(_shell: Shell, digest: Any) -> Human:
+    yield from page(digest.text)
+    yield from lines(*(f"left out: {short(id)} ({why})" for id, why in digest.omitted))
+    yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in digest.left_out))
+    if digest.kept or digest.rebased:
         yield from lines(
-            f"{found.kept} characters are as they were", *([found.rebased] if found.rebased else [])
+            f"{digest.kept} characters are as they were", *([digest.rebased] if digest.rebased else [])
         )
-    if found.receipt_id:
-        yield from lines(f"receipt {short(found.receipt_id)}, as of {found.as_of}")
+    if digest.receipt_id:
+        yield from lines(f"receipt {short(digest.receipt_id)}, as of {digest.as_of}")
 
 
-def _prompt(_shell: Shell, found: Any) -> Human:
-    return page(str(found))
+def _prompt(_shell: Shell, prompt: Any) -> Human:
+    return page(str(prompt))
 
 
-def _receipt(_shell: Shell, found: Any) -> Human:
-    where = f" in run {found.run}" if found.run else ""
+def _receipt(_shell: Shell, receipt: Any) -> Human:
+    where = f" in run {receipt.run}" if receipt.run else ""
     yield from lines(
-        f"for {found.by}{where}, as of {found.as_of}, at {found.now}",
-        f"asked: {found.request.get('query', '')}",
-        f"index: {found.index}",
-        *([f"memory was left out: {found.ignored}"] if found.ignored else []),
+        f"for {receipt.by}{where}, as of {receipt.as_of}, at {receipt.now}",
+        f"asked: {receipt.request.get('query', '')}",
+        f"index: {receipt.index}",
+        *([f"memory was left out: {receipt.ignored}"] if receipt.ignored else []),
     )
-    rows = ([id_cell(item), version, line] for item, version, line in found.included)
+    rows = ([id_cell(item), version, line] for item, version, line in receipt.included)
     yield from table(rows, "item", "version", "line")
-    yield from lines(*(f"left out: {number} ({why})" for why, number in found.omitted.items()))
-    if found.trace is not None:
-        tried = ([one.via, f"{one.score:.3f}", id_cell(one.id), one.barred] for one in found.trace.candidates)
+    yield from lines(*(f"left out: {number} ({why})" for why, number in receipt.omitted.items()))
+    if receipt.trace is not None:
+        tried = (
+            [candidate.via, f"{candidate.score:.3f}", id_cell(candidate.id), candidate.barred]
+            for candidate in receipt.trace.candidates
+        )
         yield from table(tried, "found by", "score", "candidate", "why not")
-    if found.missing:
-        yield from lines(f"no trace: {found.missing}")
+    if receipt.missing:
+        yield from lines(f"no trace: {receipt.missing}")
 
 
-def _receipts(_shell: Shell, found: Sequence[Any]) -> Human:
+def _receipts(_shell: Shell, receipts: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(one.id), one.by, one.run or "", one.as_of, len(one.included), one.request.get("query", "")]
-        for one in found
+        [
+            id_cell(receipt.id),
+            receipt.by,
+            id_cell(receipt.run or ""),
+            receipt.as_of,
+            len(receipt.included),
+            receipt.request.get("query", ""),
+        ]
+        for receipt in receipts
     )
     return table(rows, "id", "for", "run", "as of", "items", "asked")
 
 
-def bisected(_shell: Shell, found: Any, lost_lines: bool) -> Human:
+def bisected(_shell: Shell, report: Any, lost_lines: bool) -> Human:
     rows = (
-        [id_cell(one.item), len(one.changed), one.lines, ", ".join(map(short, one.with_it))]
-        for one in found.effects
+        [id_cell(effect.item), len(effect.changed), effect.lines, ", ".join(map(short, effect.with_it))]
+        for effect in report.effects
     )
     yield from (
-        table(rows, "without", "digests changed", "lines", "and what came from it") if found.effects else ()
+        table(rows, "without", "digests changed", "lines", "and what came from it") if report.effects else ()
     )
-    for effect in found.effects if lost_lines else ():
-        for one in effect.changed:
-            yield from lines(f"receipt {short(one.receipt)}:", *(f"- {line}" for line in one.lost))
-            yield from lines(*(f"+ {line}" for line in one.gained))
+    for effect in report.effects if lost_lines else ():
+        for change in effect.changed:
+            yield from lines(f"receipt {short(change.receipt)}:", *(f"- {line}" for line in change.lost))
+            yield from lines(*(f"+ {line}" for line in change.gained))
     yield from lines(
-        f"{found.receipts} digests looked at", *(f"not {short(id)}: {why}" for id, why in found.unread)
+        f"{report.receipts} digests looked at", *(f"not {short(id)}: {why}" for id, why in report.unread)
     )
 
 
-def _recent(_shell: Shell, found: Any) -> Human:
-    return page("\n".join(filter(None, (found.text, found.fallback))))
+def _recent(_shell: Shell, recollection: Any) -> Human:
+    return page("\n".join(filter(None, (recollection.text, recollection.fallback))))
 
 
 # events and runs
@@ -375,10 +387,10 @@ def _events_listed(_shell: Shell, events: Sequence[Any]) -> Human:
     return log_lines(events)
 
 
-def _runs(_shell: Shell, found: Sequence[Any]) -> Human:
+def _runs(_shell: Shell, runs: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(run.id), run.first, run.status or "", run.workflow or "", short(run.forked_from or "")]
-        for run in found
+        [id_cell(run.id), run.first, run.status or "", run.workflow or "", id_cell(run.forked_from or "")]
+        for run in runs
     )
     return table(rows, "run", "first position", "status", "workflow", "forked from")
 
@@ -387,10 +399,10 @@ def _forked(_shell: Shell, run: Any) -> Human:
     return lines(f"{short(run.id)} begins as it was; `commonplace runs diff` compares them")
 
 
-def _differences(_shell: Shell, found: Sequence[Any]) -> Human:
+def _differences(_shell: Shell, differences: Sequence[Any]) -> Human:
     marks = {"added": "+", "removed": "-", "changed": "~"}
     return table(
-        ([marks[one.change], one.path, value_text(one.before), value_text(one.after)] for one in found),
+        ([marks[each.change], each.path, value_text(each.before), value_text(each.after)] for each in differences),
         "", "field", "before", "after",
     )  # fmt: skip
 
@@ -407,13 +419,16 @@ def value_text(value: Any) -> str:
 # the book
 
 
-def _verification(_shell: Shell, found: Any) -> Human:
-    if found.ok:
-        return lines(
-            f"the chain holds: {found.events:,} events, {found.erased:,} of them erased, head {found.hash}"
-        )
-    where = "" if found.first_bad is None else f"the chain is broken at position {found.first_bad}: "
-    return lines(f"{where}{found.problem}")
+def _verification(_shell: Shell, verification: Any) -> Human:
+    if verification.ok:
+        events = f"{verification.events:,} events, {verification.erased:,} of them erased"
+        return lines(f"the chain holds: {events}, head {verification.hash}")
+    where = (
+        ""
+        if verification.first_bad is None
+        else f"the chain is broken at position {verification.first_bad}: "
+    )
+    return lines(f"{where}{verification.problem}")
 
 
 def _rebuilt(_shell: Shell, built: Any) -> Human:
@@ -434,18 +449,18 @@ def _purged(_shell: Shell, report: Any) -> Human:
     return table(rows or [("done", "nothing was left to clear")])
 
 
-def _traces(_shell: Shell, found: Sequence[Any]) -> Human:
-    return lines(*(f"text {one.text + 1} is still in {one.path}" for one in found))
+def _traces(_shell: Shell, traces: Sequence[Any]) -> Human:
+    return lines(*(f"text {trace.text + 1} is still in {trace.path}" for trace in traces))
 
 
-def _migrated(_shell: Shell, found: Any) -> Human:
+def _migrated(_shell: Shell, report: Any) -> Human:
     from ..recall.migrating import TOP
 
-    rows = ((f"{one.alike:.0%}", one.actor, one.query[:100]) for one in found.compared)
-    yield from table(rows, "found by both", "who asked", "what") if found.compared else ()
+    rows = ((f"{query.alike:.0%}", query.actor, query.query[:100]) for query in report.compared)
+    yield from table(rows, "found by both", "who asked", "what") if report.compared else ()
     yield from lines(
-        f"{len(found.compared)} queries compared, {found.alike:.0%} of the first {TOP} results are the same",
-        "every process uses it from now on" if found.switched else "nothing was changed: --switch uses it",
+        f"{len(report.compared)} queries compared, {report.alike:.0%} of the first {TOP} results are the same",
+        "every process uses it from now on" if report.switched else "nothing was changed: --switch uses it",
     )
 
 
@@ -454,8 +469,15 @@ def _granted(_shell: Shell, _found: None) -> Human:
 
 
 def _audit(_shell: Shell, entries: Sequence[Any]) -> Human:
-    rows = ([value_text(value) for value in plain(entry).values()] for entry in entries)
-    return table(rows, *(name.replace("_", " ") for name in plain(entries[0])))
+    rows = (
+        [
+            entry.seq, entry.timestamp, entry.event_type, entry.agent_id,
+            ", ".join(f"{name} {short(value_text(value))}" for name, value in entry.details.items()), entry.hash[:8],
+        ]
+        for entry in entries
+    )  # fmt: skip
+    yield from table(rows, "seq", "timestamp", "event type", "agent", "details", "hash")
+    yield from lines("each hash covers the entry and the hash before it: --json has them whole")
 
 
 # works
@@ -481,8 +503,8 @@ def one_work(_shell: Shell, info: Any) -> Human:
     return lines(f"{short(info.id)} is {info.status}: {info.name}")
 
 
-def _works(_shell: Shell, found: Sequence[Any]) -> Human:
-    rows = ([id_cell(one.id), one.status, one.name, one.goal, one.leader or ""] for one in found)
+def _works(_shell: Shell, works: Sequence[Any]) -> Human:
+    rows = ([id_cell(work.id), work.status, work.name, work.goal, work.leader or ""] for work in works)
     return table(rows, "id", "status", "name", "goal", "led by")
 
 
@@ -490,50 +512,64 @@ def one_task(_shell: Shell, task: Any) -> Human:
     return lines(f"{short(task.id)} is {words(task.status)}: {task.title}")
 
 
-def tasks_table(_shell: Shell, found: Sequence[Any]) -> Human:
+def tasks_table(_shell: Shell, tasks: Sequence[Any]) -> Human:
     rows = (
         [id_cell(task.id), standing(task), task.priority, task.title, whose(task), task.waits or ""]
-        for task in found
+        for task in tasks
     )
     return table(rows, "id", "status", "priority", "task", "who", "waits for")
 
 
-def _decision(one: Any) -> Iterator[str]:
-    yield f"{short(one.id)}  {one.question} {one.choice} ({one.status} by {one.by}, {iso(one.at_us)[:16]}Z)"
-    if one.rationale:
-        yield f"    because {one.rationale}"
-    if one.alternatives:
-        yield f"    not {', '.join(one.alternatives)}"
+def _claims(_shell: Shell, claims: Sequence[Any]) -> Human:
+    rows = ([id_cell(claim.task.id), claim.token, claim.task.title] for claim in claims)
+    return table(rows, "task", "token", "title")
 
 
-def decision_lines(_shell: Shell, found: Sequence[Any]) -> Human:
-    for one in found:
-        yield from lines(*_decision(one))
+def _decision(decision: Any) -> Iterator[str]:
+    how = f"{decision.status} by {decision.by}, {iso(decision.at_us)[:16]}Z"
+    yield f"{short(decision.id)}  {decision.question} {decision.choice} ({how})"
+    if decision.rationale:
+        yield f"    because {decision.rationale}"
+    if decision.alternatives:
+        yield f"    not {', '.join(decision.alternatives)}"
 
 
-def one_record(shell: Shell, found: Any) -> Human:
-    return records(shell, [found])
+def decision_lines(_shell: Shell, decisions: Sequence[Any]) -> Human:
+    for decision in decisions:
+        yield from lines(*_decision(decision))
 
 
-def records(_shell: Shell, found: Sequence[Any]) -> Human:
-    return lines(*(f"{short(one.id)}: {gist(one)}" for one in found))
+def one_record(shell: Shell, record: Any) -> Human:
+    return records(shell, [record])
 
 
-def _context(_shell: Shell, found: Any) -> Human:
-    yield from page(found.text)
-    yield from lines(*(f"left out: {short(id)} ({why})" for id, why in found.left_out))
+def records(_shell: Shell, listed: Sequence[Any]) -> Human:
+    return lines(*(f"{short(record.id)}: {gist(record)}" for record in listed))
 
 
-def _overlaps(_shell: Shell, found: Sequence[Any]) -> Human:
-    rows = ([f"{one.score:.2f}", one.kind, one.status, one.text, id_cell(one.id)] for one in found)
+def _context(_shell: Shell, context: Any) -> Human:
+    yield from page(context.text)
+    yield from lines(*(f"left out: {short(id)} ({why})" for id, why in context.left_out))
+
+
+def _overlaps(_shell: Shell, overlaps: Sequence[Any]) -> Human:
+    rows = (
+        [f"{overlap.score:.2f}", overlap.kind, overlap.status, overlap.text, id_cell(overlap.id)]
+        for overlap in overlaps
+    )
     return table(rows, "alike", "what", "status", "text", "id")
 
 
-def _contributions(_shell: Shell, found: Sequence[Any]) -> Human:
+def _contributions(_shell: Shell, contributions: Sequence[Any]) -> Human:
     names = ("tasks", "reviews", "decisions", "discoveries", "artifacts")
     rows = (
-        (one.agent, one.role or "", *(len(getattr(one, name)) for name in names), one.log_ref)
-        for one in found
+        (
+            contribution.agent,
+            contribution.role or "",
+            *(len(getattr(contribution, name)) for name in names),
+            contribution.log_ref,
+        )
+        for contribution in contributions
     )
     return table(rows, "agent", "role", *names, "log")
 
@@ -541,42 +577,42 @@ def _contributions(_shell: Shell, found: Sequence[Any]) -> Human:
 # what waits for people
 
 
-def inbox(_shell: Shell, found: Any) -> Human:
+def inbox(_shell: Shell, waiting: Any) -> Human:
     rows: list[list[object]] = []
     for name in ("held", "disputes", "proposals"):
-        rows += [[name.removesuffix("s"), "", id_cell(item.id), item.text] for item in getattr(found, name)]
-    for waits in found.works:
+        rows += [[name.removesuffix("s"), "", id_cell(item.id), item.text] for item in getattr(waiting, name)]
+    for waits in waiting.works:
         for name in waits.inbox.__struct_fields__:
-            for one in getattr(waits.inbox, name):
+            for record in getattr(waits.inbox, name):
                 rows.append(
-                    [name.removesuffix("s").replace("_", " "), waits.name, id_cell(one.id), gist(one)]
+                    [name.removesuffix("s").replace("_", " "), waits.name, id_cell(record.id), gist(record)]
                 )
     if not rows:
         return lines("nothing waits for a person")
     return table(rows, "waits", "work", "id", "what")
 
 
-def gist(found: Any) -> str:
+def gist(record: Any) -> str:
     """What a task, a decision, a nudge or the like says, on one line; of a task, who did it."""
     names = (
         "type", "kind", "priority", "status", "title", "path", "question", "choice", "action", "risk", "text", "answer",
         "reason",
     )  # fmt: skip
-    said = [str(value) for name in names if (value := getattr(found, name, ""))]
+    parts = [str(value) for name in names if (value := getattr(record, name, ""))]
     who = (
-        getattr(found, "completed_by", None)
-        or getattr(found, "assigned_to", None)
-        or getattr(found, "by", None)
+        getattr(record, "completed_by", None)
+        or getattr(record, "assigned_to", None)
+        or getattr(record, "by", None)
     )
-    return ", ".join([*said, *([who] if who else [])])
+    return ", ".join([*parts, *([who] if who else [])])
 
 
 # anything else
 
 
-def fields(_shell: Shell, found: Any) -> Human:
+def fields(_shell: Shell, answer: Any) -> Human:
     """Names and values, without those that are empty."""
-    shown = data_of(found) if not isinstance(found, Mapping) else found
+    shown = data_of(answer) if not isinstance(answer, Mapping) else answer
     rows = (
         (name.replace("_", " "), value_text(value))
         for name, value in shown.items()
@@ -585,14 +621,16 @@ def fields(_shell: Shell, found: Any) -> Human:
     return table(rows)
 
 
-def _plainly(_shell: Shell, found: Any) -> Human:
-    if isinstance(found, Mapping):
-        return fields(_shell, found)
-    many = found if isinstance(found, list | tuple) else [found]
+def _plainly(_shell: Shell, answer: Any) -> Human:
+    if isinstance(answer, Mapping):
+        return fields(_shell, answer)
+    many = answer if isinstance(answer, list | tuple) else [answer]
     if many and hasattr(many[0], "__struct_fields__"):
         chosen = many[0].__struct_fields__[:6]
-        return table(([value_text(plain(getattr(one, name))) for name in chosen] for one in many), *chosen)
-    return lines(*(short(one) if isinstance(one, str) else value_text(plain(one)) for one in many))
+        return table(
+            ([value_text(plain(getattr(value, name))) for name in chosen] for value in many), *chosen
+        )
+    return lines(*(short(value) if isinstance(value, str) else value_text(plain(value)) for value in many))
 
 
 RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
@@ -606,9 +644,10 @@ RENDER: dict[str, Render] = {
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "PurgeReport": _purged, "[FoundText]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
-    "task/info": fields, "Context": _context, "[Overlap]": _overlaps,
-    "[Contribution]": _contributions,
-    **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS if name != "Decision"},
+    "task.info": fields, "Context": _context, "[Overlap]": _overlaps,
+    "[Contribution]": _contributions, "[Claim]": _claims,
+    **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
+    "[Decision]": decision_lines,
 }  # fmt: skip
 """How each answer looks, by the verb's path or by its type; `[…]` is a list of them."""
 
@@ -630,9 +669,17 @@ EMPTY = {
     "admin.find_text": "none of the texts is anywhere in the raw files",
     "access.audit": "nothing was granted or denied yet",
     "works.list": "there are no works yet: `commonplace work new NAME` begins one",
-    "task/radar": "nothing makes it needless",
-    "work/read_messages": "there is nothing to be told",
-    "work/candidates": "nothing waits to be learned",
+    "task.radar": "nothing makes it needless",
+    "work.read_messages": "there is nothing to be told",
+    "work.candidates": "nothing waits to be learned",
+    "work.claim_many": "nothing to do now",
+    "claim.heartbeat": "still held",
+    "work.decisions": "none yet: `commonplace decide WORK QUESTION CHOICE` records one",
+    "work.discoveries": "none yet: `commonplace discover WORK TEXT` records one",
+    "work.artifacts": "none yet: `commonplace artifact WORK PATH` records one",
+    "work.approvals": "none yet: `commonplace work request-approval WORK ACTION` asks for one",
+    "work.escalations": "none yet: `commonplace work escalate WORK TEXT` asks for help",
+    "work.branches": "none yet: `commonplace work branch WORK QUESTION` makes alternatives",
 }
 """What is said where there is nothing, and what to do next."""
 

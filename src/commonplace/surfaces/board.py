@@ -26,11 +26,11 @@ def shown(board: Board) -> Human:
     yield from lines(*filter(None, (work.goal, work.reason, work.summary)))
     yield from lines(*(f"- {one}" for one in work.constraints))
     full = round(BAR * board.progress)
-    told = ", ".join(
+    by_status = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "tasks"
     )
     bar = styled("█" * full, "green") + styled("░" * (BAR - full), "dim")
-    yield f"{bar} {board.progress:.0%} of {counts.get('tasks', 0)} tasks: {told or 'none yet'}"
+    yield f"{bar} {board.progress:.0%} of {counts.get('tasks', 0)} tasks: {by_status or 'none yet'}"
     if work.leader:
         yield from lines(f"led by {work.leader}")
     if board.tasks:
@@ -45,11 +45,11 @@ def shown(board: Board) -> Human:
     yield from _headed("latest decisions", [f"{d.question} {d.choice} ({d.by})" for d in board.decisions])
 
 
-def _headed(heading: str, told: list[str]) -> Human:
-    if told:
+def _headed(heading: str, rows: list[str]) -> Human:
+    if rows:
         yield from lines("")
         yield from lines(heading, style="bold")
-        yield from page("\n".join(f"  {clean(one)}" for one in told))
+        yield from page("\n".join(f"  {clean(row)}" for row in rows))
 
 
 def _rows(board: Board) -> Iterator[list[object]]:

@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
-from ..actor import Actor
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
 from ..ledger.events import Event
 from ..ledger.ledger import At
+from ..participant import Actor
+from ..verbs import EventId
 from . import health
 from .answers import adopted, data_of, imported, log_lines, whole_id
 from .draw import Human, id_cell, lines, short, table
@@ -29,7 +30,9 @@ LAST = 50
 
 def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Output:
     """Create the book, if it is not there yet. Says where it is and what its engine promises. No other command creates
-    a book, save demo and copy. `quiet` says nothing when all is well."""
+    a book, save demo and copy. `quiet` says nothing when all is well.
+
+    `name` is what to call the book."""
     try:
         book, created = shell.open(name=name), False
     except BookNotFound:
@@ -95,13 +98,13 @@ def demo(shell: Shell) -> Output:
     installed, cloned = package / "examples", package.parents[1] / "examples"
     story = (installed if installed.exists() else cloned) / "demo.py"
     command = [sys.executable, str(story), *([] if place is None else [str(place)])]
-    told = []
+    story_lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         for line in process.stdout or ():
-            told.append(line.rstrip())
+            story_lines.append(line.rstrip())
             if not shell.json:
-                print(told[-1], flush=True)
-    report = {"ok": process.returncode == 0, "story": told}
+                print(story_lines[-1], flush=True)
+    report = {"ok": process.returncode == 0, "story": story_lines}
     failed = () if report["ok"] else lines("the demo failed: see the marks above", style="red")
     return Output(report, failed, code=process.returncode and 1)
 
@@ -122,7 +125,9 @@ def log(
 ) -> Output:
     """Show what happened in order, one sentence for each event. With --follow and --json, it prints one JSON document
     a line. `follow` goes on with events as they are recorded, until Ctrl-C. `last` is how many to show: 50, or all with
-    --json or --after."""
+    --json or --after.
+
+    `run_id` is the id of the run. `actor` is the one who did it."""
     if follow and at is not None:
         raise click.BadParameter("--follow goes on from now, so it cannot go with --at")
     if last is not None and last < 1:
@@ -174,7 +179,9 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
     """Take in the events of an export, or the memory of another tool: a folder of markdown notes, a MEMORY.md,
     CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what. Of an
     export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the events
-    are recorded anew, with their origin named."""
+    are recorded anew, with their origin named.
+
+    `source` is the folder or file to read."""
     from ..ledger.transfer import is_export
 
     path = Path(source)
@@ -185,13 +192,15 @@ def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
         return Output(data_of(taken), imported(shell, taken))
     actor = shell.acting(mirrored=not dry_run)
     with shell.progress("importing") as progress:
-        found = actor.memory.import_(path, dry_run=dry_run, progress=progress)
-    return Output(data_of(found), adopted(shell, found))
+        report = actor.memory.import_(path, dry_run=dry_run, progress=progress)
+    return Output(data_of(report), adopted(shell, report))
 
 
 def export(shell: Shell, to: str, *, at: At = None) -> Output:
     """Write every event, with its hash, to a JSONL file; an old one is replaced. With --as, only what that actor may
-    see, without secrets, in a chain of its own."""
+    see, without secrets, in a chain of its own.
+
+    `to` is the file to write."""
     if Path(to).is_dir():
         raise click.BadParameter(f"{to} is a folder: name a file")
     book = shell.acting()
@@ -215,7 +224,7 @@ def copy(shell: Shell, source: str, to: str) -> Output:
 
 
 def erase(
-    shell: Shell, ids: list[str], *, reason: str = "", dry_run: bool = False, yes: bool = False
+    shell: Shell, ids: list[EventId], *, reason: str = "", dry_run: bool = False, yes: bool = False
 ) -> Output:
     """Erase the content of events and of what derives from them. Asks first. The hash chain still verifies; `book
     purge` clears the files. Earlier exports and backups keep it. `yes` does it without asking."""
@@ -268,7 +277,9 @@ def forget(
     yes: bool = False,
 ) -> Output:
     """Forget items by id, key, tag or provenance; with --erase, their content is gone for good. Asks first, unless
-    --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking."""
+    --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking.
+
+    `id` are the ids of items. `erase` is whether the content goes as well, and all that is derived from it."""
     actor = shell.acting(mirrored=not dry_run)
     wanted = None if id is None else [whole_id(actor, "item", one) for one in id]
     chosen: dict[str, Any] = {"id": wanted, "key": key, "tag": tag, "provenance": provenance, "erase": erase}
@@ -302,18 +313,20 @@ def ask(what: str, question: str, shown: Human, otherwise: str) -> None:
 
 
 def check_notes(_shell: Shell, path: str = "NOTES.md") -> Output:
-    """Check a file by the rules for notes. Exit code 1 if something does not belong there."""
+    """Check a file by the rules for notes. Exit code 1 if something does not belong there.
+
+    `path` is the file to check."""
     from ..memory import check_notes
 
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
-    found = check_notes(
+    problems = check_notes(
         "\n".join(line for line in text.splitlines() if not line.startswith(("<!-- cp", "<!-- /cp")))
     )
-    said = lines(*map(str, found)) if found else lines("all of it belongs there")
-    return Output(data_of(found), said, code=1 if found else 0)
+    human = lines(*map(str, problems)) if problems else lines("all of it belongs there")
+    return Output(data_of(problems), human, code=1 if problems else 0)
 
 
 def mirror_sync(shell: Shell, *, trust: bool = False) -> Output:
@@ -336,9 +349,9 @@ def mirror_sync(shell: Shell, *, trust: bool = False) -> Output:
         "written": report.written,
         "removed": report.removed,
         "taken": [
-            {"path": one.edit.path, "ok": one.ok, "note": one.note, "id": one.id} for one in report.taken
+            {"path": part.edit.path, "ok": part.ok, "note": part.note, "id": part.id} for part in report.taken
         ],
-        "clashes": [{"path": one.path, "block": one.block} for one in report.clashes],
+        "clashes": [{"path": part.path, "block": part.block} for part in report.clashes],
         "refused": [{"path": path, "why": why} for path, why in report.refused],
     }
     return Output(data, human(), code=1 if report.clashes or report.refused else 0)
@@ -348,27 +361,27 @@ def _told(report: Any) -> Human:
     yield from lines(
         *(f"wrote {path}" for path in report.written), *(f"removed {path}" for path in report.removed)
     )
-    for one in report.taken:
+    for part in report.taken:
         yield from lines(
-            f"took in an edit of {one.edit.path}" if one.ok else f"left in {one.edit.path}: {one.note}"
+            f"took in an edit of {part.edit.path}" if part.ok else f"left in {part.edit.path}: {part.note}"
         )
-    yield from lines(*(f"clash in {one.path}: it shows both texts, delete one" for one in report.clashes))
+    yield from lines(*(f"clash in {part.path}: it shows both texts, delete one" for part in report.clashes))
     yield from lines(*(f"left {path} alone: {why}" for path, why in report.refused))
 
 
 def mirror_status(shell: Shell) -> Output:
     """Show which files differ from the book, and how. Changes nothing."""
-    found = shell.owned().mirror.folder(shell.mirror).status()
+    differences = shell.owned().mirror.folder(shell.mirror).status()
     data = [
         {
-            "path": one.path, "edits": len(one.edits), "clashes": len(one.clashes), "refused": one.refused,
-            "behind": one.behind,
+            "path": file.path, "edits": len(file.edits), "clashes": len(file.clashes), "refused": file.refused,
+            "behind": file.behind,
         }
-        for one in found
+        for file in differences
     ]  # fmt: skip
     headings = ("file", "edits", "clashes", "refused", "behind the book")
     human = (
-        table((one.values() for one in data), *headings)
+        table((file.values() for file in data), *headings)
         if data
         else lines("every file is as the book has it")
     )

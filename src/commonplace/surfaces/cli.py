@@ -9,25 +9,28 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
+    from ..participant import Participant
     from ..verbs import Verb
     from .shell import Shell
 
 ABOUT = "One memory for a team of AI agents: an append-only ledger, and views of it."
 
 
-class Listed(NamedTuple):
-    """Commands of one group: the namespace whose verbs they are, how verbs are called that have another name here
-    (None: not offered here), and functions of this package (`module:function`)."""
+class Group(NamedTuple):
+    """Commands of one group: the namespaces and handles whose verbs they are, what verbs are called here that have
+    another name or live elsewhere (None: not offered in a shell), and functions of this package that stand in for verbs
+    (`module:function`)."""
 
     about: str
-    namespace: str = ""
-    renamed: Mapping[str, str | None] = {}
+    of: tuple[str, ...] = ()
+    named: Mapping[str, str | None] = {}
     own: Mapping[str, str] = {}
 
 
@@ -50,144 +53,117 @@ TOP = {
 }
 """The everyday commands: what `--help` says of each, and where it is."""
 
-GROUPS = {
-    "memory": Listed(
-        "What is remembered: items, disputes, cores, upkeep.",
-        "memory",
-        {"get": "show", "import_": None, "repository_fact": "fact"},
-    ),
-    "documents": Listed(
-        "Notes, sessions, tasks' folders, daily logs.",
-        "documents",
-        {"day": "daily"},
-        {"check-notes": "book:check_notes"},
-    ),
-    "mirror": Listed(
-        "The memory as markdown that people edit.",
-        "",
-        {},
-        {"sync": "book:mirror_sync", "status": "book:mirror_status", "watch": "book:mirror_watch"},
-    ),
-    "receipts": Listed(
-        "What digests and prompts were made of.",
-        "receipts",
-        {"get": "show", "bisect": None},
-        {"replay": "running:replay", "bisect": "running:bisect"},
-    ),
-    "runs": Listed(
-        "Runs and their states.", "runs", {"get": None, "execute": None, "state": None}, {"state": "running:state"}
-    ),
-    "access": Listed("Who may do and see what.", "access", {"redacted": None}),
-    "book": Listed(
-        "The whole book: verify, copy, erase, purge.",
-        "admin",
-        {"status": None, "index_size": None, "erase": None, "export": None, "import_": None, "copy": None},
-        {"erase": "book:erase", "export": "book:export", "import": "book:import_", "copy": "book:copy"},
-    ),
-}  # fmt: skip
-
-
-def _held(kind: str, names: str) -> dict[str, str]:
-    """Commands that are verbs of a work (or of its `manage` and `approvals`), of something `in` it that is named by its
-    id, of a task or of a claim."""
-    pairs = (name.partition("=")[::2] for name in names.split())
-    return {name: f"{kind}/{verb or name.replace('-', '_')}" for name, verb in pairs}
-
-
-RECORDS = ("decisions", "discoveries", "artifacts", "approvals", "escalations", "branches")
-
-GROUPS |= {
-    "work": Listed(
-        "What a team does together, and what it decides.",
-        own={
-            "new": "working:new", "list": "works.list", "show": "working:show", "change": "working:change",
-            "archive": "working:archive", "discard": "working:discard",
-             "do": "working:do", "lead": "working:lead", "branch": "working:branch",
-            "content": "working:content", "reject": "working:reject",
-            **{name: f"working:{name}" for name in RECORDS},
-            **_held("manage", "pause resume complete abandon export"),
-            **_held("approvals", "request-approval=request"),
-            **_held("in_approvals", "disapprove=refuse"),
-            **_held("work", "escalate candidates contributions graph nudges=read_messages path=critical_path"),
-            **_held("in", "answer choose acknowledge"),
-        },
-    ),
-    "task": Listed(
-        "Tasks: who does what, and what waits for what.",
-        own={
-            "list": "working:tasks", "claim": "working:claim", "claim-many": "working:claim_many",
-            "complete-many": "working:complete_many", "heartbeat": "working:heartbeat", "block": "working:block",
-            **_held("work", "add=add_task add-many=add_tasks"),
-            **_held("task", "show=info assign unassign unblock retry cancel edit assign-review radar"),
-            **_held("task", "link=add_dependencies unlink=remove_dependencies"),
-            **_held("in", "review context=context_for"),
-            **_held("claim", "complete fail release split"),
-        },
-    ),
-}  # fmt: skip
 OF_WORKS = {
-    **_held("work", "decide discover artifact nudge"),
-    **_held("in_approvals", "approve=grant"),
-    "promote": "working:promote",
-}
+    "decide": "work.decide", "discover": "work.discover", "artifact": "work.artifact", "nudge": "work.nudge",
+    "approve": "work.approvals.grant", "promote": "work.promote",
+}  # fmt: skip
 """Everyday commands about works."""
 
+RECORDS = {
+    "decisions": "decision", "discoveries": "discovery", "artifacts": "artifact", "approvals": "approval",
+    "escalations": "escalation", "branches": "branch",
+}  # fmt: skip
+"""Commands that list one kind of what was recorded about a work: `work.records` of that kind."""
 
-def verb_at(path: str) -> Verb:
-    """The verb of a book that has this path."""
-    from ..book import Book
-    from ..verbs import namespace_of, verb_of
+GROUPS = {
+    "memory": Group(
+        "What is remembered: items, disputes, cores, upkeep.",
+        ("memory",),
+        {"memory.get": "show", "memory.import_": None, "memory.repository_fact": "fact"},
+    ),
+    "documents": Group(
+        "Notes, sessions, tasks' folders, daily logs.",
+        ("documents",),
+        {"documents.day": "daily"},
+        {"check-notes": "book:check_notes"},
+    ),
+    "mirror": Group(
+        "The memory as markdown that people edit.",
+        own={"sync": "book:mirror_sync", "status": "book:mirror_status", "watch": "book:mirror_watch"},
+    ),
+    "receipts": Group(
+        "What digests and prompts were made of.",
+        ("receipts",),
+        {"receipts.get": "show"},
+        {"replay": "running:replay", "bisect": "running:bisect"},
+    ),
+    "runs": Group(
+        "Runs and their states.", ("runs",), {"runs.get": None, "runs.execute": None}, {"state": "running:state"}
+    ),
+    "access": Group("Who may do and see what.", ("access",), {"access.redacted": None}),
+    "book": Group(
+        "The whole book: verify, copy, erase, purge.",
+        ("admin",),
+        {"admin.status": None, "admin.index_size": None, "admin.import_": None},
+        {"erase": "book:erase", "export": "book:export", "import": "book:import_", "copy": "book:copy"},
+    ),
+    "work": Group(
+        "What a team does together, and what it decides.",
+        ("works", "work", "work.manage", "work.approvals"),
+        {
+            "work.critical_path": "path", "work.read_messages": "nudges", "work.approvals.request": "request-approval",
+            "work.approvals.refuse": "disapprove", "works.containing": None, "works.archive_finished": None,
+            "work.board": None, "work.info": None, "work.counts": None, "work.tasks": None, "work.ready": None,
+            "work.records": None, "work.claim": None, "work.complete_many": None, "work.inbox": None,
+            "work.watch": None,
+        },
+        {
+            "new": "working:new", "show": "working:show", "change": "working:change", "archive": "working:archive",
+            "discard": "working:discard", "do": "working:do", "lead": "working:lead", "content": "working:content",
+            **{name: f"work.records kind={kind}" for name, kind in RECORDS.items()},
+        },
+    ),
+    "task": Group(
+        "Tasks: who does what, and what waits for what.",
+        ("task", "claim"),
+        {
+            "work.add_task": "add", "work.add_tasks": "add-many", "work.claim_many": "claim-many",
+            "work.review": "review", "work.context_for": "context", "task.info": "show",
+            "task.add_dependencies": "link", "task.remove_dependencies": "unlink", "claim.next": None,
+            "claim.nudges": None, "claim.context": None, "claim.radar": None, "claim.decide": None,
+            "claim.discover": None, "claim.artifact": None,
+        },
+        {
+            "list": "working:tasks", "claim": "working:claim", "complete-many": "working:complete_many",
+            "block": "working:block",
+        },
+    ),
+}  # fmt: skip
 
-    names = path.split(".")
-    holder: type = Book
-    for name in names[:-1]:
-        holder = namespace_of(holder, name)
-    return verb_of(names, getattr(holder, names[-1]))
+
+def listed(group: Group) -> dict[str, str]:
+    """The commands of a group, and where each is. A verb that is named elsewhere is not listed with its namespace."""
+    from ..registry import names_under
+
+    elsewhere = {*OF_WORKS.values(), *(path for each in GROUPS.values() for path in each.named)}
+    commands = {name: path for path, name in group.named.items() if name is not None}
+    for namespace in group.of:
+        for name in names_under(namespace):
+            if f"{namespace}.{name}" not in elsewhere:
+                commands[name.replace("_", "-")] = f"{namespace}.{name}"
+    return commands | dict(group.own)
 
 
-def listed(group: Listed) -> dict[str, str]:
-    """The commands of a group, and where each is."""
-    found = {}
-    if group.namespace:
-        from ..book import Book
-        from ..verbs import namespace_of
-
-        for name, member in vars(namespace_of(Book, group.namespace)).items():
-            called = group.renamed.get(name, name)
-            if getattr(member, "is_verb", False) and called is not None:
-                found[called.replace("_", "-")] = f"{group.namespace}.{name}"
-    return found | dict(group.own)
-
-
-def placed(place: str) -> Verb:
-    return held(place) if "/" in place else own(place) if ":" in place else verb_at(place)
-
-
-def held(place: str) -> Verb:
-    """A verb of a work, of something in it or of a claim, with what it is called on as its first parameters."""
-    from ..verbs import NOTHING, Parameter, verb_of
-    from ..work.handles import Approvals, TaskHandle, WorkManagement
-    from ..work.verbs import Claim, Work
-
-    kind, _, name = place.partition("/")
-    work = Parameter("work", str, NOTHING, "the id of the work", True)
-    task = Parameter("task", str, NOTHING, "the id of the task", True)
-    token = Parameter("token", int, NOTHING, "what the claim of the task has answered", True)
-    holder, first = {
-        "work": (Work, (work,)), "manage": (WorkManagement, (work,)), "approvals": (Approvals, (work,)),
-        "in": (Work, ()), "in_approvals": (Approvals, ()), "task": (TaskHandle, (task,)),
-        "claim": (Claim, (task, token)),
-    }[kind]  # fmt: skip
-    verb = verb_of((place,), getattr(holder, name))
-    return verb._replace(parameters=(*first, *verb.parameters))
-
-
-def own(place: str) -> Verb:
-    """A command that a function of this package is: what it is told is read as a verb's is."""
+def placed(name: str, place: str) -> Verb:
+    """The verb of a command. Its place is the verb's path, perhaps with a value that the command gives by itself
+    (`work.records kind=decision`), or a function of this package, which is read as a verb is."""
+    from ..registry import verb_at
     from ..verbs import verb_of
 
-    module, _, name = place.partition(":")
-    return verb_of((place,), getattr(import_module(f".{module}", __package__), name))
+    path, *fixed = place.split()
+    if ":" in path:
+        module, _, function = path.partition(":")
+        return verb_of((path,), getattr(import_module(f".{module}", __package__), function))
+    verb = verb_at(path)
+    if not fixed:
+        return verb
+    values = dict(pair.split("=") for pair in fixed)
+    return verb._replace(
+        path=(*verb.path[:-1], name),
+        about=f"List the {name} of a work, in order. `task` shows only those that affect this task.",
+        function=partial(verb.function, **values),
+        parameters=tuple(parameter for parameter in verb.parameters if parameter.name not in values),
+    )
 
 
 # running a command
@@ -195,33 +171,36 @@ def own(place: str) -> Verb:
 
 def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
     """Call what was asked for. Its answer becomes data for scripts and text for people."""
+    from ..registry import call
     from .answers import answer_of, whole_ids
     from .typed import values
 
     given = values(verb, typed)
     if ":" in verb.path[0]:
         return verb.function(shell, **given)
-    if "/" in verb.path[0]:
-        from .working import call
-
-        return call(shell, verb, given)
-    writes = all(parameter.name != "at" for parameter in verb.parameters) and not given.get("dry_run")
-    about_memory = verb.path[0] in ("remember", "memory", "documents")
-    owners = verb.path[0] in ("admin", "mirror")
-    holder: Any = shell.owned(mirrored=True) if owners else shell.acting(mirrored=writes and about_memory)
+    names = {parameter.name for parameter in verb.parameters}
+    if verb.path[0] in ("admin", "mirror"):
+        me: Participant = shell.owned(mirrored=True)
+    else:
+        me = shell.acting(mirrored=_writes_memory(verb) and not given.get("dry_run"))
     if verb.path[0] in ("search", "digest", "prompt"):
         with shell.progress("indexing") as progress:
             if progress is not None:
                 shell.open().admin.reindex(progress)
-    given = whole_ids(holder, verb, given)
-    for name in verb.path[:-1]:
-        holder = getattr(holder, name)
-    if any(parameter.name == "redacted" for parameter in verb.parameters):
+    given = whole_ids(me, verb, given)
+    if "redacted" in names:
         given["redacted"] = True
-    if not any(parameter.name == "progress" for parameter in verb.parameters):
-        return answer_of(shell, verb, verb.function(holder, **given))
+    if "progress" not in names:
+        return answer_of(shell, verb, call(me, verb, given))
     with shell.progress(verb.name) as progress:
-        return answer_of(shell, verb, verb.function(holder, progress=progress, **given))
+        return answer_of(shell, verb, call(me, verb, {**given, "progress": progress}))
+
+
+def _writes_memory(verb: Verb) -> bool:
+    """Whether it is a verb about memory that writes. Every verb that reads has a parameter `at`."""
+    keeps = getattr(verb.answer, "__name__", "") == "RememberResult"
+    about_memory = keeps or verb.path[0] in ("memory", "documents")
+    return about_memory and all(parameter.name != "at" for parameter in verb.parameters)
 
 
 COMMON = (
@@ -291,7 +270,7 @@ class Command(click.Command):
 class Below(click.Group):
     """A group of commands, which are made when the group is used."""
 
-    def __init__(self, name: str, group: Listed) -> None:
+    def __init__(self, name: str, group: Group) -> None:
         super().__init__(
             name,
             help=group.about,
@@ -305,12 +284,12 @@ class Below(click.Group):
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         found = listed(self.listed).get(name)
-        return None if found is None else Command(name, placed(found))
+        return None if found is None else Command(name, placed(name, found))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from .draw import cut
 
-        found = {name: placed(place) for name, place in listed(self.listed).items()}
+        found = {name: placed(name, place) for name, place in listed(self.listed).items()}
         room = formatter.width - max(map(len, found)) - 4
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -328,7 +307,7 @@ class Root(click.Group):
         if name in GROUPS:
             return Below(name, GROUPS[name])
         place = TOP[name][1] if name in TOP else OF_WORKS.get(name)
-        return None if place is None else Command(name, placed(place))
+        return None if place is None else Command(name, placed(name, place))
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Groups"):

@@ -78,6 +78,10 @@ def page(text: str) -> Human:
     return map(harmless, text.splitlines())
 
 
+LONGEST = 36
+"""Columns of an id in a table. A longer one, which somebody chose, has a line of its own."""
+
+
 class TableCell(str):
     """A cell of a table in a style; one that is `whole` is not broken."""
 
@@ -95,17 +99,19 @@ def id_cell(id: object) -> TableCell:
 
 
 def table(rows: Iterable[Iterable[object]], *headings: str) -> Human:
-    """Rows under headings, or without headings as names and values. Nothing is cut: what is too wide wraps, and an id
-    stays in one piece as long as the terminal has room for it."""
+    """Rows under headings, or without headings as names and values. Nothing is cut: what is too wide wraps. An id stays
+    in one piece as long as a line has room for it: one that would squeeze the other columns stands above its row."""
     body = [[cell if isinstance(cell, TableCell) else TableCell(cell) for cell in row] for row in rows]
     head = [[TableCell(heading, "bold", whole=True) for heading in headings]] if headings else []
     if not headings:
         body = [[TableCell(row[0], "bold", whole=True), *row[1:]] for row in body]
-    every = head + body
+    every = [_without_long_ids(row) for row in head + body]
     if not every:
         return
-    sizes = _sizes(every, width())
-    for row in every:
+    sizes = _sizes([row for _, row in every], width())
+    for long_ids, row in every:
+        for id in long_ids:
+            yield from wrapped(id, width())
         parts = [wrapped(cell, size) for cell, size in zip(row, sizes, strict=False)]
         for number in range(max(map(len, parts))):
             line = ""
@@ -114,6 +120,15 @@ def table(rows: Iterable[Iterable[object]], *headings: str) -> Human:
                 last = column == len(row) - 1
                 line += styled(text, cell.style) + ("" if last else " " * (size - columns(text)) + GAP)
             yield line.rstrip()
+
+
+def _without_long_ids(row: list[TableCell]) -> tuple[list[TableCell], list[TableCell]]:
+    """The ids of a row that are too long for a column, and the row without them."""
+    long = [cell.whole and columns(cell) > LONGEST for cell in row]
+    return (
+        [cell for cell, is_long in zip(row, long, strict=True) if is_long],
+        [TableCell("") if is_long else cell for cell, is_long in zip(row, long, strict=True)],
+    )
 
 
 def _sizes(rows: list[list[TableCell]], room: int) -> list[int]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..actor import Actor
 from ..book import Book
 from ..engines import locate
 from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..index.names import best_embedder
 from ..ledger.events import Event
+from ..participant import Actor
 from ..version import install_hint
 from .places import public
 
@@ -69,9 +69,9 @@ def last_events(book: Book | Actor, after: int, end: int, count: int, **wanted: 
     stretch = count = min(count, end)
     while True:
         start = max(after, end - stretch)
-        found = deque(book.events(start, at=end, **wanted), count)
-        if len(found) == count or start == after:
-            return found
+        events = deque(book.events(start, at=end, **wanted), count)
+        if len(events) == count or start == after:
+            return events
         stretch *= 8
 
 

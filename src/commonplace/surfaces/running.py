@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..access.rights import OWNER
 from ..errors import BadInput, NotFound
 from ..ledger.ledger import At
+from ..verbs import ReceiptId, RunId
 from .answers import bisected, data_of, value_text, whole_id
 from .draw import Human, clean, lines, page, short, table
 from .shell import Output, Shell, plain
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
 def validate(_shell: Shell, workflow: str) -> Output:
     """List everything that is wrong with a workflow's files, and what to write instead. Exit code 1 if there are
     errors; warnings alone are no refusal. A file without its agents' folders is checked by itself, and a warning says
-    that agents were not looked at."""
+    that agents were not looked at.
+
+    `workflow` is the folder with workflow.awp.yaml, or that file."""
     from ..workflow.load import examine
 
     _, problems = examine(Path(workflow))
-    errors = sum(one.level == "error" for one in problems)
+    errors = sum(problem.level == "error" for problem in problems)
     warnings = len(problems) - errors
 
     def human() -> Human:
-        for one in sorted(problems, key=lambda one: one.level):
-            yield from lines(one, style="red" if one.level == "error" else "yellow")
+        for problem in sorted(problems, key=lambda problem: problem.level):
+            yield from lines(problem, style="red" if problem.level == "error" else "yellow")
         yield from lines(f"{errors} errors, {warnings} warnings" if problems else "all is well", style="bold")
 
     data = {"ok": not errors, "errors": errors, "warnings": warnings, "problems": plain(problems)}
@@ -50,7 +53,9 @@ def run(
     """Run a workflow to its end, with its progress shown live. Agents run as their files say (runtime.callable or
     runtime.command). What has finished is never run again, so a run that was killed or has failed can be gone on with.
     `resume` goes on with this workflow's last run that did not complete. `run_id` is an id for the run; one that is
-    there is gone on with."""
+    there is gone on with.
+
+    `workflow` is the folder with workflow.awp.yaml, or that file."""
     from ..workflow.load import load
 
     book = shell.owned(mirrored=True)
@@ -117,22 +122,22 @@ def _live(shell: Shell, nodes: list[str]) -> Iterator[Tell | None]:
         yield tell
 
 
-def state(shell: Shell, run_id: str, *, at: At = None) -> Output:
+def state(shell: Shell, run_id: RunId, *, at: At = None) -> Output:
     """Show a run's state, now or as it was. With --as, what that agent may see of it. Secret fields are shown as
     [REDACTED]."""
     me = shell.acting()
     id = whole_id(me, "run", run_id)
-    found = me.runs.state(id, at)
-    shown = shell.open().runs.get(id).redacted(dict(found))
+    state = me.runs.state(id, at)
+    shown = shell.open().runs.get(id).redacted(dict(state))
     rows = ((f"{key}.{name}", value) for key, entry in shown.items() for name, value in _fields(entry))
 
     def human() -> Human:
         yield from table(
             ((name.removesuffix("."), value_text(value)) for name, value in rows), "field", "value"
         )
-        yield from lines(f"as of position {found.as_of}", style="dim")
+        yield from lines(f"as of position {state.as_of}", style="dim")
 
-    return Output({"run_id": id, "as_of": found.as_of, "state": shown}, human())
+    return Output({"run_id": id, "as_of": state.as_of, "state": shown}, human())
 
 
 def _fields(entry: Any) -> list[tuple[str, Any]]:
@@ -142,21 +147,23 @@ def _fields(entry: Any) -> list[tuple[str, Any]]:
 # receipts
 
 
-def replay(shell: Shell, id: str) -> Output:
+def replay(shell: Shell, id: ReceiptId) -> Output:
     """Print the text of a digest or prompt again, byte for byte, packed from its trace."""
     me = shell.acting()
-    found = me.receipts.get(whole_id(me, "receipt", id))
-    text = found.replay()
-    return Output({"id": found.id, "text": text, "hash": found.hash}, page(text))
+    receipt = me.receipts.get(whole_id(me, "receipt", id))
+    text = receipt.replay()
+    return Output({"id": receipt.id, "text": text, "hash": receipt.hash}, page(text))
 
 
 def bisect(
-    shell: Shell, run_id: str, *, without: str | None = None, looking_for: str | None = None
+    shell: Shell, run_id: RunId, *, without: str | None = None, looking_for: str | None = None
 ) -> Output:
     """What a run's digests would have been without one memory, or without each of them. `looking_for` is a text: only
-    what it depended on in a digest is told."""
+    what it depended on in a digest is told.
+
+    `without` is the id of the item to leave out."""
     me = shell.acting()
     matters = None if looking_for is None else lambda text: looking_for in text
     left = None if without is None else whole_id(me, "item", without)
-    found = me.receipts.bisect(whole_id(me, "run", run_id), left, matters)
-    return Output(data_of(found), bisected(shell, found, without is not None))
+    report = me.receipts.bisect(whole_id(me, "run", run_id), left, matters)
+    return Output(data_of(report), bisected(shell, report, without is not None))

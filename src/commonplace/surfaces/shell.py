@@ -23,12 +23,12 @@ import click
 import msgspec
 
 from ..access.rights import OWNER
-from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
 from ..ledger.events import iso
 from ..ledger.ledger import Progress
+from ..participant import Actor
 from .draw import clean
 from .places import DEFAULT_BOOK, found_book, public, users_book
 from .wording import in_shell_words
@@ -129,7 +129,7 @@ class Shell:
             except (KeyboardInterrupt, click.Abort):
                 return 130
             except OSError as error:  # the output, or the markdown, cannot be written: what was done is done
-                print("Error:", error, file=sys.stderr)
+                self._complain({"code": "os_error", "status": 500, "message": str(error)})
                 return 1
         if self.json and self.warnings:
             print(dump({"warnings": self.warnings}), file=sys.stderr)

@@ -42,6 +42,10 @@ STREAMED = ("text", "payload", "initial", "texts", "tasks", "fact", "value", "su
 """Values that `-` reads from standard input."""
 
 
+TEXTS = ("text", "reason", "why", "rationale", "goal", "title", "summary", "description", "risk")
+"""What people write in their own words."""
+
+
 def spelled(parameter: Parameter) -> str:
     """What an option is called: one of a list is named one by one."""
     name = SPELLED.get(parameter.name, parameter.name.rstrip("_"))
@@ -51,17 +55,21 @@ def spelled(parameter: Parameter) -> str:
 
 
 def is_list(parameter: Parameter) -> bool:
-    return not is_mapping(parameter) and any(
-        isinstance(origin := get_origin(kind), type) and issubclass(origin, Collection | Iterable)
-        for kind in parameter.kinds
-    )
+    return not is_mapping(parameter) and any(_is_kind_of(kind, Iterable) for kind in parameter.kinds)
 
 
 def is_mapping(parameter: Parameter) -> bool:
-    return any(
-        isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
-        for kind in parameter.kinds
-    )
+    return any(_is_kind_of(kind, Mapping) for kind in parameter.kinds)
+
+
+def _is_kind_of(kind: Any, base: type) -> bool:
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, base)
+
+
+def _value_kind(parameter: Parameter) -> Any:
+    """The type of the values of a mapping."""
+    return next(get_args(kind)[-1] for kind in parameter.kinds if _is_kind_of(kind, Mapping))
 
 
 def is_moment(parameter: Parameter) -> bool:
@@ -111,10 +119,10 @@ class Typed(click.ParamType[Any]):
 
 def _one_of_many(parameter: Parameter, text: str) -> Any:
     """One value of a list: text, a pair, or an object as JSON."""
-    inner = [one for kind in parameter.kinds for each in get_args(kind) for one in members(each)]
-    if any(get_origin(one) is tuple for one in inner):
+    inner = [member for kind in parameter.kinds for part in get_args(kind) for member in members(part)]
+    if any(get_origin(member) is tuple for member in inner):
         return split(text)
-    if not any(isinstance(get_origin(one), type) and issubclass(get_origin(one), Mapping) for one in inner):
+    if not any(_is_kind_of(member, Mapping) for member in inner):
         return text
     value = json_or_text(text)
     if isinstance(value, list | dict):
@@ -133,31 +141,20 @@ def metavar(parameter: Parameter) -> str:
     if "timedelta" in kinds:
         return "HOURS"
     if is_mapping(parameter):
-        return "JSON" if parameter.required or name in ("initial", "payload") else "NAME=VALUE"
-    if kinds & {"int", "float"}:
+        lists = _is_kind_of(_value_kind(parameter), Collection)
+        return "JSON" if name in ("initial", "payload") else "NAME=VALUE,…" if lists else "NAME=VALUE"
+    if kinds & {"int", "float"} and not parameter.required:
         return "N"
-    if name in (
-        "text",
-        "query",
-        "reason",
-        "why",
-        "rationale",
-        "goal",
-        "title",
-        "summary",
-        "description",
-        "risk",
-    ):
-        return name.upper() if name in ("query",) else "TEXT"
-    return spelled(parameter).upper()
+    return "TEXT" if name in TEXTS else spelled(parameter).upper()
 
 
 def option(parameter: Parameter) -> click.Parameter:
     """A parameter of a verb as something to type."""
     first = (parameter.positional and parameter.name in FIRST) or parameter.name in ALWAYS_FIRST
-    many = is_list(parameter) or (is_mapping(parameter) and metavar(parameter) == "NAME=VALUE")
     shown = metavar(parameter)
-    if (parameter.required and parameter.positional) or first:
+    pairs = shown.startswith("NAME=")
+    many = is_list(parameter) or pairs
+    if (parameter.required and parameter.positional and not pairs) or first:
         return click.Argument(
             [parameter.name], type=Typed(parameter), required=parameter.required, nargs=-1 if many else 1,
             metavar=(shown if parameter.required else f"[{shown}]") + ("…" if many else ""),
@@ -178,11 +175,10 @@ def sentence(help: str) -> str:
 
 
 def options(verb: Verb) -> list[click.Parameter]:
-    made = [
-        option(one)
-        for one in verb.parameters
-        if one.is_data and one.name not in UNTYPED and one.name[0] != "_"
-    ]
+    typed = (
+        parameter for parameter in verb.parameters if parameter.is_data and parameter.name not in UNTYPED
+    )
+    made = [option(parameter) for parameter in typed]
     if verb.fields:
         help = "Further fields; a value is JSON, or else text."
         made.append(click.Argument([FIELDS], nargs=-1, metavar="[FIELD=VALUE…]", type=Shielded(), help=help))
@@ -232,8 +228,15 @@ def mapping(typed: Any, parameter: Parameter) -> dict[str, Any]:
         return value  # type: ignore[no-any-return]
     texts = [text for text in typed if not text.startswith("{")]
     whole = [json_value(text, parameter.name) for text in typed if text.startswith("{")]
-    strict = name_of(get_args(parameter.kinds[0])[-1]) == "str"
-    pairs = {name: value if strict else json_or_text(value) for name, value in map(split, texts)}
+    kind = _value_kind(parameter)
+    pairs = {
+        name: value
+        if kind is str
+        else value.split(",")
+        if _is_kind_of(kind, Collection)
+        else json_or_text(value)
+        for name, value in map(split, texts)
+    }
     return {name: value for object in whole for name, value in object.items()} | pairs
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,57 +25,24 @@ from ..errors import BadInput
 from ..files.private import new_file
 from ..ledger.events import Event
 from ..ledger.ledger import At
-from .answers import answer_of, data_of, decision_lines, log_lines, one_task, records, tasks_table, whole_id
+from ..registry import open_claim, open_task
+from ..verbs import TaskId, WorkId
+from .answers import data_of, log_lines, one_task, tasks_table, whole_id
 from .board import shown as board_lines
 from .book import titles
 from .draw import Human, id_cell, lines, page, short, table
 from .shell import Output, Shell, plain
 
 if TYPE_CHECKING:
-    from ..verbs import Verb
     from ..work.verbs import Claim, Work
-
-TASKS = frozenset({"task", "depends_on", "blocks", "affects", "on", "parent", "reverses", "decision"})
-"""Parameters that are ids of tasks, or of what was recorded about a work."""
 
 TICK = 1.0
 """After how many seconds without news a live board is drawn again, because leases run out."""
 
 
-def work_of(shell: Shell, work: str) -> Work:
+def work_of(shell: Shell, work: WorkId) -> Work:
     me = shell.acting()
     return me.work(whole_id(me, "work", work))
-
-
-def task_of(shell: Shell, task: str) -> tuple[Work, str]:
-    """The work that a task or another thing belongs to, and its whole id."""
-    me = shell.acting()
-    id = whole_id(me, "task", task)
-    return me.works.containing(id), id
-
-
-def call(shell: Shell, verb: Verb, typed: dict[str, Any]) -> Output:
-    """Call a verb of a work, of something in it, or of a claim: what it is called on comes first."""
-    kind, first = verb.path[0].partition("/")[0], verb.parameters[0].name
-    holder: Any
-    if kind in ("work", "manage", "approvals"):
-        opened = work_of(shell, typed.pop("work"))
-        holder = opened if kind == "work" else getattr(opened, kind)
-    elif kind in ("in", "in_approvals"):
-        opened, typed[first] = task_of(shell, typed[first])
-        holder = opened if kind == "in" else opened.approvals
-    else:
-        opened, id = task_of(shell, typed.pop("task"))
-        holder = opened.task(id) if kind == "task" else opened._with_token(id, typed.pop("token"))
-    me = shell.acting()
-    for name in TASKS & typed.keys():
-        value = typed[name]
-        whole = [whole_id(me, "task", id) for id in ([value] if isinstance(value, str) else value)]
-        typed[name] = whole[0] if isinstance(value, str) else whole
-    answer = verb.function(holder, **typed)
-    if answer is None:
-        return Output({"id": typed.get(first), "ok": True}, lines("done"))
-    return answer_of(shell, verb, answer)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -104,7 +71,9 @@ def new(
     """Begin a work. `pattern` is an entry of a core whose tasks it begins with. `members` are those who may know of it;
     nobody is named: everybody. `on_failure` is what happens when a task fails: retry, reassign, escalate, skip or
     abort, or JSON with policy, retries, backoff and then. `max_tasks` is how many tasks it may have. `max_agents` is
-    how many agents may take part. `auto_archive` is how many hours after its end `work archive` puts it away."""
+    how many agents may take part. `auto_archive` is how many hours after its end `work archive` puts it away.
+
+    `name` is what to call it. `cores` are the cores that give it its context."""
     me = shell.acting()
     begun = me.work(
         id, name=name, goal=goal, constraints=constraints or (), cores=cores or (), members=members or (),
@@ -120,7 +89,7 @@ def _work(info: Any) -> Output:
 
 def change(
     shell: Shell,
-    work: str,
+    work: WorkId,
     *,
     goal: str | None = None,
     constraints: list[str] | None = None,
@@ -131,16 +100,14 @@ def change(
     """Change the goal, the constraints, the limits of a work, or what happens to tasks that fail. `on_failure` is
     retry, reassign, escalate, skip or abort, or JSON. `max_tasks` is how many tasks it may have. `max_agents` is how
     many agents may take part."""
-    opened, limits = work_of(shell, work), given(max_tasks=max_tasks, max_agents=max_agents)
-    fields = given(goal=goal, constraints=constraints, on_failure=on_failure)
-    if limits:
-        fields["limits"] = {**data_of(opened.info().limits), **limits}
+    limits = given(max_tasks=max_tasks, max_agents=max_agents) or None
+    fields = given(goal=goal, constraints=constraints, on_failure=on_failure, limits=limits)
     if not fields:
         raise click.BadParameter("say what is to change: --goal, --constraint, --on-failure or a limit")
-    return _work(opened.manage.change(**fields))
+    return _work(work_of(shell, work).manage.change(**fields))
 
 
-def show(shell: Shell, work: str, *, follow: bool = False, limit: int = 12, at: At = None) -> Output:
+def show(shell: Shell, work: WorkId, *, follow: bool = False, limit: int = 12, at: At = None) -> Output:
     """Show a work as a board: how far it is, who does what, what waits for people, what was decided. With --follow the
     board is kept up to date on a terminal; elsewhere it is followed by a line for each event, with --json by one JSON
     document a line. `follow` goes on with what happens in it, until Ctrl-C."""
@@ -182,22 +149,22 @@ def _live(work: Work, limit: int) -> None:
 
 
 def archive(
-    shell: Shell, work_id: str | None = None, *, older_than: timedelta | None = None, dry_run: bool = False
+    shell: Shell, work_id: WorkId | None = None, *, older_than: timedelta | None = None, dry_run: bool = False
 ) -> Output:
     """Put a work away that is finished; without one, those that have been finished for long enough."""
     if work_id is not None:
         if dry_run or older_than is not None:
             raise click.BadParameter("--older-than and --dry-run are for all works, so name none")
         return _work(work_of(shell, work_id).manage.archive())
-    found = shell.acting().works.archive_finished(older_than=older_than, dry_run=dry_run)
-    data = {"archived": [{"id": id, "why": why} for id, why in found], "dry_run": dry_run}
-    rows = ([id_cell(id), why] for id, why in found)
+    archived = shell.acting().works.archive_finished(older_than=older_than, dry_run=dry_run)
+    data = {"archived": [{"id": id, "why": why} for id, why in archived], "dry_run": dry_run}
+    rows = ([id_cell(id), why] for id, why in archived)
     return Output(
-        data, table(rows, "work", "why") if found else lines("no work has been finished for long enough")
+        data, table(rows, "work", "why") if archived else lines("no work has been finished for long enough")
     )
 
 
-def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> Output:
+def discard(shell: Shell, work: WorkId, *, reason: str = "", yes: bool = False) -> Output:
     """Erase the content of a work that is put away: what stays is how many tasks there were and how they ended. `yes`
     does it without asking."""
     from .book import ask
@@ -210,24 +177,12 @@ def discard(shell: Shell, work: str, *, reason: str = "", yes: bool = False) -> 
     return Output({"work": opened.id, "erased": count}, lines(f"{count:,} events erased"))
 
 
-def branch(shell: Shell, work: str, question: str, *, options: list[str]) -> Output:
-    """Make alternatives of pending tasks, of which one is to be chosen. `options` are alternatives with their tasks,
-    which wait until it is chosen: NAME=TASK,TASK"""
-    found = {}
-    for option in options:
-        name, equals, tasks = option.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{option!r} is no alternative: write NAME=TASK,TASK")
-        found[name] = tasks.split(",")
-    made = work_of(shell, work).branch(question, found)
-    return Output(data_of(made), lines(f"{short(made.id)}: {made.question}"))
-
-
-def content(shell: Shell, id: str, path: str | None = None) -> Output:
+def content(shell: Shell, id: TaskId, path: str | None = None) -> Output:
     """Show or write the content of something that was made, if it is stored. `path` is the file to write; without it,
     text is shown."""
-    work, whole = task_of(shell, id)
-    data = work.content(whole)
+    me = shell.acting()
+    whole = whole_id(me, "artifact", id)
+    data = me.works.containing(whole).content(whole)
     if path is not None:
         try:
             with new_file(Path(path), None) as out:
@@ -244,38 +199,9 @@ def content(shell: Shell, id: str, path: str | None = None) -> Output:
     return Output({"id": whole, "size": len(data), "text": text}, page(text))
 
 
-def _candidate(shell: Shell, candidate: str, work: str | None) -> tuple[Work, str]:
-    if work is not None:
-        return work_of(shell, work), candidate
-    if candidate.startswith("pattern-"):
-        raise BadInput("a pattern belongs to no one event: say --work, from which it was learned")
-    return task_of(shell, candidate)
-
-
-def promote(
-    shell: Shell, candidate: str, *, core: str | None = None, shared: bool = False, work: str | None = None
-) -> Output:
-    """Put something that was learned from a work into a core, for good. `candidate` is its id, as `work candidates` and
-    `inbox` show it. `core` is the core to put it into: the suggested one, if not said. `shared` puts it, out of a work
-    with members, also into a core that others read. `work` is the work it comes from; a pattern's has to be named."""
-    shell.acting(mirrored=True)
-    opened, id = _candidate(shell, candidate, work)
-    kept = opened.promote(id, core=core, shared=shared)
-    told = lines(f"{kept.outcome} {short(kept.item_id or '')} {kept.reason}".rstrip())
-    return Output(data_of(kept), told, code=1 if kept.outcome == "rejected" else 0)
-
-
-def reject(shell: Shell, candidate: str, *, reason: str = "", work: str | None = None) -> Output:
-    """Put something aside that could be learned from a work. `candidate` is its id, as `work candidates` and `inbox`
-    show it. `work` is the work it comes from; a pattern's has to be named."""
-    opened, id = _candidate(shell, candidate, work)
-    opened.reject(id, reason=reason)
-    return Output({"id": id, "verdict": "rejected"}, lines(f"{short(id)} was rejected"))
-
-
 def lead(
     shell: Shell,
-    work: str,
+    work: WorkId,
     *,
     agent: str | None = None,
     lease: float | None = None,
@@ -307,7 +233,7 @@ def lead(
 
 def do(
     shell: Shell,
-    work: str,
+    work: WorkId,
     command: list[str],
     *,
     agent: str | None = None,
@@ -371,42 +297,12 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# what was recorded about a work
-
-
-def _recorded(kind: str, about: str) -> Callable[..., Output]:
-    def records_of(shell: Shell, work: str, *, task: str | None = None, at: At = None) -> Output:
-        about_task = None if task is None else whole_id(shell.acting(), "task", task)
-        found = work_of(shell, work).records(kind, task=about_task, at=at)
-        human = decision_lines if kind == "decision" else records
-        return Output(data_of(found), human(shell, found) if found else lines(f"none yet: {NEXT[kind]}"))
-
-    records_of.__doc__ = about
-    return records_of
-
-
-NEXT = {
-    "decision": "`commonplace decide WORK QUESTION CHOICE` records one",
-    "discovery": "`commonplace discover WORK TEXT` records one",
-    "artifact": "`commonplace artifact WORK PATH` records one",
-    "approval": "`commonplace work request-approval WORK ACTION` asks for one",
-    "escalation": "`commonplace work escalate WORK TEXT` asks for help",
-    "branch": "`commonplace work branch WORK QUESTION` makes alternatives",
-}
-decisions = _recorded("decision", "List what was decided, with reasons, alternatives and times.")
-discoveries = _recorded("discovery", "List what was learned, in order.")
-artifacts = _recorded("artifact", "List what was made, every version in order.")
-approvals = _recorded("approval", "List what people were asked to allow, in order.")
-escalations = _recorded("escalation", "List what agents could not settle by themselves, in order.")
-branches = _recorded("branch", "List the alternatives of which one is to be chosen, in order.")
-
-
 # tasks
 
 
 def tasks(
     shell: Shell,
-    work: str,
+    work: WorkId,
     *,
     status: str | None = None,
     ready: bool = False,
@@ -414,21 +310,28 @@ def tasks(
     at: At = None,
 ) -> Output:
     """List the tasks of a work. `ready` shows only those that can be claimed, the next one first. `blocked` shows only
-    those that wait for something."""
+    those that wait for something.
+
+    `status` is pending, assigned, in_progress, blocked, review, completed, failed or cancelled."""
     if (status is not None) + ready + blocked > 1:
         raise click.BadParameter("give one of --status, --ready and --blocked")
     opened = work_of(shell, work)
-    found = opened.ready(at=at) if ready else opened.tasks("waiting" if blocked else status, at=at)
-    return _tasks(shell, found)
+    tasks = opened.ready(at=at) if ready else opened.tasks("waiting" if blocked else status, at=at)
+    return _tasks(shell, tasks)
 
 
-def _tasks(shell: Shell, found: list[Any]) -> Output:
+def _tasks(shell: Shell, tasks: list[Any]) -> Output:
     empty = "there are no such tasks: `commonplace task add WORK TITLE` adds one"
-    return Output(data_of(found), tasks_table(shell, found) if found else lines(empty))
+    return Output(data_of(tasks), tasks_table(shell, tasks) if tasks else lines(empty))
 
 
 def claim(
-    shell: Shell, work: str, *, agent: str | None = None, task: str | None = None, lease: float | None = None
+    shell: Shell,
+    work: WorkId,
+    *,
+    agent: str | None = None,
+    task: TaskId | None = None,
+    lease: float | None = None,
 ) -> Output:
     """Take the best task that an agent can do now: it is its own for a while, and longer with `task heartbeat`. Answers
     the task and a token for whatever the agent does next, and says what may make the task needless. If there is nothing
@@ -443,61 +346,42 @@ def claim(
     def human() -> Human:
         yield from lines(f"{short(held.task.id)} {held.token}", held.task.title)
         yield from lines(
-            *(f"maybe needless: {one.text} ({one.kind} {short(one.id)}, {one.status})" for one in overlaps)
+            *(
+                f"maybe needless: {overlap.text} ({overlap.kind} {short(overlap.id)}, {overlap.status})"
+                for overlap in overlaps
+            )
         )
 
-    return Output({**_held(held), "radar": data_of(overlaps)}, human())
+    return Output({**data_of(held), "radar": data_of(overlaps)}, human())
 
 
-def _held(claim: Claim) -> dict[str, Any]:
-    return {"task": data_of(claim.task), "token": claim.token, "agent": claim.agent}
-
-
-def claim_many(
-    shell: Shell, work: str, count: int, *, agent: str | None = None, lease: float | None = None
-) -> Output:
-    """Take the best tasks that an agent can do now, up to so many at once. Answers each with the token for whatever the
-    agent does next with it, or an empty list if there is nothing to do. `count` is how many at most."""
-    claims = work_of(shell, work).claim_many(count, agent, **given(lease=lease))
-    rows = ([id_cell(one.task.id), one.token, one.task.title] for one in claims)
-    human = table(rows, "task", "token", "title") if claims else lines("nothing to do now")
-    return Output([_held(one) for one in claims], human)
-
-
-def complete_many(shell: Shell, work: str, claims: list[str], *, summary: str = "") -> Output:
+def complete_many(shell: Shell, work: WorkId, claims: list[str], *, summary: str = "") -> Output:
     """Say that tasks that were claimed by one agent are done, all or none. `claims` are what was claimed, each with its
-    token: TASK=TOKEN. `summary` is what came of all of them."""
-    held, opened = [], work_of(shell, work)
+    token: TASK=TOKEN."""
+    me, held = shell.acting(), []
     for typed in claims:
         task, _, token = typed.rpartition("=")
         if not task or not token.isdecimal() or len(token) > 19:
             raise click.BadParameter(
                 f"{typed!r} is not a claim: write TASK=TOKEN, as `task claim-many` tells them"
             )
-        held.append(opened._with_token(whole_id(shell.acting(), "task", task), int(token)))
-    return _tasks(shell, opened.complete_many(held, summary))
-
-
-def heartbeat(shell: Shell, task: str, token: int, *, lease: float | None = None) -> Output:
-    """Say that the holder of a task is still there, and hear what is to be told at once. `token` is what the claim of
-    the task has answered."""
-    work, id = task_of(shell, task)
-    urgent = work._with_token(id, token).heartbeat(lease)
-    said = [f"[{one.priority}] {one.text} ({one.by})" for one in urgent] or ["still held"]
-    return Output({"task": id, "token": token, "nudges": data_of(urgent)}, lines(*said))
+        held.append(open_claim(me, whole_id(me, "task", task), int(token)))
+    return _tasks(shell, work_of(shell, work).complete_many(held, summary))
 
 
 def block(
-    shell: Shell, task: str, *, reason: str = "", token: int | None = None, on: list[str] | None = None
+    shell: Shell, task: TaskId, *, reason: str = "", token: int | None = None, on: list[str] | None = None
 ) -> Output:
     """Say that a task cannot go on. Its holder, if it has one, loses it. `token` is given by who holds it. `on` are
     tasks that it waits for, if its holder says so."""
     if on and token is None:
         raise click.BadParameter("--on goes with --token; `task link` lets others wait")
-    work, id = task_of(shell, task)
-    found = (
-        work.task(id).block(reason)
+    me = shell.acting()
+    id = whole_id(me, "task", task)
+    waits_for = [whole_id(me, "task", other) for other in on or ()]
+    blocked = (
+        open_task(me, id).block(reason)
         if token is None
-        else work._with_token(id, token).block(reason, on=on or ())
+        else open_claim(me, id, token).block(reason, on=waits_for)
     )
-    return Output(data_of(found), one_task(shell, found))
+    return Output(data_of(blocked), one_task(shell, blocked))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.rights import OWNER, check_actor
-from ..errors import BadInput, Conflict, Denied, NotFound
+from ..errors import BadInput, Conflict, NotFound
 from ..files.private import new_file
 from ..ledger.erase import EraseRequest
 from ..ledger.events import check_call, check_path, check_text
+from ..verbs import verb
 from .capability import EVERY
 from .graph import DEPENDENTS, id_of, names
 from .kinds import DECIDED
@@ -54,32 +55,42 @@ class TaskHandle:
     def __init__(self, work: Work, task: str | Task) -> None:
         self._work, self.id = work, id_of(task)
 
+    @verb
     def info(self, at: At = None) -> Task:
         """The task as of `at`. Raises NotFound."""
         with self._work._reading(at) as (reading, _):
             return reading.task(self.id)
 
+    @verb
     def add_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
-        """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle."""
+        """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle.
+
+        `on` are the ids of the tasks to wait for."""
         found: Task = self._work._do("link", by, task=self.id, on=names("on", on))
         return found
 
+    @verb
     def remove_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
-        """Let a task no longer wait for others."""
+        """Let a task no longer wait for others.
+
+        `on` are the ids of the tasks to wait for no longer."""
         found: Task = self._work._do("unlink", by, task=self.id, on=names("on", on))
         return found
 
+    @verb
     def assign(self, agent: str, *, by: str | None = None) -> Task:
         """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
         has died or failed, until it is assigned to another one or unassigned."""
         found: Task = self._work._do("assign", by, task=self.id, agent=check_actor(agent))
         return found
 
+    @verb
     def unassign(self, *, by: str | None = None) -> Task:
         """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
         found: Task = self._work._do("unassign", by, task=self.id)
         return found
 
+    @verb
     def edit(self, *, by: str | None = None, **fields: Any) -> Task:
         """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
         stray = sorted(fields.keys() - set(EDITABLE))
@@ -89,37 +100,47 @@ class TaskHandle:
         found: Task = self._work._do("edit", by, task=self.id, fields=new)
         return found
 
+    @verb
     def block(self, reason: str, *, by: str | None = None) -> Task:
         """Say that a task cannot go on. Its holder, if it has one, loses it."""
         found: Task = self._work._do("block", by, task=self.id, reason=required_text("reason", reason))
         return found
 
+    @verb
     def unblock(self, *, by: str | None = None) -> Task:
         """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
         for."""
         found: Task = self._work._do("unblock", by, task=self.id)
         return found
 
+    @verb
     def retry(self, *, by: str | None = None) -> Task:
         """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
         escalations are resolved."""
         found: Task = self._work._do("retry", by, task=self.id)
         return found
 
+    @verb
     def cancel(self, *, reason: str, dependents: str = "block", by: str | None = None) -> Task:
         """Cancel a task. What depends on it is blocked until somebody decides, is cancelled as well (`"cancel"`), or
-        goes on without it (`"free"`)."""
+        goes on without it (`"free"`).
+
+        `dependents` is what becomes of tasks that wait for it: block, cancel or free."""
         what = checked("way with dependents", dependents, DEPENDENTS)
         found: Task = self._work._do(
             "cancel", by, task=self.id, reason=required_text("reason", reason), dependents=what
         )
         return found
 
+    @verb
     def assign_review(self, reviewer: str, *, by: str | None = None) -> Task:
-        """Let one agent review a task, whatever its role."""
+        """Let one agent review a task, whatever its role.
+
+        `reviewer` is the one who is to review it."""
         found: Task = self._work._do("assign_review", by, task=self.id, reviewer=check_actor(reviewer))
         return found
 
+    @verb
     def radar(self, *, at: At = None) -> list[Overlap]:
         """What may make a task needless: another one that says the same, or something that was found or done, as of
         `at`."""
@@ -137,37 +158,44 @@ class WorkManagement:
     def __init__(self, work: Work) -> None:
         self._work = work
 
+    @verb
     def pause(self, reason: str = "", *, by: str | None = None) -> WorkInfo:
         """Nothing is claimed until it is resumed. What is held may be finished."""
         return self._change("paused", by, reason=reason)
 
+    @verb
     def resume(self, *, by: str | None = None) -> WorkInfo:
         """Let the work go on."""
         return self._change("active", by, reason="")
 
+    @verb
     def complete(self, summary: str = "", *, by: str | None = None) -> WorkInfo:
         """All is done: refused as long as a task is neither completed nor cancelled."""
         return self._change("completed", by, summary=summary)
 
+    @verb
     def abandon(self, reason: str, *, by: str | None = None) -> WorkInfo:
         """Give the work up: it is cancelled, and nothing in it is claimed or finished any more."""
         return self._change("cancelled", by, reason=reason)
 
+    @verb
     def archive(self, *, by: str | None = None) -> WorkInfo:
         """Put the work away for good, once nothing is left to be done. It can still be read."""
         return self._change("archived", by)
 
+    @verb
     def discard(self, *, confirm: str, reason: str = "", progress: Progress | None = None) -> int:
         """Erase what was said in a work that is over, for good: titles, results, decisions, stored artifacts. What
         stays is how many tasks there were and how they ended. Only the owner may, with confirm="DISCARD". Answers how
-        many events were erased."""
+        many events were erased.
+
+        `confirm` is the word DISCARD."""
         check_call("progress", progress)
         if confirm != "DISCARD":
             raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
         if self._work._actor != OWNER:
-            raise Denied(
-                f"{self._work._actor!r} may not discard a work: only the owner erases what others have said"
-            )
+            why = f"{self._work._actor!r} may not discard a work: only the owner erases what others have said"
+            self._work._session.deny("discard", self._work.id, why)
         info = self._work.info()
         if info.open:
             raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
@@ -183,9 +211,12 @@ class WorkManagement:
                 progress(start + len(part), len(ids))
         return len(ids)
 
+    @verb
     def export(self, to: str | Path, *, at: At = None) -> int:
         """Write the work as one JSON document, as far as the reader may see it: its info, tasks, decisions,
-        discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
+        discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are.
+
+        `to` is the file to write."""
         tasks = self._work.tasks(at=at)
         told: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}
         told |= {kind.listed_as: self._work.records(name, at=at) for name, kind in RECORDS.items()}
@@ -199,6 +230,7 @@ class WorkManagement:
             raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
         return len(tasks)
 
+    @verb
     def change(
         self,
         *,
@@ -210,7 +242,10 @@ class WorkManagement:
         **settings: Any,
     ) -> WorkInfo:
         """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
-        settings that are not named stay as they are."""
+        settings that are not named stay as they are.
+
+        `limits` is how much there may be of it: max_tasks, max_agents. `on_failure` is retry, reassign, escalate,
+        skip or abort, or a mapping with policy, retries, backoff and then."""
         said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
         if constraints is not None:
             said["constraints"] = texts("constraints", constraints)
@@ -237,6 +272,7 @@ class Approvals:
     def __init__(self, work: Work) -> None:
         self._work = work
 
+    @verb
     def request(
         self,
         action: str,
@@ -247,21 +283,30 @@ class Approvals:
         by: str | None = None,
     ) -> Approval:
         """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
-        or in review goes on."""
+        or in review goes on.
+
+        `action` is what is to be allowed. `risk` is what may go wrong. `decision` is the id of a decision that it is
+        about."""
         given = {"action": action, "risk": risk, "decision": decision}
         return self._work._record(Approval, given, by, task=task)
 
+    @verb
     def grant(
         self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
     ) -> Approval | Decision:
         """Allow what was asked for, or confirm a decision. Of a task, it is the approval that it waits for. It takes a
-        person."""
+        person.
+
+        `what` is the id of what was asked for, of a decision, or of a task. `why` is the reason that is recorded."""
         return self._judge(what, "approved", why, by)
 
+    @verb
     def refuse(
         self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None
     ) -> Approval | Decision:
-        """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked."""
+        """Do not allow it: a task that waits for it is cancelled, and what depends on that is blocked.
+
+        `what` is the id of what was asked for, of a decision, or of a task. `why` is the reason that is recorded."""
         return self._judge(what, "rejected", why, by)
 
     def _judge(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, Conflict, shown
 from ..ledger.events import check_name, new_id
-from ..verbs import verb
+from ..verbs import TaskId, verb
 from .patterns import tasks_of
 from .verbs import Work, begin, home_of, opened, stale, works_of
 
@@ -42,6 +42,8 @@ def work(
     who may know of it; nobody is named: everybody. `on_failure` is what happens to tasks that fail, unless they say so
     themselves. With an `id` of your own and a name, the call can be repeated safely: a work that was begun with other
     content is a Conflict.
+
+    `name` is what to call it. `limits` is how much there may be of it: max_tasks, max_agents.
     """
     fields = {
         "name": name, "goal": goal, "constraints": constraints, "cores": cores, "pattern": pattern,
@@ -64,11 +66,13 @@ class Works:
 
     @verb
     def list(self, status: str | None = None, *, at: At = None) -> WorkInfos:
-        """The works that this actor may know of, those of one status if it is named."""
+        """The works that this actor may know of, those of one status if it is named.
+
+        `status` is active, paused, completed, cancelled or archived."""
         return works_of(self._session, status, at)
 
     @verb
-    def containing(self, id: str) -> Work:
+    def containing(self, id: TaskId) -> Work:
         """The work that a task belongs to, or something else that was recorded about a work: a decision, a nudge, an
         escalation. Raises NotFound, also if this actor may not know of that work."""
         return work(self._session, home_of(self._session, check_name("id", id)))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from hashlib import file_digest, sha256
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
+from ..errors import BadInput, Conflict, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..files.folders import Folder
 from ..ledger.events import (
     MAX_BLOB,
@@ -31,6 +30,7 @@ from ..ledger.events import (
 )
 from ..ledger.reader import Snapshot
 from ..memory.visibility import without_hidden
+from ..verbs import namespace, verb
 from .capability import BETWEEN, EVERY
 from .claims import MOST_AT_ONCE, Made, run_out
 from .graph import id_of, names, new_task
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     import threading
 
     from ..ledger.ledger import At, Ledger
+    from ..memory.requests import RememberResult
     from ..session import Session
     from .board import Board
     from .candidates import Candidate
@@ -126,7 +127,8 @@ class Work:
             self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
-            raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
+            why = f"{self._actor!r} acts as itself: only the owner speaks for others with by="
+            self._session.deny("act as", name, why)
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
         return self._session.write(f"work.{command}", act)
 
@@ -137,7 +139,8 @@ class Work:
                 raise BadInput("say for which agent: the owner itself does no tasks")
             return self._actor
         if self._actor not in (OWNER, agent):
-            raise Denied(f"{self._actor!r} acts as itself and not as {agent!r}")
+            why = f"{self._actor!r} acts as itself and not as {agent!r}"
+            self._session.deny("act as", check_actor(agent), why)
         if agent in (ALL, ORCHESTRATOR):
             raise BadInput(
                 f"{agent!r} is whom nudges are sent to, and no name of an agent: choose another one"
@@ -146,6 +149,7 @@ class Work:
 
     # the work itself
 
+    @verb
     def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
@@ -153,16 +157,12 @@ class Work:
             assert found is not None
             return found
 
-    @cached_property
-    def manage(self) -> WorkManagement:
-        """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
-        return WorkManagement(self)
+    manage = namespace(WorkManagement, WorkManagement)
+    """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
+    approvals = namespace(Approvals, Approvals)
+    """Ask people to allow something, and answer: request, grant, refuse."""
 
-    @cached_property
-    def approvals(self) -> Approvals:
-        """Ask people to allow something, and answer: request, grant, refuse."""
-        return Approvals(self)
-
+    @verb
     def counts(self, *, at: At = None) -> dict[str, int]:
         """How many tasks have each status, and how many tasks there are, as of `at`."""
         with self._reading(at) as (reading, _):
@@ -170,6 +170,7 @@ class Work:
 
     # tasks
 
+    @verb
     def add_task(
         self,
         title: str,
@@ -195,6 +196,12 @@ class Work:
         role: nobody else claims it, and that stays so when its holder dies or gives it back. `on_failure` is
         retry, reassign, escalate, skip or abort, or a mapping with policy, retries, backoff and then. With an `id` of
         your own the call can be repeated safely.
+
+        `title` is what is to be done. `description` is more about it. `depends_on` are the ids of tasks that have to
+        be done before. `needs_review` is whether it is completed only when somebody has approved it. `parent` is the
+        id of the task that it is a part of. `metadata` are fields of your own. `priority` is a whole number, of
+        which the highest comes first. `for_role` is the role of the agents that may claim it. `assigned_to` is the
+        agent that is to do it. `risk` is what may go wrong, so that a person has to approve it first.
         """
         fields = {
             "title": title, "description": description, "depends_on": depends_on, "blocks": blocks,
@@ -204,9 +211,12 @@ class Work:
         }  # fmt: skip
         return self.add_tasks([fields], by=by)[0]
 
+    @verb
     def add_tasks(self, tasks: Sequence[Mapping[str, Any]], *, by: str | None = None) -> list[Task]:
         """Add many at once, all or none. Each is a mapping with the fields of `add_task`; they may depend on each other
-        by the ids they give themselves, in any order."""
+        by the ids they give themselves, in any order.
+
+        `tasks` are mappings with the fields of add_task."""
         if isinstance(tasks, str | Mapping) or not isinstance(tasks, Sequence):
             raise BadInput(
                 f"tasks {shown(tasks)} is not a list of tasks: give mappings, such as {{'title': …}}"
@@ -219,10 +229,14 @@ class Work:
         """One task: what it is (`info`), and what is done to it."""
         return TaskHandle(self, id)
 
+    @verb
     def tasks(self, status: str | None = None, *, reviewer: str | None = None, at: At = None) -> list[Task]:
         """All tasks in the order in which they were added; those of one status, if it is named. "waiting" are those
         that wait for others, for somebody's word or for their next try, and those that are blocked. With a `reviewer`,
-        those that it or nobody is to review."""
+        those that it or nobody is to review.
+
+        `status` is pending, assigned, in_progress, blocked, review, completed, failed, cancelled or waiting.
+        `reviewer` is the one who is to review them."""
         if status is not None:
             checked("status", status, (*STATUSES, "waiting"))
         if reviewer is not None:
@@ -239,6 +253,7 @@ class Work:
             found = [one for one in found if one.reviewer in (None, reviewer)]
         return sorted(found, key=lambda one: one.number)
 
+    @verb
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
         """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be. Of a
         work that is paused, those that can be when it is resumed."""
@@ -256,6 +271,7 @@ class Work:
                 else list(found)
             )
 
+    @verb
     def board(self, *, limit: int = 12, at: At = None) -> Board:
         """The work at a glance: how far it is, the first tasks of each kind and who has them, what waits for people,
         the latest decisions."""
@@ -263,28 +279,39 @@ class Work:
 
         return board_of(self, check_whole("limit", limit), at)
 
+    @verb
     def critical_path(self, *, at: At = None) -> list[Task]:
         """The longest chain of tasks that still have to be done one after the other."""
         from .drawing import longest_chain
 
         return longest_chain(self.tasks(at=at))
 
+    @verb
     def graph(self, format: str = "mermaid", *, at: At = None) -> str:
-        """The tasks and what they wait for, as text that Mermaid or Graphviz ("dot") draws."""
+        """The tasks and what they wait for, as text that Mermaid or Graphviz ("dot") draws.
+
+        `format` is mermaid, or dot for Graphviz."""
         from .drawing import drawn
 
         return drawn(self.info(at), self.tasks(at=at), format)
 
+    @verb
     def branch(
         self, question: str, options: Mapping[str, Sequence[str | Task]], *, by: str | None = None
     ) -> Branch:
         """Make alternatives of pending tasks: they wait until one of the options is chosen. The names of the
-        options are kept for good, without secrets: what is to be erased one day belongs into the question."""
+        options are kept for good, without secrets: what is to be erased one day belongs into the question.
+
+        `question` is what is to be decided. `options` are the alternatives by their names, each with the ids of its
+        tasks."""
         return self._record(Branch, {"question": question, "options": options}, by)
 
+    @verb
     def choose(self, branch: str | Branch, option: str, *, rationale: str, by: str | None = None) -> Decision:
         """Choose one of the alternatives. The tasks of the others are cancelled, with the reason, and what depends on
-        them goes on without."""
+        them goes on without.
+
+        `option` is the name of the alternative."""
         said = {"rationale": required_text("rationale", rationale)}
         return self._one(
             Decision, self._answer("branch", branch, masked(check_name("option", option)), said, by)
@@ -292,6 +319,7 @@ class Work:
 
     # claims
 
+    @verb
     def claim(
         self,
         agent: str | None = None,
@@ -306,8 +334,11 @@ class Work:
         found = self._claimed(agent, lease, 1, task, _event)
         return found[0] if found else None
 
+    @verb
     def claim_many(self, count: int, agent: str | None = None, *, lease: float = LEASE) -> list[Claim]:
-        """As `claim`, up to so many at once."""
+        """As `claim`, up to so many at once.
+
+        `count` is how many at most."""
         if type(count) is not int or not 1 <= count <= MOST_AT_ONCE:
             raise BadInput(f"count {shown(count)} is not one: give a whole number from 1 to {MOST_AT_ONCE:,}")
         return self._claimed(agent, lease, count)
@@ -342,9 +373,12 @@ class Work:
             raise Fenced(_not_in_force(found, token))
         return Claim(self, self._agent(found.assigned_to), found)
 
+    @verb
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
         """Complete many claims of one agent at once, all or none: for small tasks that were done together. Raises
-        Fenced, and completes none, if one of them is no longer in force."""
+        Fenced, and completes none, if one of them is no longer in force.
+
+        `claims` is what claim_many answered, each by its task and its token."""
         claims = listed("claims", claims)
         stray = [one for one in claims if not isinstance(one, Claim)]
         if stray:
@@ -411,9 +445,12 @@ class Work:
     ) -> Any:
         return self._do("answer", by, kind=kind, id=record_id(record), verdict=verdict, said=said)
 
+    @verb
     def records(self, kind: str, *, task: str | Task | None = None, at: At = None) -> list[Any]:
         """What was recorded, in order: each "decision", "discovery", "artifact" (every version), "nudge", "approval",
-        "escalation" or "branch" that the reader may see; with `task`, those that affect it."""
+        "escalation" or "branch" that the reader may see; with `task`, those that affect it.
+
+        `kind` is decision, discovery, artifact, nudge, approval, escalation or branch."""
         checked("kind of record", kind, tuple(RECORDS))
         type = RECORDS[kind].type
         with self._reading(at) as (reading, rights):
@@ -423,6 +460,7 @@ class Work:
                 rows = reading.views.scan("work.about", self.id, reading.task(id_of(task)).number)
             return self._seen(type, reading, rights, [id for _, id in rows])
 
+    @verb
     def decide(
         self,
         *,
@@ -439,7 +477,10 @@ class Work:
         by: str | None = None,
         _token: int | None = None,
     ) -> Decision:
-        """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
+        """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes.
+
+        `question` is what was to be decided. `choice` is what was chosen. `alternatives` is what could have been
+        chosen. `reversible` is whether it can be reversed."""
         given = {
             "question": question, "choice": choice, "alternatives": alternatives, "rationale": rationale,
             "confidence": confidence, "reversible": reversible, "reverses": reverses,
@@ -448,6 +489,7 @@ class Work:
             Decision, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
+    @verb
     def discover(
         self,
         text: str,
@@ -460,12 +502,16 @@ class Work:
         by: str | None = None,
         _token: int | None = None,
     ) -> Discovery:
-        """Record something that was learned: a constraint, opportunity, risk or insight."""
+        """Record something that was learned: a constraint, opportunity, risk or insight.
+
+        `text` is what was learned. `type` is constraint, opportunity, risk or insight. `promote_to_core` is a core
+        that it may belong to."""
         given = {"text": text, "type": type, "promote_to_core": promote_to_core}
         return self._record(
             Discovery, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
+    @verb
     def artifact(
         self,
         path: str | Path,
@@ -483,10 +529,15 @@ class Work:
         """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
         stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file, and
         refused if it is not small and nobody has said whether to `store` it. The same path again is its next
-        version."""
+        version.
+
+        `path` is where it lies. `type` is file, code, document, config, test, migration or schema. `description` is
+        more about it. `store` is whether its content is stored. `commit` is the commit that it is in. `branch` is the
+        branch that it is on."""
         made = _made(path, type, description, content, store, commit, branch)
         return self._record(Artifact, {**made.said, **made.more}, by, task=task, token=_token)
 
+    @verb
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
         `at`."""
@@ -496,6 +547,7 @@ class Work:
             raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
         return data
 
+    @verb
     def contributions(self, *, at: At = None) -> list[Contribution]:
         """What each agent has done, as far as the reader may see it."""
         with self._reading(at) as (reading, rights):
@@ -531,6 +583,7 @@ class Work:
 
     # people
 
+    @verb
     def nudge(
         self,
         text: str,
@@ -542,14 +595,20 @@ class Work:
         by: str | None = None,
     ) -> Nudge:
         """Say something to an agent, to the leader ("orchestrator") or to all: each is told once, with its next
-        turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
+        turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle").
+
+        `text` is what to say. `target` is an agent, orchestrator, or all. `priority` is low, normal, high or
+        critical. `delivery` is next_turn, immediate or when_idle."""
         given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
         return self._record(Nudge, given, by, task=task)
 
+    @verb
     def read_messages(self, agent: str | None = None, *, peek: bool = False, at: At = None) -> list[Nudge]:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
         delivered. What has changed that the agent had relied on comes as a nudge, too. With `peek`, or as of `at`, all
-        that waits for the agent, and nothing is marked."""
+        that waits for the agent, and nothing is marked.
+
+        `peek` is whether to look only, so that nothing counts as told."""
         who = self._agent(agent)
         if peek or at is not None:
             with self._reading(at) as (reading, _):
@@ -570,31 +629,42 @@ class Work:
         with self._reading(None) as (reading, _):
             return [nudge_for(reading, agent, row) for row in rows]
 
+    @verb
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
         """Say that a nudge was heard: whoever holds the task next is not told it again."""
         who = self._agent(agent)
         self._do("acknowledge", who if self._actor == OWNER else None, nudge=record_id(nudge), agent=who)
 
+    @verb
     def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
         """Review a task that is done: approved, needs_rework (its holder goes on) or rejected (it has failed). Nobody
-        reviews what it did itself."""
+        reviews what it did itself.
+
+        `verdict` is approved, needs_rework or rejected. `comments` is what to say about it."""
         what = checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
         found: Task = self._do(
             "review", by, task=id_of(task), verdict=what, comments=checked_text("comments", comments)
         )
         return found
 
+    @verb
     def escalate(
         self, text: str, *, type: str = "stuck", task: str | Task | None = None, by: str | None = None
     ) -> Escalation:
-        """Ask somebody for help: stuck, confused, needs_decision or error."""
+        """Ask somebody for help: stuck, confused, needs_decision or error.
+
+        `text` is what help is needed. `type` is stuck, confused, needs_decision or error."""
         return self._record(Escalation, {"text": text, "type": type}, by, task=task)
 
+    @verb
     def answer(self, escalation: str | Escalation, answer: str, *, by: str | None = None) -> Escalation:
-        """Settle an escalation with an answer."""
+        """Settle an escalation with an answer.
+
+        `answer` is what to answer."""
         self._answer("escalation", escalation, "resolved", {"answer": required_text("answer", answer)}, by)
         return self._one(Escalation, record_id(escalation), True)
 
+    @verb
     def inbox(self, *, at: At = None) -> Inbox:
         """Everything that waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
         return Inbox(
@@ -619,6 +689,7 @@ class Work:
         rows = reading.views.scan("work.pending", self.id, name)
         return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
 
+    @verb
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that the reader may see."""
         self.info()
@@ -641,6 +712,7 @@ class Work:
 
     # leading
 
+    @verb
     def lead(self, agent: str | None = None, *, lease: float = 30.0) -> Lead:
         """Take the lead of this work, if nobody has it. The leader is told of what happens, step by step; if it
         dies, the next one goes on where it was."""
@@ -653,6 +725,7 @@ class Work:
 
     # what somebody needs to know
 
+    @verb
     def context_for(
         self, task: str | Task, *, max_chars: int | None = 6_000, max_tokens: int | None = None, at: At = None
     ) -> Context:
@@ -662,9 +735,12 @@ class Work:
 
         return context_of(self, id_of(task), max_chars, max_tokens, at)
 
+    @verb
     def candidates(self, *, judged: bool = False, at: At = None) -> list[Candidate]:
         """What may be worth learning from this work, as of `at`, each with a reason and a core that it may belong to.
-        What was promoted or rejected by then is left out, unless `judged`."""
+        What was promoted or rejected by then is left out, unless `judged`.
+
+        `judged` is whether to list those, too, that were promoted or rejected."""
         from .candidates import candidates_of
 
         return candidates_of(self, judged, at)
@@ -684,6 +760,7 @@ class Work:
             raise BadInput(f"handler {shown(handler)} is not a function: give one of a lead and a step")
         return orchestrate(self, self._agent(agent), handler, stop=stop, **how)
 
+    @verb
     def promote(
         self,
         candidate: str | Candidate,
@@ -691,15 +768,21 @@ class Work:
         core: str | None = None,
         shared: bool = False,
         by: str | None = None,
-    ) -> Any:
+    ) -> RememberResult:
         """Put a candidate into a core, for good. It takes a librarian or person. Whoever may read the core may read the
-        entry: out of a work with members it goes into a private core, or with `shared=True` into any."""
+        entry: out of a work with members it goes into a private core, or with `shared=True` into any.
+
+        `candidate` is what `candidates` answers, or its id. `core` is the core to put it into: the suggested one, if
+        not said. `shared` lets it go into a core that people who are not members may read."""
         from .candidates import promote
 
         return promote(self, candidate, core, checked_flag("shared", shared), by)
 
+    @verb
     def reject(self, candidate: str | Candidate, *, reason: str = "", by: str | None = None) -> None:
-        """Put a candidate aside."""
+        """Put a candidate aside.
+
+        `candidate` is what `candidates` answers, or its id."""
         from .candidates import reject
 
         reject(self, candidate, reason, by)
@@ -808,6 +891,7 @@ class Claim:
         self.task, self._done = task, task.status != "in_progress"
         return task
 
+    @verb
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
         told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
@@ -835,6 +919,7 @@ class Claim:
         ids = tuple(row["id"] for row in urgent)
         return self.work._told(self.agent, (self.task.id,), "beat", ids) if ids else []
 
+    @verb
     def complete(
         self,
         summary: str = "",
@@ -844,10 +929,13 @@ class Claim:
         artifacts: Sequence[str | Path | Artifact] = (),
     ) -> Task:
         """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts` are
-        recorded as `artifact` does it. The same call again answers as the first time."""
+        recorded as `artifact` does it. The same call again answers as the first time.
+
+        `artifacts` is what was made: paths of files."""
         self._complete(None, summary, next_steps, learnings, artifacts)
         return self.task
 
+    @verb
     def next(
         self,
         summary: str = "",
@@ -859,7 +947,9 @@ class Claim:
     ) -> Claim | None:
         """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
         when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
-        same."""
+        same.
+
+        `artifacts` is what was made: paths of files."""
         found = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
         return None if found is None else Claim(self.work, self.agent, found)
 
@@ -884,57 +974,77 @@ class Claim:
         self._becomes(done)
         return following
 
+    @verb
     def fail(self, reason: str) -> Task:
         """The task has failed; its policy says what happens next."""
         return self._do("fail", reason=required_text("reason", reason))
 
+    @verb
     def release(self, reason: str = "") -> Task:
         """Give the task back, for those it was for."""
         return self._do("release", reason=checked_text("reason", reason))
 
+    @verb
     def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
-        """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
+        """The task cannot go on: until somebody clears the reason, or until other tasks are done.
+
+        `on` are the ids of the tasks to wait for."""
         why = checked_text("reason", reason)
         return self._do("block_or_split", reason=why, on=names("on", on), subtasks=())
 
+    @verb
     def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
         """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
         for the same role as the task, unless they name one (`for_role`). Who may not orchestrate gives them no agent,
         no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
-        own."""
+        own.
+
+        `subtasks` are titles, or tasks with the fields of add_task."""
         fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
         return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
 
+    @verb
     def nudges(self) -> list[Nudge]:
         """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""
         urgent, self.urgent = self.urgent, []
         return [*urgent, *self.work.read_messages(self.agent)]
 
+    @verb
     def context(
         self, *, max_chars: int | None = 6_000, max_tokens: int | None = None, receipt: bool = True
     ) -> Context:
         """What it needs to know, with the nudges that it is told by this, and a receipt. With `receipt=False` nothing
-        is written: then the nudges wait on."""
+        is written: then the nudges wait on.
+
+        `receipt` is whether a receipt is written."""
         from .contexts import context_of
 
         return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent, receipt)
 
+    @verb
     def radar(self) -> list[Overlap]:
         """What may make the task needless."""
         from .radar import overlaps
 
         return overlaps(self.work, self.task.id, self.agent)
 
+    @verb
     def decide(self, **fields: Any) -> Decision:
         """As `Work.decide`, about this task, as long as it is held."""
         return self.work.decide(**{**self._held, **fields})
 
+    @verb
     def discover(self, text: str, **fields: Any) -> Discovery:
-        """As `Work.discover`, about this task, as long as it is held."""
+        """As `Work.discover`, about this task, as long as it is held.
+
+        `text` is what was learned."""
         return self.work.discover(text, **{**self._held, **fields})
 
+    @verb
     def artifact(self, path: str | Path, **fields: Any) -> Artifact:
-        """As `Work.artifact`, for this task, as long as it is held."""
+        """As `Work.artifact`, for this task, as long as it is held.
+
+        `path` is where it lies."""
         return self.work.artifact(path, **{**self._held, **fields})
 
     @property

@@ -23,7 +23,7 @@ from ..access.redact import Redactor
 from ..access.rights import OWNER
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotEnabled, NotFound, RunFailed
-from ..recording import record
+from ..event_verbs import record
 from ..run import Run, Turn
 from ..runs import Runs
 from ..runs import run as open_run

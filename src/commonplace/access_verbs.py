@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from .access.commands import Grant, Look, Relabel
 from .access.rights import Rights, check_actor, rights_of, subject_of
+from .event_verbs import event, events, redacted
 from .ledger.events import Event, check_name, check_text, without_none
-from .recording import event, events, redacted
-from .verbs import method, verb
+from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:
     from .access.audit import AuditEntry
-    from .actor import Actor
     from .ledger.ledger import At
+    from .participant import Actor
     from .session import Session
 
 
@@ -26,7 +26,9 @@ class Access:
 
     @verb
     def rights(self, actor: str | None = None, at: At = None) -> Rights:
-        """What an actor may do and see, as of `at`; by default the actor that asks."""
+        """What an actor may do and see, as of `at`; by default the actor that asks.
+
+        `actor` is the one whose rights they are."""
         session = self._session
         if actor is None or check_actor(actor) == session.actor:
             return session.rights(at)
@@ -54,6 +56,10 @@ class Access:
         `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and `sees` kinds
         of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
         `ceiling` is the highest sensitivity of others' events that it may see.
+
+        `subject` is an actor, a role (role:qa) or everybody (*). `role` is orchestrator, developer, qa, researcher,
+        librarian, analyst or person. `sees` are kinds of others' events that it may see. `replace` is whether fields
+        that are not named are reset.
         """
         rule = without_none(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
         request = Grant(self._session.actor, subject_of(subject), rule, replace)
@@ -61,10 +67,12 @@ class Access:
 
     @verb
     def relabel(
-        self, id: str, *, reason: str, sensitivity: str | None = None, trust: str | None = None
+        self, id: EventId, *, reason: str, sensitivity: str | None = None, trust: str | None = None
     ) -> Event:
         """Change the sensitivity or trust of an event, from now on, also for what is derived from it. An actor relabels
-        what it can see; only a person may make a label less strict."""
+        what it can see; only a person may make a label less strict.
+
+        `trust` is how far it is trusted: high, normal or low."""
         labels = without_none(sensitivity=sensitivity, trust=trust)
         self._session.check_may_act("relabel")
         if not self._session.is_owner:
@@ -75,14 +83,14 @@ class Access:
 
     def look_as(self, actor: str) -> Actor:
         """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded."""
-        from .actor import Actor
+        from .participant import Actor
 
         session = self._session
         session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")
         return Actor(session.seen_by(session.actor, actor))
 
     @verb
-    def audit(self, run_id: str | None = None, at: At = None) -> Iterator[AuditEntry]:
+    def audit(self, run_id: RunId | None = None, at: At = None) -> Iterator[AuditEntry]:
         """Who changed, was granted and was denied what, as far as this actor may see it: a hash chain of entries
         without secrets or content."""
         from .access.audit import entries

@@ -22,6 +22,7 @@ from .ledger.events import (
 )
 from .memory.requests import RECEIPT
 from .state.redaction import as_logged
+from .verbs import EventId, RunId
 
 if TYPE_CHECKING:
     from .ledger.ledger import At
@@ -47,26 +48,26 @@ def record(
 
     With an `id` of your own (1 to 200 characters) the call can be repeated safely: the same content returns the first
     event, other content raises Conflict. Only the owner records in the name of another `actor`.
+
+    `kind` is the kind of event, such as agent.spoke. `actor` is the actor in whose name it is recorded, by default
+    the one that asks. `payload` is what happened, as an object. `run_id` is the run that it belongs to, which begins
+    with it if there is none. `parents` are the ids of the events that it derives from. `labels` is its sensitivity
+    and trust, such as sensitivity=private. `schema_version` is the version of what the payload looks like.
     """
     session.check_may_act(kind if isinstance(kind, str) else "record")
     fields = {
-        "actor": actor, "payload": payload, "run_id": run_id, "parents": parents, "labels": labels,
+        "actor": actor, "payload": payload, "run_id": run_id, "session_id": session_id, "turn": turn,
+        "occurred_at": occurred_at, "id": id, "parents": parents, "labels": labels, "schema_version": schema_version,
     }  # fmt: skip
-    event = draft(
-        kind,
-        session_id=session_id,
-        turn=turn,
-        occurred_at=occurred_at,
-        id=id,
-        schema_version=schema_version,
-        **_own(session, fields),
-    )
+    event = draft(kind, **_own(session, fields))
     stored: list[Event] = session.write("record", [event], event.size)
     return stored[0]
 
 
 def record_all(session: Session, events: Iterable[Mapping[str, Any] | Draft]) -> list[Event]:
-    """Record a batch, all or nothing. Each event is a mapping with the fields of `record`."""
+    """Record a batch, all or nothing. Each event is a mapping with the fields of `record`.
+
+    `events` are mappings with the fields of record."""
     session.check_may_act("record_all")
     batch = list(check_each("events", events))
     ids = [fields.get("id") for fields in batch if isinstance(fields, Mapping)]
@@ -125,8 +126,7 @@ def _sees(session: Session, id: str) -> bool:
 
 def _holding(session: Session, digests: Iterable[str]) -> list[str]:
     """An event that this actor may see for each blob that is referred to and not given: what refers to a blob is
-    derived
-    from what holds it, so it is erased with it. Raises NotFound."""
+    derived from what holds it, so it is erased with it. Raises NotFound."""
     sources = []
     for digest in digests:
         with session.snapshot() as now:
@@ -143,19 +143,21 @@ def _holding(session: Session, digests: Iterable[str]) -> list[str]:
 def events(
     session: Session,
     after: int = 0,
-    run_id: str | None = None,
+    run_id: RunId | None = None,
     kinds: Collection[str] | None = None,
     actor: str | None = None,
     at: At = None,
 ) -> Iterator[Event]:
     """The events that this actor may see, in order: those after the position `after`, up to `at` (by default the
-    moment of the call). In a turn, those of its run."""
+    moment of the call). In a turn, those of its run.
+
+    `actor` is the one who did them."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
     found = session.ledger.events(check_position("after", after), upto, *chosen)
     return session.visible(found, None if at is None else upto)
 
 
-def event(session: Session, id: str, at: At = None) -> Event:
+def event(session: Session, id: EventId, at: At = None) -> Event:
     """One event by its id. Raises NotFound if it does not exist or this actor may not see it."""
     upto = None if at is None else session.ledger.position(at)
     found = session.ledger.event(check_name("id", id))
@@ -170,14 +172,16 @@ def event(session: Session, id: str, at: At = None) -> Event:
 def watch(
     session: Session,
     after: int | None = None,
-    run_id: str | None = None,
+    run_id: RunId | None = None,
     kinds: Collection[str] | None = None,
     actor: str | None = None,
     timeout: float | None = None,
 ) -> Iterator[Event]:
     """Yield events as any process commits them, as far as this actor may see each when it is committed. Begins with
     the stored events after the position `after`; None: only new ones. Blocks while there is nothing new. Ends when the
-    book is closed, or after `timeout` seconds without a new event."""
+    book is closed, or after `timeout` seconds without a new event.
+
+    `actor` is the one who did them."""
     chosen = _filters(session, run_id, kinds, actor)
     reached = session.ledger.head if after is None else check_position("after", after)
     news = session.follow(reached, check_seconds("timeout", timeout), chosen)
@@ -197,7 +201,9 @@ def _filters(
 
 
 def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
-    """The same events without the secrets of their runs, as a log or a page may show them."""
+    """The same events without the secrets of their runs, as a log or a page may show them.
+
+    `events` are events, as book.events() answers them."""
     hide = as_logged(session.ledger.snapshot)
     return (hide(_an_event(event)) for event in check_each("events", events))
 

@@ -1,0 +1,165 @@
+"""Every verb of a book by its path: what the shell, the tools and the servers are made from.
+
+The verbs of a participant and of its namespaces have paths such as `remember` and `memory.list`. A handle (a work, a
+task, a claim, a run, a turn) is a session and ids, so its verbs take those ids as their first parameters:
+`work.add_task` takes `work`, `claim.complete` takes `task` and `token`. A verb of a work that begins with the id of
+something in it, such as `work.review`, finds the work by that id, so `work` may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .errors import NotFound
+from .run import Run, Turn
+from .verbs import Parameter, RunId, TaskId, Verb, WorkId, parts_within, verb_of, verbs_of
+from .work.handles import TaskHandle
+from .work.verbs import Claim, Work
+
+if TYPE_CHECKING:
+    from .participant import Participant
+
+
+def open_work(me: Participant, work: WorkId) -> Work:
+    """The work with an id. `work` is the id of the work."""
+    return me.work(work)
+
+
+def open_task(me: Participant, task: TaskId) -> TaskHandle:
+    """One task. `task` is the id of the task."""
+    return me.works.containing(task).task(task)
+
+
+def open_claim(me: Participant, task: TaskId, token: int) -> Claim:
+    """The last claim of a task. `task` is the id of the task; `token` is the number that claiming it has answered."""
+    return me.works.containing(task)._with_token(task, token)
+
+
+def open_run(me: Participant, run_id: RunId) -> Run:
+    """A run that is there. `run_id` is the id of the run."""
+    return me.runs.get(run_id)
+
+
+def open_turn(me: Participant, run_id: RunId, agent: str) -> Turn:
+    """An agent's turn in a run. `run_id` is the id of the run; `agent` is the agent whose turn it is."""
+    return me.runs.get(run_id).agent(agent)
+
+
+HANDLES: dict[str, tuple[type, Callable[..., Any]]] = {
+    "work": (Work, open_work),
+    "task": (TaskHandle, open_task),
+    "claim": (Claim, open_claim),
+    "run": (Run, open_run),
+    "turn": (Turn, open_turn),
+}
+"""The class of each handle, and the function that opens one by its ids."""
+
+
+def every_verb() -> Iterator[Verb]:
+    """Every verb of a book: those of its owner, most of which everybody has, and those of handles."""
+    from .book import Book
+
+    yield from verbs_of(Book)
+    for name, (kind, _) in HANDLES.items():
+        for verb in verbs_of(kind, name):
+            # A turn has the verbs of an actor, too. They are asked for by an actor within a run.
+            if kind is not Turn or not hasattr(Book, verb.path[1]):
+                yield _with_ids(verb)
+
+
+def verb_at(path: str) -> Verb:
+    """The verb with this path, a text with dots."""
+    names = path.split(".")
+    return _with_ids(verb_of(names, getattr(_holder(names[:-1]), names[-1])))
+
+
+def names_under(path: str) -> list[str]:
+    """The names of the verbs of a namespace or of a handle, in the order in which they are written."""
+    members = vars(_holder(path.split("."))).items()
+    return [name for name, member in members if getattr(member, "is_verb", False) and member.__name__ == name]
+
+
+def call(me: Participant, verb: Verb, arguments: Mapping[str, Any]) -> Any:
+    """Call a verb for a participant. Where the verb takes a handle, its ids stand for it."""
+    given = {
+        name: _with_handles(me, parameter, arguments[name])
+        for parameter in verb.parameters
+        if (name := parameter.name) in arguments
+    }
+    given |= {name: value for name, value in arguments.items() if name not in given}
+    holder: Any = me
+    path = verb.path[:-1]
+    if _is_of_handle(verb):
+        path = path[1:]
+        holder = _opened(me, verb, given)
+    for name in path:
+        holder = getattr(holder, name)
+    return verb.function(holder, **given)
+
+
+def _holder(path: Sequence[str]) -> type:
+    """The class that has the verbs below a path."""
+    from .book import Book
+
+    kind: type = Book
+    if path and path[0] in HANDLES:
+        kind, path = HANDLES[path[0]][0], path[1:]
+    for name in path:
+        kind = getattr(kind, name).kind
+    return kind
+
+
+def _is_of_handle(verb: Verb) -> bool:
+    return len(verb.path) > 1 and verb.path[0] in HANDLES
+
+
+@cache
+def _ids(handle: str) -> tuple[Parameter, ...]:
+    """The ids that a handle is opened by."""
+    return verb_of((handle,), HANDLES[handle][1]).parameters
+
+
+def _with_ids(verb: Verb) -> Verb:
+    """The verb of a handle, with the ids of the handle before its own parameters."""
+    if not _is_of_handle(verb):
+        return verb
+    ids = _ids(verb.path[0])
+    if verb.path[0] == "work" and _names_its_work(verb.parameters):
+        found = f"the id of the work, if {verb.parameters[0].name} does not tell"
+        work = ids[0]._replace(type=ids[0].type | None, default=None, help=found, positional=False)
+        return verb._replace(parameters=(*verb.parameters, work))
+    return verb._replace(parameters=(*ids, *verb.parameters))
+
+
+def _names_its_work(parameters: Sequence[Parameter]) -> bool:
+    """Whether the verb of a work begins with the id of something in that work."""
+    return (
+        bool(parameters) and parameters[0].required and parameters[0].positional and bool(parameters[0].id_of)
+    )
+
+
+def _opened(me: Participant, verb: Verb, given: dict[str, Any]) -> Any:
+    """The handle that a verb is called on. Its ids are taken out of the arguments."""
+    handle = verb.path[0]
+    ids = {parameter.name: given.pop(parameter.name, None) for parameter in _ids(handle)}
+    first = verb.parameters[0].name
+    if handle == "work" and ids["work"] is None:
+        try:
+            return me.works.containing(given[first])
+        except NotFound as error:
+            raise NotFound(f"{error}, or name its work") from None
+    return HANDLES[handle][1](me, **ids)
+
+
+def _with_handles(me: Participant, parameter: Parameter, value: Any) -> Any:
+    """A handle among the arguments of a verb, or a list of them, by the ids that were given for it."""
+    if isinstance(value, list):
+        return [_with_handles(me, parameter, each) for each in value]
+    if isinstance(value, Mapping):
+        parts = set(parts_within(parameter.type))
+        for kind, opened in HANDLES.values():
+            if kind in parts:
+                return opened(me, **value)
+    return value

@@ -1,0 +1,156 @@
+"""The tools of memory that agents call, with their envelopes: one dispatch for MCP, HTTP and other callers.
+
+    Tools(book).call("memory.search", {"query": "which port"}, actor="ada", run_id="r1")
+    → {"ok": true, "status": 200, "data": {…}, "error": null, "log": […]}
+
+A tool is a verb, or a short function over verbs that is read as a verb is: its arguments and their JSON Schema come
+from the signature. A tool never raises: what is wrong with a call is in its answer. 400 bad arguments, 403 denied, 404
+unknown, 409 conflict, 422 contract, 503 not switched on, 500 otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ..access.rights import OWNER
+from ..errors import BadInput, CommonplaceError, NotFound, shown
+from ..ledger.events import encode_payload
+from ..memory import daily
+from ..memory.reading import MEMORY_MD
+from ..participant import acting
+from ..prompts import long_term_page
+from ..recall.search import envelope
+from ..registry import verb_at
+from ..verbs import Verb, verb_of
+
+if TYPE_CHECKING:
+    from ..participant import Participant
+
+log = logging.getLogger("commonplace")
+
+
+def _read(
+    me: Participant, target: Literal["long_term", "daily", "dates"], date: str | None = None
+) -> dict[str, Any]:
+    """Read long-term memory, the log of a day, or the list of days that have a log.
+
+    `target` is what to read. `date` is the day, as YYYY-MM-DD (UTC): today, if not said."""
+    if target == "dates":
+        return {"dates": me.documents.days()}
+    if target == "long_term":
+        text = long_term_page(me._session)
+        return {"content": text, "exists": bool(text), "file": MEMORY_MD}
+    day = daily.check_day("date", date or datetime.now(UTC).date())
+    entries = me.documents.day(day)
+    text = daily.page(day, entries) if entries else ""
+    return {"content": text, "exists": bool(text), "file": f"memory/{day}.md"}
+
+
+def _write(me: Participant, content: str, target: Literal["daily", "long_term"]) -> dict[str, Any]:
+    """Add to the day's log, or keep something in long-term memory.
+
+    `content` is what to write. `target` is where."""
+    if target == "daily":
+        event = me.documents.log(content)
+        file = f"memory/{daily.day_of(event.created_us)}.md"
+        return {"target": target, "file": file, "outcome": "stored", "id": event.id}
+    kept = me.remember(content, shared=True)
+    return {
+        "target": target, "file": MEMORY_MD, "outcome": kept.outcome, "reason": kept.reason, "id": kept.item_id,
+        "redacted": list(kept.redacted), "overflow": kept.overflow,
+    }  # fmt: skip
+
+
+def _search(me: Participant, **arguments: Any) -> dict[str, Any]:
+    return envelope(me.search(**arguments))
+
+
+def _curate(me: Participant, **arguments: Any) -> dict[str, Any]:
+    return me.memory.curate(**arguments)
+
+
+SEARCHED_BY = ("query", "mode", "tiers", "date_range", "agent_filter", "max_results", "explain")
+
+
+def tools() -> dict[str, Verb]:
+    """Every tool by its name."""
+    search, curate = verb_at("search"), verb_at("memory.curate")
+    chosen = tuple(parameter for parameter in search.parameters if parameter.name in SEARCHED_BY)
+    return {
+        "memory.read": verb_of(("memory", "read"), _read),
+        "memory.write": verb_of(("memory", "write"), _write),
+        "memory.search": search._replace(path=("memory", "search"), function=_search, parameters=chosen),
+        "memory.curate": curate._replace(function=_curate),
+    }
+
+
+def schema(tool: Verb) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments."""
+    (_,), parts = msgspec.json.schema_components([tool.request])
+    return dict(parts[tool.request.__name__])
+
+
+class Tools:
+    """Every tool of a book, for callers that bring a name and arguments."""
+
+    def __init__(self, owner: Participant) -> None:
+        self._owner = owner
+        self._tools = tools()
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        actor: str = OWNER,
+        run_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Call a tool by its dotted name, or the same with `_` for the dots, and answer its envelope."""
+        try:
+            tool = self._tool(name)
+            given = _checked(tool, {} if arguments is None else arguments)
+            return _envelope(200, tool.function(acting(self._owner, actor, run_id), **given), None)
+        except CommonplaceError as error:
+            return _envelope(
+                error.status, {}, {**error.as_dict(), "tool": _called(name), "agent": _called(actor)}
+            )
+        except Exception as error:
+            log.exception("the tool %s failed", name)
+            failure = {"code": "error", "status": 500, "message": f"the tool failed: {type(error).__name__}"}
+            return _envelope(500, {}, {**failure, "tool": _called(name), "agent": _called(actor)})
+
+    def _tool(self, name: object) -> Verb:
+        dotted = {known.replace(".", "_"): tool for known, tool in self._tools.items()}
+        tool = dotted.get(name.replace(".", "_")) if isinstance(name, str) else None
+        if tool is None:
+            raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(self._tools)}")
+        return tool
+
+
+def _checked(tool: Verb, given: object) -> dict[str, Any]:
+    """The arguments of a call as the tool takes them. Raises BadInput."""
+    name = ".".join(tool.path)
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
+    plain = encode_payload(given)[1]
+    try:
+        request = msgspec.convert(plain, tool.request)
+    except msgspec.ValidationError as error:
+        names = ", ".join(parameter.name for parameter in tool.parameters)
+        raise BadInput(f"{name} takes {names}: {error}") from None
+    return {field: getattr(request, field) for field in plain}
+
+
+def _called(name: object) -> str:
+    """A name as an answer can hold it."""
+    return name[:200] if isinstance(name, str) and name.isprintable() else shown(name)
+
+
+def _envelope(status: int, data: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any]:
+    lines = data.pop("log", []) if error is None else []
+    return {"ok": error is None, "status": status, "data": data, "error": error, "log": lines}
