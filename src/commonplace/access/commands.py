@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -150,7 +151,7 @@ def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | N
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
     """The refusal, already recorded, if an actor may not record one of these kinds."""
     limited = overlay.get("rights", *LIMITED)
-    for actor, kind, run in dict.fromkeys((one.actor, one.kind, one.run_id) for one in drafts):
+    for actor, kind, run in dict.fromkeys(map(attrgetter("actor", "kind", "run_id"), drafts)):
         if not limited and rule_in(overlay, run, actor) is None:
             continue
         rights = rights_of(overlay, actor, run)

@@ -399,30 +399,26 @@ def encode_payload(payload: object) -> tuple[bytes, dict[str, Any], dict[str, by
     key) comes back different. Only then is the payload walked, to convert what can be converted and to
     name what cannot.
     """
+    blobs: dict[str, bytes] = {}
     try:
         raw = canonical(payload)
-        if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
-            copy = decode(raw)
-            if copy == payload and type(copy) is dict:
-                return _within_limit(raw), copy, {}
+        copy: Any = decode(raw) if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH else None
+        exact = type(copy) is dict and copy == payload
     except (TypeError, ValueError, RecursionError, OverflowError):
-        pass  # the walk below finds the place and says what is wrong with it
-    blobs: dict[str, bytes] = {}
-    if not isinstance(payload, Mapping):
-        raise BadInput(
-            f"payload is a {type(payload).__name__}: give an object (a dict), such as {{'text': …}}"
-        )
-    clean = _plain(payload, "payload", 1, blobs)
-    return _within_limit(canonical(clean)), clean, blobs
-
-
-def _within_limit(raw: bytes) -> bytes:
+        exact = False  # the walk below finds the place and says what is wrong with it
+    if not exact:
+        if not isinstance(payload, Mapping):
+            raise BadInput(
+                f"payload is a {type(payload).__name__}: give an object (a dict), such as {{'text': …}}"
+            )
+        copy = _plain(payload, "payload", 1, blobs)
+        raw = canonical(copy)
     if len(raw) > MAX_PAYLOAD:
         raise TooLarge(
             f"payload is {len(raw):,} bytes and the limit is {MAX_PAYLOAD:,}: "
             "put large content into a commonplace.Blob, or record a reference to it"
         )
-    return raw
+    return raw, copy, blobs
 
 
 def _plain(value: object, path: str, depth: int, blobs: dict[str, bytes]) -> Any:

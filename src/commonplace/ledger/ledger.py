@@ -181,7 +181,7 @@ class Ledger:
         """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
         if command == "access.deny" and self.store.facts.read_only:
             return None  # who is denied here is denied, also where it cannot be recorded
-        answer = self._committer.submit(command, request, size)
+        answer = self._committer.run(*self.registry.command(command), request, size)
         if isinstance(answer, CommonplaceError):
             raise answer
         return answer

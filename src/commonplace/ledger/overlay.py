@@ -224,6 +224,8 @@ class Overlay(ViewReader):
                 if view.fresh and event is seen:
                     self._latest.setdefault(place, None)
                 folds.append((view, seen, key, place))
+        if not folds:
+            return
         self._fetch([place for _, _, _, place in folds])
         for view, seen, key, place in folds:
             row = self._row(*place)
@@ -276,8 +278,10 @@ class Overlay(ViewReader):
         """Run a decider. If it fails, the overlay is as it was before. A decider may run another one, of
         another capability, as a part of itself."""
         write, undo, blobs = self.write, len(self._undo), dict(self.write.blobs)
-        lists = (write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops)
-        lengths = [len(one) for one in lists]
+        lists: tuple[list[Any], ...] = (
+            write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops,
+        )  # fmt: skip
+        lengths = [*map(len, lists)]
         end = (self.position, self.hash, self.created_at, self.meta, write.meta)
         outer, self.acting = self.acting, capability
         try:
@@ -286,8 +290,8 @@ class Overlay(ViewReader):
             for record in write.records[lengths[0] :]:
                 self._records.pop(record.id, None)  # an interrupt can come before it is there
             self._blanked.difference_update(write.erase[lengths[3] :])
-            for one, length in zip(lists, lengths, strict=True):
-                del one[length:]  # type: ignore[attr-defined]
+            for written, length in zip(lists, lengths, strict=True):
+                del written[length:]
             self.position, self.hash, self.created_at, self.meta, write.meta = end
             write.blobs = blobs
             while len(self._undo) > undo:
