@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "access": {"errors", "ledger"},
     "index": {"errors", "files", "ledger"},
     "memory": {"errors", "files", "ledger", "access", "index", "verbs"},
-    "recall": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "verbs"},
+    "recall": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "state", "verbs"},
     "state": {"errors", "ledger", "access", "memory"},
     "work": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "recall", "verbs"},
     "workflow": {

@@ -22,6 +22,7 @@ from .memory import daily
 from .memory.items import remarks
 from .memory.markdown import document
 from .memory.reading import MEMORY_MD
+from .memory.showing import was_shown
 from .recall.checking import recorded
 from .recall.search import envelope
 from .state.contract import violations
@@ -55,7 +56,7 @@ def _read(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"dates": me.documents.days()}
     if target == "long_term":
         shown, ledger = me.memory.long_term(), me._session.ledger
-        me._session.was_shown([item.id for item in shown])
+        was_shown(me._session, [item.id for item in shown])
         now_us, checks = ledger.moment(), recorded(ledger, shown, None)
         stale = {id for id, known in checks.items() if known.check.stale}
         page = document("Memory", shown, lambda item: remarks(item, now_us, item.id in stale))
@@ -66,7 +67,7 @@ def _read(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
         }
     day = daily.check_day("date", given.get("date") or datetime.now(UTC).date())
     found = me.documents.day(day)
-    me._session.was_shown([one.id for one in found])
+    was_shown(me._session, [one.id for one in found])
     return {
         "content": daily.page(day, found) if found else "",
         "exists": bool(found),

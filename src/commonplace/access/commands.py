@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
@@ -14,6 +14,9 @@ from ..ledger.labels import FLOWING, flow, lowers
 from ..ledger.overlay import Overlay
 from ..ledger.views import Capability, Kind, View
 from .rights import ACTS, OWNER, checked_rule, rights_of, rule_in
+
+if TYPE_CHECKING:
+    from ..session import Session
 
 GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access.viewed", "access.relabelled"
 
@@ -54,6 +57,19 @@ class Look(msgspec.Struct, frozen=True):
     of: str
 
 
+def deny(session: Session, act: str, what: str, why: str) -> Never:
+    """Record that something was refused to the actor of a session, and raise Denied."""
+    record_denial(session, act, what)
+    raise Denied(why)
+
+
+def record_denial(session: Session, act: str, what: str) -> None:
+    """Record that something was refused to the actor of a session; a book that may only be read stays as it is."""
+    if not session.ledger.store.facts.read_only:
+        denial = Denial(session.looker or session.actor, act, what, session.run)
+        session.ledger.submit("access.deny", denial)
+
+
 def refuse(overlay: Overlay, denial: Denial, message: str) -> Denied:
     """Record that something was refused, and answer the error to raise. A decider returns it."""
     overlay.run(ACCESS.name, decide_denied, denial)
@@ -61,8 +77,8 @@ def refuse(overlay: Overlay, denial: Denial, message: str) -> Denied:
 
 
 def decide_denied(overlay: Overlay, denial: Denial) -> None:
-    told = {"actor": denial.actor, "act": denial.act, "what": denial.what}
-    overlay.emit(draft(DENIED, actor=OWNER, payload=told, run_id=denial.run_id))
+    payload = {"actor": denial.actor, "act": denial.act, "what": denial.what}
+    overlay.emit(draft(DENIED, actor=OWNER, payload=payload, run_id=denial.run_id))
 
 
 def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:

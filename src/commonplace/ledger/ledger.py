@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -18,10 +18,22 @@ import msgspec
 
 from ..access.commands import check_emits
 from ..engines.contract import Head, Reads, Record, Store
-from ..errors import BadInput, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
+from ..errors import BadInput, BookClosed, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
 from .committer import Committer
 from .erase import decide_erase, erase_payloads
-from .events import A_DAY, ERASED, Draft, Event, erased_by, iso, new_id, read_header, to_us, unseal
+from .events import (
+    A_DAY,
+    ERASED,
+    Draft,
+    Event,
+    check_position,
+    erased_by,
+    iso,
+    new_id,
+    read_header,
+    to_us,
+    unseal,
+)
 from .keys import pack
 from .overlay import CHECKPOINTS, Overlay
 from .reader import PAGE, Snapshot, check_horizon
@@ -179,8 +191,6 @@ class Ledger:
 
     def submit(self, command: str, request: Any, size: int = 1) -> Any:
         """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
-        if command == "access.deny" and self.store.facts.read_only:
-            return None  # who is denied here is denied, also where it cannot be recorded
         answer = self._committer.run(*self.registry.command(command), request, size)
         if isinstance(answer, CommonplaceError):
             raise answer
@@ -278,6 +288,31 @@ class Ledger:
             event = self.registry.current(unseal(record))
             if (kinds is None or event.kind in kinds) and (actor is None or event.actor == actor):
                 yield event
+
+    def tail(
+        self,
+        after: int | None,
+        timeout: float | None,
+        run_id: str | None = None,
+        kinds: Collection[str] | None = None,
+        actor: str | None = None,
+    ) -> Iterator[Event]:
+        """Events as any process commits them, from the one after the position `after` on; None: only new ones. Ends
+        when the book is closed, or when `timeout` seconds have brought nothing."""
+        reached = self.head if after is None else check_position("after", after)
+        quiet_since = time.monotonic()
+        with suppress(BookClosed):
+            while not self.closed:
+                left = 3600.0 if timeout is None else quiet_since + timeout - time.monotonic()
+                head = self.store.wait(reached, max(left, 0))
+                if self.closed or (head <= reached and left <= 0):
+                    return
+                for event in self.events(reached, head, run_id, kinds, actor):
+                    yield event
+                    quiet_since = time.monotonic()
+                reached = max(reached, head)
+                if timeout is not None and time.monotonic() - quiet_since > timeout:
+                    return
 
     def records(
         self, after: int = 0, upto: int | None = None, run_id: str | None = None

@@ -34,6 +34,7 @@ from .papers import (
     task_path,
 )
 from .reading import settings_of
+from .showing import was_shown
 from .upkeep import Shelve
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Documents:
             found = [
                 _shown(entry) for entry in daily.entries(viewer.views, named) if viewer.sees_entry(entry)
             ]
-        self._session.was_shown([one.id for one in found])
+        was_shown(self._session, [one.id for one in found])
         return found
 
     # documents

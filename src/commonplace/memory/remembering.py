@@ -29,6 +29,7 @@ from .items import SHAPES, check_tasks, checked, from_row, texts_in, value_text
 from .reading import Settings, labelled, settings_of
 from .remember import comparable, echo_among, new_item, texts_of
 from .requests import Remember, RememberResult
+from .showing import was_shown
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
@@ -154,8 +155,7 @@ def remember(
         with session.items() as judge:
             others = [judge.item(one) for one in kept.held.items]
         theirs = [one for one in others if one is not None and one.agent != session.actor]
-        session.was_shown([one.id for one in theirs])
-    session.was_kept(kept)
+        was_shown(session, [one.id for one in theirs])
     if told_elsewhere and not override and kept.outcome in ("stored", "flagged"):
         return replace(kept, advice=f"it was kept, though {told_elsewhere}")
     return kept

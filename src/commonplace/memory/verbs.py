@@ -32,6 +32,7 @@ from .markdown import fitting
 from .reading import Settings, chosen, of_memory, settings_of, tombstones
 from .remembering import check_no_blob, remember, shape_of, without_secrets_as_set
 from .requests import Forget, Forgotten, MarkItems, Patch, RememberResult, Resolve, Tombstone
+from .showing import was_shown
 from .tidying import tidied
 from .upkeep import Upkeep
 
@@ -194,7 +195,7 @@ class Memory:
         with self._session.items(at) as judge:
             found = judge.item(id)
             if found is not None:
-                self._session.was_shown([id])
+                was_shown(self._session, [id])
                 return judge.shown(found)
         for tier in (
             "long_term",
@@ -244,7 +245,7 @@ class Memory:
                 provenance=origin, status=status, valid_at=moment,
             )  # fmt: skip
             listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
-        self._session.was_shown([one.id for one in listed])
+        was_shown(self._session, [one.id for one in listed])
         return listed
 
     @verb
@@ -257,7 +258,7 @@ class Memory:
             known = (one for one in chosen(judge.items()) if of_memory(one) and not one.expired(now_us))
             settings, seen = judge.settings, [judge.shown(one) for one in known]
         fit = fitting(seen, settings.max_size_kb * 1024)[0]
-        self._session.was_shown([one.id for one in fit])
+        was_shown(self._session, [one.id for one in fit])
         return fit
 
     @verb
@@ -403,7 +404,7 @@ class Memory:
             wanted = {check_name("a relation", name) for name in check_each("relations", relations)}
         with self._session.items(at) as judge:
             steps = walked(judge, first, depth, wanted)
-        self._session.was_shown([one.item.id for one in steps])
+        was_shown(self._session, [one.item.id for one in steps])
         return steps
 
 

@@ -145,7 +145,7 @@ class BookMirror:
     def _follow(self, stop: threading.Event) -> None:
         after = self._ledger.head
         while not stop.is_set():
-            for event in self._session.follow(after, 0.5):
+            for event in self._ledger.tail(after, 0.5):
                 after = event.position
                 if event.kind.startswith(("memory.", "event.", "access.", "state.")):
                     self._mirror.poke()

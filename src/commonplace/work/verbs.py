@@ -622,7 +622,7 @@ class Work:
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that the reader may see."""
         self.info()
-        for event in self._session.follow(after, timeout):
+        for event in self._session.ledger.tail(after, timeout):
             yield from self._shown(event)
 
     def _shown(self, event: Event) -> list[Event]:
