@@ -358,7 +358,7 @@ class TestBrokenOnPurpose:
     def test_names_notice_that_something_unseen_is_taken(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.ledger.events._unseen", lambda _char: False)
+        monkeypatch.setattr("commonplace.ledger.checks._unseen", lambda _char: False)
         assert "was taken as an actor" in found("names", 60, tmp_path)
 
     def test_echoes_notice_frames_that_are_kept_and_likeness_taken_for_sameness(

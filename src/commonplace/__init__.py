@@ -55,8 +55,9 @@ if TYPE_CHECKING:
         UnknownEngine,
         UnsafePath,
     )
+    from .ledger.encoding import Blob
     from .ledger.erase import Erasure
-    from .ledger.events import Blob, Event
+    from .ledger.events import Event
     from .ledger.ledger import Rebuilt, Verification
     from .ledger.views import Capability, Kind, View
     from .run import Run, Turn
@@ -139,7 +140,8 @@ _HOMES = {
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
     "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale StorageFailed TooLarge "
     "UnknownEngine UnsafePath",
-    "ledger.events": "Blob Event",
+    "ledger.encoding": "Blob",
+    "ledger.events": "Event",
     "ledger.ledger": "Rebuilt Verification",
     "run": "Run Turn",
     "runs": "RunInfo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .ledger.events import check_call, check_path
+from .ledger.checks import check_call, check_path
 from .participant import Participant
 from .recording import events
 

@@ -16,8 +16,8 @@ from .errors import BadInput, CommonplaceError, StorageFailed, shown
 from .files.private import access_of, create_private
 from .files.trust import is_ours, trust_book
 from .index.names import named_embedder
+from .ledger.checks import check_call, check_each, check_name, check_path, check_text
 from .ledger.erase import EraseRequest, Erasure
-from .ledger.events import check_call, check_each, check_name, check_path, check_text
 from .memory.verbs import Memory
 from .verbs import verb
 

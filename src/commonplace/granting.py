@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .access.commands import Grant, Look, Relabel, deny
 from .access.rights import Rights, check_actor, rights_of, subject_of
-from .ledger.events import Event, check_name, check_text, without_none
+from .ledger.checks import check_name, check_text, without_none
+from .ledger.events import Event
 from .recording import event, events, redacted
 from .verbs import method, verb
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from .access.rights import OWNER, rights_of
 from .access.secrets import masked
 from .errors import BadInput, Erased, NotFound, shown
-from .ledger.events import Event, check_call, check_name, check_whole
+from .ledger.checks import check_call, check_name, check_whole
+from .ledger.events import Event
 from .memory.items import Item
 from .memory.portions import Portion
 from .memory.reading import item_at

@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .access.commands import deny, record_denial
 from .errors import BadInput, NotFound, TooLarge, shown
-from .ledger.events import (
-    MAX_BATCH,
-    MAX_BATCH_BYTES,
-    Draft,
-    Event,
-    blobs_of,
-    check_each,
-    check_name,
-    check_position,
-    check_seconds,
-    draft,
-    draft_from,
-)
+from .ledger.checks import check_each, check_name, check_position, check_seconds
+from .ledger.encoding import blobs_of
+from .ledger.events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, draft, draft_from
 from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 

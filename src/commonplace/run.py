@@ -16,16 +16,9 @@ from .access.commands import deny
 from .access.rights import OWNER, check_actor
 from .errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
 from .files.folders import Folder
-from .ledger.events import (
-    ERASED,
-    blobs_of,
-    check_if_position,
-    check_name,
-    check_text,
-    check_whole,
-    encode_payload,
-    new_id,
-)
+from .ledger.checks import check_if_position, check_name, check_text, check_whole
+from .ledger.encoding import blobs_of, encode_payload
+from .ledger.events import ERASED, new_id
 from .participant import Participant
 from .state.cells import Fork, State, about, steps, sums
 from .state.opening import takes_part

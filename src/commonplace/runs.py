@@ -13,7 +13,9 @@ from .access.commands import deny, record_denial
 from .access.redact import Redactor
 from .access.rights import OWNER
 from .errors import BadInput, Conflict, NotFound, shown
-from .ledger.events import Event, check_name, check_text, encode_payload
+from .ledger.checks import check_name, check_text
+from .ledger.encoding import encode_payload
+from .ledger.events import Event
 from .ledger.events import new_id as new_event_id
 from .memory.verbs import Memory
 from .state.cells import About, State, about, no_run, run_at, sums

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .access.rights import OWNER, check_actor
 from .actor import Actor
 from .errors import BadInput, CommonplaceError, NotFound, shown
-from .ledger.events import encode_payload
+from .ledger.encoding import encode_payload
 from .memory import daily
 from .memory.items import remarks
 from .memory.markdown import document

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ..ledger.events import Event, iso
+from ..ledger.checks import iso
+from ..ledger.events import Event
 
 FIRST = "0" * 64
 

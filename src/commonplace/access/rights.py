@@ -15,7 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from ..errors import BadInput, shown
-from ..ledger.events import Event, check_name, encode_payload
+from ..ledger.checks import check_name
+from ..ledger.encoding import encode_payload
+from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
 from ..ledger.reader import ViewReader
 from ..ledger.views import typed

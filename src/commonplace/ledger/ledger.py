@@ -1,6 +1,6 @@
 """One opened ledger: its store, its registry, and the rules that hold for every book.
 
-What the ledger itself brings is a capability like any other: the commands `record` and `erase`, and three
+What the ledger itself brings is a capability like any other: the command `record` and a few
 small views. A plain event touches no row but the first of its run; events with parents or blobs touch more.
 """
 
@@ -19,21 +19,10 @@ import msgspec
 from ..access.commands import check_emits
 from ..engines.contract import Head, Reads, Record, Store
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, Corrupt, Denied, OwnedKind, shown
+from .checks import check_position, iso, to_us
 from .committer import Committer
-from .erase import decide_erase, erase_payloads
-from .events import (
-    A_DAY,
-    ERASED,
-    Draft,
-    Event,
-    check_position,
-    erased_by,
-    iso,
-    new_id,
-    read_header,
-    to_us,
-    unseal,
-)
+from .erase import erase_payloads
+from .events import A_DAY, ERASED, Draft, Event, erased_by, new_id, read_header, unseal
 from .keys import pack
 from .overlay import CHECKPOINTS, Overlay
 from .reader import PAGE, Snapshot, check_horizon
@@ -121,7 +110,7 @@ ERASURES = View(
 LEDGER = Capability(
     "ledger",
     kinds=(Kind(ERASED, effect=erase_payloads), Kind(IMPORTED)),
-    commands={"record": decide_record, "erase": decide_erase},
+    commands={"record": decide_record},
     views=(RUNS, CHILDREN, BLOBS, CLOCKS, ERASURES),
 )
 

@@ -13,13 +13,12 @@ import msgspec
 
 from ..engines.contract import Lease, Place, Record, Row, Tx, WriteSet
 from ..errors import Conflict, Erased, OwnedKind
+from .encoding import decode
 from .events import (
     ERASED,
     Draft,
     Event,
-    decode,
     erased_by,
-    event_of,
     read_header,
     recorded_at,
     same_content,
@@ -166,8 +165,7 @@ class Overlay(ViewReader):
         if draft.parents:
             draft = self._with_labels_of_parents(draft)
         created_at, clock = recorded_at(self.created_at, self.now)
-        record = seal(draft, self.position + 1, self.hash, created_at, clock)
-        event = event_of(draft, record, clock)
+        record, event = seal(draft, self.position + 1, self.hash, created_at, clock)
         if draft.blobs:
             self.write.blobs.update(draft.blobs)
         self.append(record, event if owner is None else self.registry.current(event))

@@ -10,7 +10,7 @@ import msgspec
 
 from ..engines.contract import Reads, Row
 from ..errors import BadInput, BeforeHorizon
-from .events import decode
+from .encoding import decode
 from .keys import Key, below, pack, unpack
 from .views import Meta, Registry, checked, damaged, read_row
 

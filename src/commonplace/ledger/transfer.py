@@ -29,6 +29,8 @@ import msgspec
 from ..engines.contract import GENESIS, Record
 from ..errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
 from ..files.private import new_file
+from .checks import iso, to_us
+from .encoding import canonical, decode, encode_payload
 from .erase import EraseRequest, decide_erase
 from .events import (
     ERASED,
@@ -38,15 +40,11 @@ from .events import (
     ErasedEvent,
     Event,
     Header,
-    canonical,
-    decode,
     draft,
-    encode_payload,
     erased_by,
-    iso,
+    header_of,
     read_header,
     seal,
-    to_us,
     unseal,
 )
 from .ledger import IMPORTED, Ledger, Progress
@@ -218,7 +216,7 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
             labels=event.labels,
             schema_version=event.schema_version if kind == event.kind else 1,
         )
-        record = seal(copy, position, last, event.created_us)
+        record, _ = seal(copy, position, last, event.created_us)
         yield _event_line(record)
         last = record.hash
     yield canonical({"end": len(chosen), "hash": last.hex(), "blobs": len(sent)})
@@ -226,27 +224,13 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
 
 def _event_line(record: Record) -> bytes:
     header, body = read_header(record), record.body
-    line = _ExportLine(
-        position=header.position,
-        id=header.id,
-        kind=header.kind,
-        actor=header.actor,
-        run_id=header.run_id,
-        session_id=header.session_id,
-        turn=header.turn,
-        created_at=iso(header.created_at),
-        occurred_at=None if header.occurred_at is None else iso(header.occurred_at),
-        schema_version=header.schema_version,
-        parents=header.parents,
-        labels=header.labels,
-        payload=msgspec.Raw(b"null" if body is None else body[SALT:]),
-        salt=None if body is None else body[:SALT].hex(),
-        digest=header.digest,
-        previous=header.previous,
-        hash=record.hash.hex(),
-        clock=None if header.clock is None else iso(header.clock),
-    )
-    return msgspec.json.encode(line)
+    fields = msgspec.structs.asdict(header)
+    del fields["format"]
+    for name in ("created_at", "occurred_at", "clock"):
+        fields[name] = None if fields[name] is None else iso(fields[name])
+    payload = msgspec.Raw(b"null" if body is None else body[SALT:])
+    salt = None if body is None else body[:SALT].hex()
+    return msgspec.json.encode(_ExportLine(**fields, payload=payload, salt=salt, hash=record.hash.hex()))
 
 
 def _parcels(ledger: Ledger, upto: int) -> Iterator[Parcel]:
@@ -373,14 +357,13 @@ def _read_event(raw: bytes, path: Path, number: int) -> Record:
 
 def _header(line: _ExportLine) -> Header:
     """The header a line stands for; its fields are checked as those of any event are."""
-    happened = None if line.occurred_at is None else datetime.fromisoformat(line.occurred_at)
     checked = draft(
         line.kind,
         actor=line.actor,
         run_id=line.run_id,
         session_id=line.session_id,
         turn=line.turn,
-        occurred_at=happened,
+        occurred_at=None if line.occurred_at is None else datetime.fromisoformat(line.occurred_at),
         id=line.id,
         parents=line.parents,
         labels=line.labels,
@@ -388,24 +371,9 @@ def _header(line: _ExportLine) -> Header:
     )
     if (checked.id, checked.actor, checked.run_id) != (line.id, line.actor, line.run_id):
         raise BadInput("a name in it is not in the form in which names are kept (Unicode's NFC)")
-    return Header(
-        FORMAT,
-        line.position,
-        line.id,
-        line.kind,
-        line.actor,
-        line.run_id,
-        line.session_id,
-        line.turn,
-        checked.occurred_at,
-        to_us("created_at", datetime.fromisoformat(line.created_at)),
-        line.schema_version,
-        line.parents,
-        line.labels,
-        line.digest,
-        line.previous,
-        None if line.clock is None else to_us("clock", datetime.fromisoformat(line.clock)),
-    )
+    created_at = to_us("created_at", datetime.fromisoformat(line.created_at))
+    clock = None if line.clock is None else to_us("clock", datetime.fromisoformat(line.clock))
+    return header_of(checked, line.position, created_at, line.digest, line.previous, clock)
 
 
 def import_file(ledger: Ledger, path: Path, progress: Progress | None = None) -> Imported:

@@ -33,7 +33,8 @@ import msgspec
 
 from ..engines.contract import Row
 from ..errors import BookTooNew, Conflict, Corrupt, NotFound
-from .events import Event, canonical, decode
+from .encoding import canonical, decode
+from .events import Event
 from .keys import Key, unpack
 
 if TYPE_CHECKING:

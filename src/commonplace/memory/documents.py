@@ -10,15 +10,9 @@ from msgspec.structs import replace
 
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
-from ..ledger.events import (
-    Event,
-    blobs_of,
-    check_each,
-    check_if_position,
-    check_name,
-    check_text,
-    encode_payload,
-)
+from ..ledger.checks import check_each, check_if_position, check_name, check_text
+from ..ledger.encoding import blobs_of, encode_payload
+from ..ledger.events import Event
 from ..verbs import verb
 from . import daily, papers, upkeep
 from .daily import Log, LogEntry

@@ -11,16 +11,8 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..ledger.events import (
-    blobs_of,
-    check_each,
-    check_name,
-    check_text,
-    decode,
-    encode_payload,
-    to_us,
-    without_none,
-)
+from ..ledger.checks import check_each, check_name, check_text, to_us, without_none
+from ..ledger.encoding import blobs_of, decode, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from .cores import core_of, may_know, no_core
 from .exclusions import excluded

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..errors import CommonplaceError
-from ..ledger.events import decode
+from ..ledger.encoding import decode
 from .requests import Shown
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from ..access.secrets import masked
 from ..errors import BadInput, NotFound, shown
 from ..files.private import new_file
 from ..index.names import named_embedder
-from ..ledger.events import (
+from ..ledger.checks import (
     check_call,
     check_each,
     check_if_position,
     check_name,
     check_path,
     check_text,
-    encode_payload,
     to_us,
 )
+from ..ledger.encoding import encode_payload
 from ..verbs import verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
 from .facts import checked_fact

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BadInput, CommonplaceError
-from ..ledger.events import check_path
+from ..ledger.checks import check_path
 from ..verbs import verb
 from .outside import warn_of_refusals
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from ..access.secrets import beginning
 from ..errors import BadInput, CommonplaceError
-from ..ledger.events import Event, check_name, check_text, check_whole
+from ..ledger.checks import check_name, check_text, check_whole
+from ..ledger.events import Event
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of

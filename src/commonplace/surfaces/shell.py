@@ -27,7 +27,7 @@ from ..actor import Actor
 from ..book import Book
 from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
-from ..ledger.events import iso
+from ..ledger.checks import iso
 from ..ledger.ledger import Progress
 from .draw import clean
 from .places import DEFAULT_BOOK, found_book, public, users_book

@@ -11,8 +11,8 @@ import msgspec
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, Conflict, Denied, NotFound
 from ..files.private import new_file
+from ..ledger.checks import check_call, check_path, check_text
 from ..ledger.erase import EraseRequest
-from ..ledger.events import check_call, check_path, check_text
 from .capability import EVERY
 from .graph import DEPENDENTS, id_of, names
 from .kinds import DECIDED

@@ -17,7 +17,8 @@ from msgspec.structs import asdict, replace
 from ..access.rights import check_actor
 from ..access.secrets import masked
 from ..errors import BadInput, Conflict, shown
-from ..ledger.events import check_name, new_id
+from ..ledger.checks import check_name
+from ..ledger.events import new_id
 from ..memory.visibility import may_read_id
 from .claims import held, next_version
 from .graph import answer_record, cancel, names

@@ -19,16 +19,9 @@ from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..files.folders import Folder
-from ..ledger.events import (
-    MAX_BLOB,
-    MAX_NAME,
-    Blob,
-    Event,
-    check_name,
-    check_path,
-    check_text,
-    check_whole,
-)
+from ..ledger.checks import MAX_NAME, check_name, check_path, check_text, check_whole
+from ..ledger.encoding import MAX_BLOB, Blob
+from ..ledger.events import Event
 from ..ledger.reader import Snapshot
 from ..memory.visibility import without_hidden
 from .capability import BETWEEN, EVERY
