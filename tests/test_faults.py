@@ -275,8 +275,8 @@ class TestBrokenOnPurpose:
     def test_wrongclock_notices_that_clocks_are_not_compared(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.ledger.ledger.A_DAY", 10**18)
-        monkeypatch.setattr("commonplace.ledger.ledger.A_SECOND", -(10**18))
+        monkeypatch.setattr("commonplace.ledger.clocks.A_DAY", 10**18)
+        monkeypatch.setattr("commonplace.ledger.clocks.A_SECOND", -(10**18))
         told = found("wrongclock", 30, tmp_path)
         assert "now is not now" in told
         assert "and what is told is None" in told

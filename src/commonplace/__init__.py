@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .ledger.encoding import Blob
     from .ledger.erase import Erasure
     from .ledger.events import Event
-    from .ledger.ledger import Rebuilt, Verification
+    from .ledger.upkeep import Rebuilt, Verification
     from .ledger.views import Capability, Kind, View
     from .run import Run, Turn
     from .runs import RunInfo
@@ -142,7 +142,7 @@ _HOMES = {
     "UnknownEngine UnsafePath",
     "ledger.encoding": "Blob",
     "ledger.events": "Event",
-    "ledger.ledger": "Rebuilt Verification",
+    "ledger.upkeep": "Rebuilt Verification",
     "run": "Run Turn",
     "runs": "RunInfo",
     "state.cells": "State",

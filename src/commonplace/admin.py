@@ -17,15 +17,18 @@ from .files.private import access_of, create_private
 from .files.trust import is_ours, trust_book
 from .index.names import named_embedder
 from .ledger.checks import check_call, check_each, check_name, check_path, check_text
+from .ledger.clocks import clock_trouble
 from .ledger.erase import EraseRequest, Erasure
+from .ledger.upkeep import damaged_row, rebuild, verify
 from .memory.verbs import Memory
 from .verbs import verb
 
 if TYPE_CHECKING:
     from .book import Book
     from .files.scan import FoundText
-    from .ledger.ledger import At, Progress, Rebuilt, Verification
+    from .ledger.ledger import At, Progress
     from .ledger.transfer import Imported
+    from .ledger.upkeep import Rebuilt, Verification
     from .mirror.verbs import Mirrors
     from .recall.migrating import Migrated
     from .session import Session
@@ -74,8 +77,9 @@ class Admin:
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""
         reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
-        with self._ledger.store.read() as reads:
+        with self._ledger.reads() as reads:
             head, meta = reads.head, self._ledger.meta_of(reads.head)
+            clocks = clock_trouble(reads, meta)
         views = {name: version for name, (version, _) in sorted(meta.views.items())}
         return Status(
             meta.name,
@@ -86,14 +90,14 @@ class Admin:
             views,
             reached,
             self.facts,
-            self._ledger.damaged_row(GUARDS),
-            *self._ledger.clock_trouble(),
+            damaged_row(self._ledger, GUARDS),
+            *clocks,
         )
 
     @verb
     def verify(self, progress: Progress | None = None) -> Verification:
         """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
-        return self._ledger.verify(check_call("progress", progress))
+        return verify(self._ledger, check_call("progress", progress))
 
     @verb
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
@@ -102,7 +106,7 @@ class Admin:
         check_call("progress", progress)
         self._mirrors.sync_own()
         self._indexing.throw_away()
-        return self._ledger.rebuild(progress=progress)
+        return rebuild(self._ledger, progress=progress)
 
     # erasing
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from time import time_ns
 from typing import TYPE_CHECKING, Self
 
 from .access.commands import ACCESS
@@ -25,9 +24,11 @@ from .errors import (
 )
 from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
+from .ledger.clocks import clock_trouble, now_us
 from .ledger.erase import Erasure
 from .ledger.events import A_DAY
-from .ledger.ledger import LEDGER, Ledger, Rebuilt, Verification
+from .ledger.ledger import LEDGER, Ledger
+from .ledger.upkeep import Rebuilt, Verification
 from .ledger.views import Capability, Registry
 from .memory.capability import MEMORY
 from .memory.showing import Showing
@@ -274,6 +275,8 @@ class Book(Participant):
         reached = self.ledger.store.acknowledged()  # before the head: others may write meanwhile
         with self.ledger.store.read() as reads:
             head = reads.head
+            ahead = head.created_at - now_us() > A_DAY
+            trouble = clock_trouble(reads, self.ledger.meta_of(head))[0] if ahead else None
         if reached > head.position:
             log.warning(
                 "this book had reached position %d and now ends at %d: later events were lost. "
@@ -281,5 +284,5 @@ class Book(Participant):
                 reached,
                 head.position,
             )
-        if head.created_at - time_ns() // 1000 > A_DAY:
-            log.warning("%s", self.ledger.clock_trouble()[0])
+        if trouble:
+            log.warning("%s", trouble)

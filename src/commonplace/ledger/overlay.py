@@ -28,7 +28,7 @@ from .events import (
 from .keys import Key, pack
 from .labels import Labels, flow
 from .reader import PAGE, Snapshot, ViewReader, check_horizon
-from .views import Decider, Meta, Registry, View, checked, read_row, write_row
+from .views import Decider, Meta, Registry, View, checked, read_row, write_meta, write_row
 
 CHECKPOINTS = "checkpoints/"
 """The space in which trailing views remember how far they have come."""
@@ -232,6 +232,11 @@ class Overlay(ViewReader):
             if not view.header_only or after != before:
                 self._put(write_row(*place, 0 if view.present else event.position, after))
 
+    def fold_record(self, record: Record, views: Iterable[View], meta: Meta) -> None:
+        """The same for a stored event, and those of the views that fold its kind."""
+        event = self.registry.current(unseal(record))
+        self.fold(event, [view for view in views if view.kinds is None or event.kind in view.kinds], meta)
+
     def put(self, row: Row) -> None:
         """Write a version of a row, or replace the one with the same position."""
         self._row(row.space, row.key)
@@ -265,6 +270,11 @@ class Overlay(ViewReader):
         """Take the body away from a record, recorded earlier or in this very batch."""
         self.write.erase.append(record.position)
         self._blanked.add(record.position)
+
+    def set_meta(self, meta: Meta) -> None:
+        """Write the book's own record."""
+        self.meta = meta
+        self.write.meta = write_meta(meta)
 
     def take_lease(self, name: str, holder: str, seconds: float, fence: int) -> None:
         """Take (or with 0 seconds release) a lease together with the events of this batch."""

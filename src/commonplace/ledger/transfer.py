@@ -49,6 +49,7 @@ from .events import (
 )
 from .ledger import IMPORTED, Ledger, Progress
 from .overlay import Overlay
+from .upkeep import rebuild
 
 BATCH = 500
 BATCH_BYTES = 4 * 1024 * 1024
@@ -405,7 +406,7 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
     exact, tombstones = _check(ledger, source)
     if exact and _half_taken(ledger, tombstones):
         ledger.run(_look_ahead, tombstones)
-        ledger.rebuild([view.name for view in ledger.registry.views.values() if view.present])
+        rebuild(ledger, [view.name for view in ledger.registry.views.values() if view.present])
     taken = already = 0
     left_out: list[tuple[str, str]] = []
     for batch in _batches(source.parcels()):
