@@ -95,7 +95,7 @@ def test_surfaces_only_translate() -> None:
         "engines",
         "engines.contract",
         "errors",
-        "files.private",
+        "files.safe",
         "index.names",
         "ledger.checks",
         "ledger.encoding",

@@ -18,7 +18,8 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
-from commonplace.files.private import FileAccess
+from commonplace.files import safe
+from commonplace.files.safe import FileAccess
 from commonplace.index import RemovedDoc
 from commonplace.memory import claims
 from commonplace.recall import packing
@@ -128,7 +129,7 @@ class TestBrokenOnPurpose:
         from faults.folders import SHAPES
 
         monkeypatch.setattr("commonplace.mirror.folder.is_inside", lambda path: True)
-        monkeypatch.setattr("commonplace.files.folders.parts_of", lambda path: path.split("/"))
+        monkeypatch.setattr("commonplace.files.safe.parts_of", lambda path: path.split("/"))
         result = load()["forged"].run(1, list(SHAPES).index("swap: up, new"), tmp_path)
         assert "changed outside the folder: .ssh/authorized_keys" in "\n".join(result.problems)
 
@@ -137,9 +138,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         from faults.folders import SHAPES
 
-        from commonplace.files import folders
-
-        monkeypatch.setattr(folders, "_DIRECTORY", folders._DIRECTORY & ~os.O_NOFOLLOW)
+        monkeypatch.setattr(safe, "_DIRECTORY", safe._DIRECTORY & ~os.O_NOFOLLOW)
         result = load()["forged"].run(1, list(SHAPES).index("link: .commonplace/memory"), tmp_path)
         assert "changed outside the folder" in "\n".join(result.problems)
 
@@ -262,10 +261,10 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as careless:
-            careless.setattr("commonplace.files.private.FileAccess.mode", 0o644)
-            careless.setattr("commonplace.files.private.FileAccess.writers", FileAccess(0o666))
+            careless.setattr("commonplace.files.safe.FileAccess.mode", 0o644)
+            careless.setattr("commonplace.files.safe.FileAccess.writers", FileAccess(0o666))
             assert "is open to others" in found("neighbours", 6, tmp_path)
-        monkeypatch.setattr("commonplace.files.private._check", lambda *_: None)
+        monkeypatch.setattr("commonplace.files.safe._check", lambda *_: None)
         monkeypatch.setattr("faults.neighbours.BESIDE", ("-gate",))
         if os.getuid() == 0:
             assert "book.db-gate, which somebody else has put there, was used" in found(

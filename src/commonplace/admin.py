@@ -13,7 +13,7 @@ from .access.rights import OWNER
 from .engines import locate
 from .engines.contract import Facts, FilePurged, PurgeReport
 from .errors import BadInput, CommonplaceError, StorageFailed, shown
-from .files.private import access_of, create_private
+from .files.safe import access_of, create_private
 from .files.trust import is_ours, trust_book
 from .index.names import named_embedder
 from .ledger.checks import check_call, check_each, check_name, check_path, check_text

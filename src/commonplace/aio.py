@@ -23,7 +23,7 @@ import msgspec
 from .errors import BookClosed, CommonplaceError
 from .ledger.checks import check_seconds
 from .ledger.events import Event, new_id
-from .ledger.paging import pages
+from .ledger.reader import pages
 
 if TYPE_CHECKING:
     from .book import Book

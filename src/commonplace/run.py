@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from .access.commands import deny
 from .access.rights import OWNER, check_actor
 from .errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
-from .files.folders import Folder
+from .files.safe import Folder
 from .ledger.checks import check_if_position, check_name, check_text, check_whole
 from .ledger.encoding import blobs_of, encode_payload
 from .ledger.events import ERASED, new_id

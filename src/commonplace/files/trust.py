@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import StorageFailed, UnsafePath
-from .folders import PRIVATE, Folder
+from .safe import PRIVATE, Folder
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

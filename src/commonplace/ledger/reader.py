@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,13 @@ T = TypeVar("T")
 
 PAGE, FEW = 500, 32
 """How many rows or events a page holds, and the first page of rows."""
+
+
+def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
+    """The items in lists of this many; the last one may be shorter."""
+    rest = iter(items)
+    while page := list(islice(rest, size)):
+        yield page
 
 
 class ViewReader(ABC):

@@ -28,7 +28,7 @@ import msgspec
 
 from ..engines.contract import GENESIS, Record
 from ..errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
-from ..files.private import new_file
+from ..files.safe import new_file
 from .checks import iso, to_us
 from .encoding import canonical, decode, encode_payload
 from .erase import EraseRequest, decide_erase

@@ -12,7 +12,7 @@ from msgspec import convert, json
 from ..access.rights import OWNER, rights_of
 from ..access.secrets import masked
 from ..errors import BadInput, NotFound, shown
-from ..files.private import new_file
+from ..files.safe import new_file
 from ..index.names import named_embedder
 from ..ledger.checks import (
     check_call,

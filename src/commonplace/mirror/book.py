@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..access.rights import check_actor
 from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
-from ..files.folders import Folder
-from ..files.private import FileAccess, access_of, make_folder
+from ..files.safe import FileAccess, Folder, access_of, make_folder
 from ..files.trust import is_ours, is_trusted, trust, trust_book
 from ..granting import Access
 from ..memory.documents import Documents

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ..errors import BadInput, StorageFailed, UnsafePath
-from ..files.folders import SHARED, TEMPORARY, Folder
+from ..files.safe import SHARED, TEMPORARY, Folder
 from .pages import (
     Added,
     Block,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..engines.contract import FilePurged
 from ..errors import NotTrusted, StorageFailed, UnsafePath
-from ..files.folders import Folder
+from ..files.safe import Folder
 from ..files.trust import StateFile, note_state_file, state_files, trusted_places
 from ..state.redaction import with_those_below
 

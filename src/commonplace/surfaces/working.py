@@ -22,7 +22,7 @@ import click
 
 from ..access.rights import OWNER
 from ..errors import BadInput
-from ..files.private import new_file
+from ..files.safe import new_file
 from ..ledger.events import Event
 from ..ledger.ledger import At
 from .answers import answer_of, data_of, decision_lines, log_lines, one_task, records, tasks_table, whole_id

@@ -10,7 +10,7 @@ import msgspec
 
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, Conflict, Denied, NotFound
-from ..files.private import new_file
+from ..files.safe import new_file
 from ..ledger.checks import check_call, check_path, check_text
 from ..ledger.erase import EraseRequest
 from .capability import EVERY

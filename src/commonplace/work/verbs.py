@@ -18,7 +18,7 @@ from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
-from ..files.folders import Folder
+from ..files.safe import Folder
 from ..ledger.checks import MAX_NAME, check_name, check_path, check_text, check_whole
 from ..ledger.encoding import MAX_BLOB, Blob
 from ..ledger.events import Event
