@@ -43,6 +43,7 @@ from .pages import (
     lay,
     merge,
     parse,
+    render,
     settled,
     stamp_of,
     without,
@@ -336,7 +337,7 @@ class Mirror:
         """Read a file and hand on the edits that have no answer yet. None: nothing is to be done, or can be."""
         try:
             self._look_again(page.path, report)
-            if self._settled.get(page.path) == (page, self._files.read(page.path)):
+            if self._is_current(page):
                 report.unchanged.append(page.path)
                 return None
             seen = self._read(page.path)
@@ -354,6 +355,19 @@ class Mirror:
             raise BadInput(f"take answered other edits of {page.path} than it was given: answer each once")
         report.taken += answers.values()
         return replace(seen, answers=before | answers)
+
+    def _is_current(self, page: Page) -> bool:
+        """Whether a file is, byte for byte, as it was last written, and its page has not changed since. Such a file
+        need not be parsed and merged."""
+        raw = self._files.read(page.path)
+        if self._settled.get(page.path) == (page, raw):
+            return True
+        known = self._load(page.path)
+        open_edits = known.asked or known.taken
+        if open_edits or known.newest != stamp_of(page) or render(page).encode() != raw:
+            return False
+        self._settled[page.path] = (page, raw)
+        return True
 
     def _write(self, page: Page, seen: _Seen, report: Report) -> bool:
         """Write a page over a file as it was read. False: somebody saved it meanwhile, so it has to go again."""
