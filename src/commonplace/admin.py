@@ -120,8 +120,6 @@ class Admin:
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
         erasure: Erasure = self._session.write("memory.erase", request)
-        if erasure.position is not None:
-            self._session.services.outside.erased(erasure.erased)
         return erasure
 
     @verb

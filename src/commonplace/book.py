@@ -142,6 +142,7 @@ def owner_session(
     )
     session = Session(ledger, services)
     services.outside = OutsideFiles(session, place, remembered=facts.engine != "memory")
+    ledger.after_erasure = services.outside.erased
     return session
 
 

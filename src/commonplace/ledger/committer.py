@@ -55,6 +55,7 @@ class _Ticket:
         "deadline",
         "decide",
         "done",
+        "erased",
         "error",
         "inside",
         "leader",
@@ -87,6 +88,8 @@ class _Ticket:
         self.error: BaseException | None = None
         self.records: list[Record] = []
         """What its decider has recorded, once that has run."""
+        self.erased: list[str] = []
+        """The ids of the events whose content its decider has erased."""
 
     def settle(self, error: BaseException) -> None:
         self.error, self.done = error, True
@@ -113,8 +116,9 @@ class Committer:
         self._leader: _Ticket | None = None
         self._residues = Residues()
 
-    def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> Any:
-        """Run a capability's decider and answer when what it wrote is durable. Safe from any thread."""
+    def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> tuple[Any, list[str]]:
+        """Run a capability's decider, and return when what it wrote is durable: its answer, and the ids of the events
+        that it erased. Safe from any thread."""
         ticket = _Ticket(capability, decide, request, size, time.monotonic() + self._timeout)
         with ticket.inside:
             self._queue.append(ticket)
@@ -125,7 +129,7 @@ class Committer:
                     self._follow(ticket)
         if ticket.error is not None:
             raise ticket.error
-        return ticket.answer
+        return ticket.answer, ticket.erased
 
     # who leads
 
@@ -251,13 +255,13 @@ class Committer:
             if not waiting:
                 return decided
             for ticket in waiting:
-                before = len(records)
+                before, blanked = len(records), len(overlay.write.erase)
                 try:
                     ticket.answer = overlay.run(ticket.capability, ticket.decide, ticket.request)
                     ticket.error = None
                 except Exception as error:  # noqa: BLE001  this command's alone: `run` raises it to its caller
                     ticket.answer, ticket.error = None, error
-                ticket.records = records[before:]
+                ticket.records, ticket.erased = records[before:], overlay.erased_since(blanked)
                 decided.append(ticket)
                 if time.monotonic() > until:
                     return decided

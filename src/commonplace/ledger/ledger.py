@@ -7,7 +7,7 @@ small views. A plain event touches no row but the first of its run; events with 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
@@ -115,6 +115,9 @@ class Ledger:
         self.closed = False
         self.created = False
         """Whether this very opening made the book, which holds nothing that somebody else has written."""
+        self.after_erasure: Callable[[Sequence[str]], None] = lambda _ids: None
+        """Called with the ids of erased events once that is durable: what was made from them outside of the ledger
+        (index, markdown, state files) has to go, too."""
         self._known = (b"", Meta(book="", name=name, created_at=0))
         self._committer = Committer(store, registry, self.meta_of)
         self._left_by = lru_cache(maxsize=16)(self._residues)
@@ -148,14 +151,17 @@ class Ledger:
 
     def submit(self, command: str, request: Any, size: int = 1) -> Any:
         """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
-        answer = self._committer.run(*self.registry.command(command), request, size)
+        answer, erased = self._committer.run(*self.registry.command(command), request, size)
+        if erased:
+            self.after_erasure(erased)
         if isinstance(answer, CommonplaceError):
             raise answer
         return answer
 
     def run(self, decide: Callable[[Overlay, Any], Any], request: Any) -> Any:
         """Run one of the ledger's own deciders that has no public name."""
-        return self._committer.run(LEDGER.name, decide, request)
+        answer, _ = self._committer.run(LEDGER.name, decide, request)
+        return answer
 
     # reading
 

@@ -55,7 +55,8 @@ class Overlay(ViewReader):
         """The keys of each space that this batch has written to; some of it may have been undone."""
         self._undo: list[tuple[Place, Row | None]] = []
         self._records: dict[str, Record] = {}
-        self._blanked: set[int] = set()
+        self._blanked: dict[int, str] = {}
+        """The ids of the events whose content this batch erases, by their positions."""
 
     # reading
 
@@ -269,7 +270,11 @@ class Overlay(ViewReader):
     def blank(self, record: Record) -> None:
         """Take the body away from a record, recorded earlier or in this very batch."""
         self.write.erase.append(record.position)
-        self._blanked.add(record.position)
+        self._blanked[record.position] = record.id
+
+    def erased_since(self, count: int) -> list[str]:
+        """The ids of the events that were erased after the first so many."""
+        return [*map(self._blanked.__getitem__, self.write.erase[count:])]
 
     def set_meta(self, meta: Meta) -> None:
         """Write the book's own record."""
@@ -297,7 +302,8 @@ class Overlay(ViewReader):
         except BaseException:
             for record in write.records[lengths[0] :]:
                 self._records.pop(record.id, None)  # an interrupt can come before it is there
-            self._blanked.difference_update(write.erase[lengths[3] :])
+            for position in write.erase[lengths[3] :]:
+                self._blanked.pop(position, None)
             for written, length in zip(lists, lengths, strict=True):
                 del written[length:]
             self.position, self.hash, self.created_at, self.meta, write.meta = end
@@ -350,9 +356,8 @@ class _Past(ViewReader):
 class Residues:
     """What erased events left behind, as the erasure events in the ledger tell.
 
-    An erasure stands after the event it erased, so whoever folds the ledger from the start has to look
-    ahead. It does so once, when the first erased event is met, and remembers. Who takes in another ledger brings
-    that one's erasures first.
+    An erasure stands after the event it erased, so folding the ledger from the start has to look ahead. That happens
+    once, when the first erased event is met, and is remembered. Importing another ledger brings its erasures first.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -408,7 +408,7 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
         ledger.run(_look_ahead, tombstones)
         rebuild(ledger, [view.name for view in ledger.registry.views.values() if view.present])
     taken = already = 0
-    left_out: list[tuple[str, str]] = []
+    left_out, erased = list[tuple[str, str]](), list[str]()
     for batch in _batches(source.parcels()):
         if exact:
             result = ledger.run(_append_exactly, (tombstones, batch))
@@ -417,8 +417,11 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
         taken += result.events
         already += result.already
         left_out += result.left_out
+        erased += result.erased
         if progress:
             progress(batch[-1].record.position, source.head)
+    if erased:
+        ledger.after_erasure(erased)
     with ledger.store.read() as reads:
         return Imported(taken, already, exact, tuple(left_out), reads.head.position)
 
@@ -495,6 +498,7 @@ class _Taken:
     events: int
     already: int
     left_out: list[tuple[str, str]]
+    erased: list[str] = field(default_factory=list)
 
 
 class _ErasedMeanwhile(Busy):
@@ -520,7 +524,7 @@ def _append_exactly(overlay: Overlay, request: tuple[list[Event], list[Parcel]])
     tombstones, batch = request
     overlay.residues.ahead(tombstones)
     fresh = [parcel for parcel in batch if parcel.record.position > overlay.position]
-    taken = _Taken(0, len(batch) - len(fresh), [])
+    taken, blanked = _Taken(0, len(batch) - len(fresh), []), len(overlay.write.erase)
     clash = overlay.tx.by_id([parcel.record.id for parcel in fresh])
     for parcel in fresh:
         record = parcel.record
@@ -540,12 +544,13 @@ def _append_exactly(overlay: Overlay, request: tuple[list[Event], list[Parcel]])
                 "so its views cannot be folded"
             ) from error
         taken.events += 1
+    taken.erased = overlay.erased_since(blanked)
     return taken
 
 
 def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
     book, batch = request
-    taken = _Taken(0, 0, [])
+    taken, blanked = _Taken(0, 0, []), len(overlay.write.erase)
     for parcel in batch:
         header, body = read_header(parcel.record), parcel.record.body
         if body is None:
@@ -583,6 +588,7 @@ def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
             )
         )
         taken.events += 1
+    taken.erased = overlay.erased_since(blanked)
     return taken
 
 
@@ -624,4 +630,4 @@ def is_export(path: Path) -> bool:
         with path.open("rb") as file:
             return b'"commonplace"' in file.read(200)
     except OSError:
-        return True  # whoever reads it says what is wrong
+        return True  # reading it says what is wrong

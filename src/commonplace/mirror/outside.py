@@ -36,7 +36,8 @@ class OutsideFiles:
         self._book = session.ledger.meta.book
 
     def erased(self, ids: Collection[str]) -> None:
-        """What was erased is gone from the index, the markdown and the state files at once."""
+        """Take what was erased out of the index, the markdown and the state files. The ledger calls it after every
+        erasure, decided here or brought by an import."""
         self._session.services.indexing.forget()
         self._forget_states(ids)
         for mirror in self.mirrors():

@@ -175,10 +175,8 @@ class WorkManagement:
         ids = [one.id for one in own if one.payload["work"] == self._work.id]
         for start in range(0, len(ids), AT_ONCE):
             part = tuple(ids[start : start + AT_ONCE])
-            erasure = self._work._session.write(
-                "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
-            )
-            self._work._session.services.outside.erased(erasure.erased)
+            request = EraseRequest(part, OWNER, check_text("reason", reason), False)
+            self._work._session.write("memory.erase", request)
             if progress:
                 progress(start + len(part), len(ids))
         return len(ids)
