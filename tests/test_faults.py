@@ -404,7 +404,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         jwt = re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")
         again = ([("eyj", "jwt")], {"jwt": jwt})
-        monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
+        monkeypatch.setattr("commonplace.access.masking._patterns", lambda: again)
         smaller = {"SMALL": 4_000, "LARGE": 40_000, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
         for name, value in smaller.items():
             monkeypatch.setattr(texts, name, value)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .access.masking import masked
 from .access.rights import OWNER, rights_of
-from .access.secrets import masked
 from .errors import BadInput, Erased, NotFound, shown
 from .ledger.checks import check_call, check_name, check_whole
 from .ledger.events import Event

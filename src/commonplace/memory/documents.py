@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..access.secrets import find_secrets, masked
+from ..access.masking import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
 from ..ledger.checks import check_each, check_if_position, check_name, check_text
 from ..ledger.encoding import blobs_of, encode_payload

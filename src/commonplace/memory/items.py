@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..access.secrets import masked
+from ..access.masking import masked
 from ..errors import BadInput, TooLarge, shown
 from ..index.words import STOPWORDS, jaccard, tokens
 from ..ledger.checks import check_name, check_text, from_us

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..access.secrets import masked
+from ..access.masking import masked
 from ..errors import BadInput, shown
 from ..ledger.checks import from_us
 from ..ledger.reader import ViewReader

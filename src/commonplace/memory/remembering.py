@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ..access.masking import find_secrets, masked
 from ..access.rights import rights_of
-from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
 from ..ledger.checks import check_each, check_name, check_text, to_us, without_none
 from ..ledger.encoding import blobs_of, decode, encode_payload

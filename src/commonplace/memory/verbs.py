@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from msgspec import convert, json
 
+from ..access.masking import masked
 from ..access.rights import OWNER, rights_of
-from ..access.secrets import masked
 from ..errors import BadInput, NotFound, shown
 from ..files.safe import new_file
 from ..index.names import named_embedder
@@ -452,8 +452,6 @@ def forget(
         check_if_position(if_position),
     )
     forgotten: Forgotten = session.submit("memory.forget", request, "forget")
-    if forgotten.erased and not dry_run:
-        session.services.outside.erased(forgotten.erased)
     return forgotten
 
 

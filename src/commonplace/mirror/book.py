@@ -118,7 +118,7 @@ class BookMirror:
             if not self._trust and (has_been_synced or not is_ours(self._ledger, self._beside)):
                 raise NotTrusted(
                     f"{self.folder} is not synced: this user did not make it, or not the book that it shows, and "
-                    "whoever did may have prepared them. If you trust both, say so once: `commonplace mirror sync "
+                    "others may have prepared them. If you trust both, say so once: `commonplace mirror sync "
                     "--trust`, or trust=True"
                 )
             try:
@@ -320,7 +320,7 @@ def _answer(edit: Edit, kept: RememberResult) -> Taken:
 
 
 def has_records(folder: Path) -> bool:
-    """Whether there are records of a mirror in a folder, whoever made them."""
+    """Whether there are records of a mirror in a folder, made by this user or by others."""
     return os.path.lexists(folder / OWN)
 
 

@@ -5,7 +5,7 @@ out is looked at: if it is not what was read before, somebody saved in between, 
 again some time later, for an editor that had the old file open writes into that one.
 
 All that is remembered lies under `.mirror/` and may be deleted: the files then say themselves what they can. Nor is it
-believed: whoever prepared the folder may have written it. Every file is reached through a `Folder`, so no record, page
+believed: others may have prepared the folder. Every file is reached through a `Folder`, so no record, page
 or link leads outside, and what cannot be read as a record is as good as deleted.
 """
 
@@ -191,7 +191,7 @@ class Mirror:
                     on_report(report)
 
     def poke(self) -> None:
-        """Wake whoever watches this folder, in any process: the pages have changed."""
+        """Wake every process that watches this folder: the pages have changed."""
         self._files.write(f"{OWN}/poke", os.urandom(8))
 
     def status(self) -> list[FileDifference]:

@@ -63,7 +63,7 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class Changed:
     """A person changed a block. Every edit's `id` is the same each time that the same edit is found, until it has
-    been dealt with for good: so whoever takes it in can tell that it has already done so."""
+    been dealt with for good, so that an edit that comes twice is taken in once."""
 
     path: str
     block: str
@@ -556,7 +556,7 @@ def advanced(
             taken.append((then, None, edit.text, to))
         elif isinstance(edit, Removed):
             made_on.pop(edit.block, None)
-        else:  # whoever goes on editing the same text starts from there, not from what we wrote
+        else:  # a person who edits the text further starts from there, not from what we wrote
             named = next(
                 (one[1] for one in taken if (one[0], one[3]) == (then, edit.block) and one[1]), edit.block
             )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ..access.masking import masked
 from ..access.rights import OWNER, Rights, rights_of
-from ..access.secrets import masked
 from ..ledger.labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..access.secrets import beginning
+from ..access.masking import beginning
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import check_name, check_text, check_whole
 from ..ledger.events import Event

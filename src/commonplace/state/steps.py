@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ..access.commands import Denial, refuse
+from ..access.masking import masked
 from ..access.rights import OWNER, RUNTIME, AccessRule, rule_in
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Denied
 from ..ledger.checks import check_name, iso
 from ..ledger.overlay import Overlay

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
+from ..access.masking import masked
 from ..access.rights import check_actor
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, shown
 from ..ledger.checks import check_name
 from ..ledger.events import new_id

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import asdict
 
+from ..access.masking import masked
 from ..access.rights import ROLES
-from ..access.secrets import masked
 from ..errors import BadInput, BadMove, Conflict, TooLarge, shown
 from ..ledger.checks import check_text
 from ..ledger.encoding import MAX_PAYLOAD, encode_payload

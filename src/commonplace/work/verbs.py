@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
+from ..access.masking import masked
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
-from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
 from ..files.safe import Folder
