@@ -187,8 +187,8 @@ class Book(Participant):
 
     def blob(self, digest: str) -> bytes:
         """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""
-        known = isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
-        data = self.ledger.blob(digest) if known else None
+        is_digest = isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
+        data = self.ledger.blob(digest) if is_digest else None
         if data is None:
             raise NotFound(f"there is no blob {shown(digest)} in this book; it may have been erased")
         return data

@@ -124,7 +124,8 @@ class Session:
         """Run a command. What was shown and is not noted yet is noted first; afterwards, `after_write` follows up."""
         self.services.showing.note()
         answer = self.ledger.submit(command, request, size)
-        after_write(self, command, answer)
+        if command.startswith("memory."):
+            after_write(self, command, answer)
         return answer
 
     def check_may_act(self, act: str) -> None:

@@ -89,8 +89,9 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
     fields = msgspec.to_builtins(checked_rule(request.rule))
     # Stored rules hold lists, so a tuple would never equal what is known.
     rule = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    known = overlay.get("rights", request.subject) or {}
-    if rule == known if request.replace else all(known.get(name) == value for name, value in rule.items()):
+    rule_before = overlay.get("rights", request.subject) or {}
+    rule_after = rule if request.replace else {**rule_before, **rule}
+    if rule_after == rule_before:
         return None
     payload = {"subject": request.subject, "rule": rule, "replace": request.replace}
     return overlay.emit(draft(GRANTED, actor=request.by, payload=payload))
@@ -120,16 +121,16 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
 
 def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[str, dict[str, str]]:
     """The new labels of what was derived from an event, and so on down, where these make them stricter."""
-    found: dict[str, dict[str, str]] = {}
+    changes: dict[str, dict[str, str]] = {}
     ahead = [child for _, child in overlay.scan("children", id)]
     while ahead:
         child = ahead.pop()
         before = dict(overlay.labels_of(child))
         after = flow(before, [labels])
-        if child not in found and after != before:
-            found[child] = {name: after[name] for name in after if after[name] != before.get(name)}
+        if child not in changes and after != before:
+            changes[child] = {name: after[name] for name in after if after[name] != before.get(name)}
             ahead += [below for _, below in overlay.scan("children", child)]
-    return found
+    return changes
 
 
 def decide_look(overlay: Overlay, request: Look) -> Denied | None:
@@ -160,8 +161,8 @@ def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | N
     mend = f"The owner can change that with book.access.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})"
     if permission != rights_of(overlay, actor).tier(tier):
         mend = "In this run its workflow says so: see memory.access_control there, and memory.tiers in the agent's file"
-    told = f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. {mend}"
-    return refuse(overlay, Denial(actor, f"memory.{'write' if write else 'read'}", tier, run), told)
+    message = f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. {mend}"
+    return refuse(overlay, Denial(actor, f"memory.{'write' if write else 'read'}", tier, run), message)
 
 
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
@@ -179,8 +180,8 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
         )
         if msgspec.structs.replace(rights, run_may_emit=None).emits(kind):
             allowed, mend = rights.run_may_emit, "In this run the may_emit of its agent file says so"
-        told = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"
-        return refuse(overlay, Denial(actor, "emit", kind, run), told)
+        message = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"
+        return refuse(overlay, Denial(actor, "emit", kind, run), message)
     return None
 
 
@@ -192,8 +193,8 @@ def _rights_touched(event: Event) -> list[Key]:
 def _fold_rights(key: Key, before: Any, event: Event) -> Any:
     if key == LIMITED:
         return True
-    known = {} if event.payload["replace"] else before or {}
-    return {**known, **event.payload["rule"]}
+    rule_before = {} if event.payload["replace"] else before or {}
+    return {**rule_before, **event.payload["rule"]}
 
 
 def _fold_labels(key: Key, before: Any, event: Event) -> Any:

@@ -53,13 +53,13 @@ class Redactor:
 
     def secrets_in(self, value: object) -> set[str]:
         """Every text under a field that must not be shown, wherever in the value it is."""
-        found: set[str] = set()
+        texts: set[str] = set()
         if isinstance(value, Mapping):
             for name, inner in value.items():
-                found |= set(_texts(inner)) if name in self.fields else self.secrets_in(inner)
+                texts |= set(_texts(inner)) if name in self.fields else self.secrets_in(inner)
         elif isinstance(value, list | tuple):
-            found = found.union(*map(self.secrets_in, value))
-        return found
+            texts = texts.union(*map(self.secrets_in, value))
+        return texts
 
     def text(self, text: str) -> str:
         """A text without its secrets; TOKEN alone if it cannot be looked through, or not in time."""

@@ -261,7 +261,8 @@ class Committer:
                     ticket.error = None
                 except Exception as error:  # noqa: BLE001  this command's alone: `run` raises it to its caller
                     ticket.answer, ticket.error = None, error
-                ticket.records, ticket.erased = records[before:], overlay.erased_since(blanked)
+                ticket.records = records[before:]
+                ticket.erased = overlay.erased_since(blanked) if overlay.write.erase else []
                 decided.append(ticket)
                 if time.monotonic() > until:
                     return decided

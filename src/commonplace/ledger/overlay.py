@@ -116,11 +116,11 @@ class Overlay(ViewReader):
     def _fetch(self, places: Iterable[Place]) -> None:
         """Read those of these rows that were not read yet, in one trip to the engine, and check them."""
         missing = [place for place in dict.fromkeys(places) if place not in self._latest]
-        found = self.tx.get_all(missing) if missing else {}
-        for row in found.values():
+        rows = self.tx.get_all(missing) if missing else {}
+        for row in rows.values():
             checked(row)
         for place in missing:
-            self._latest[place] = found.get(place)
+            self._latest[place] = rows.get(place)
 
     def _bytes(self, row: Row) -> bytes:
         assert row.value is not None
@@ -160,9 +160,9 @@ class Overlay(ViewReader):
                 f"{draft.kind!r} can only be recorded by the commands of {owner!r}; choose a kind of your own"
             )
         if draft.given_id:
-            known = self.record_of(draft.id)
-            if known is not None:
-                return self._again(draft, known)
+            record_before = self.record_of(draft.id)
+            if record_before is not None:
+                return self._again(draft, record_before)
         if draft.parents:
             draft = self._with_labels_of_parents(draft)
         created_at, clock = recorded_at(self.created_at, self.now)
@@ -172,19 +172,19 @@ class Overlay(ViewReader):
         self.append(record, event if owner is None else self.registry.current(event))
         return event
 
-    def _again(self, draft: Draft, known: Record) -> Event:
+    def _again(self, draft: Draft, record: Record) -> Event:
         # That the event of somebody else was erased is none of this actor's business: its id is taken.
-        if known.body is None and read_header(known).actor == draft.actor:
+        if record.body is None and read_header(record).actor == draft.actor:
             raise Erased(
                 f"event {draft.id!r} was erased; recording it again restores nothing. Use another id"
             )
         flowed = self._with_labels_of_parents(draft)
-        if known.body is None or not (same_content(draft, known) or same_content(flowed, known)):
+        if record.body is None or not (same_content(draft, record) or same_content(flowed, record)):
             raise Conflict(
                 f"event {draft.id!r} is already recorded with other content: "
                 "use another id, or send exactly what was sent the first time"
             )
-        return self.registry.current(unseal(known))
+        return self.registry.current(unseal(record))
 
     def _with_labels_of_parents(self, draft: Draft) -> Draft:
         """What is derived is as sensitive as the most sensitive of its parents, as trusted as the least."""
@@ -215,21 +215,21 @@ class Overlay(ViewReader):
         residue = self.residues.stand_in(self, event) if event.erased else None
         folds = list[tuple[View, Event, Key, Place]]()
         for view in views:
-            seen = event if view.header_only or not event.erased else residue
-            if seen is None:
+            shown = event if view.header_only or not event.erased else residue
+            if shown is None:
                 continue
-            for key in view.keys(seen):
+            for key in view.keys(shown):
                 place = (meta.space(view), pack(key))
-                if view.fresh and event is seen:
+                if view.fresh and event is shown:
                     self._latest.setdefault(place, None)
-                folds.append((view, seen, key, place))
+                folds.append((view, shown, key, place))
         if not folds:
             return
         self._fetch([place for _, _, _, place in folds])
-        for view, seen, key, place in folds:
+        for view, shown, key, place in folds:
             row = self._row(*place)
             before = None if row is None or view.told else decode(self._bytes(row))
-            after = view.fold(key, before, seen)
+            after = view.fold(key, before, shown)
             if not view.header_only or after != before:
                 self._put(write_row(*place, 0 if view.present else event.position, after))
 

@@ -149,8 +149,8 @@ class Snapshot(ViewReader):
         return self.reads.get(space, (key,), self._at).get(key)
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
-        found = self.reads.get(space, keys, self._at)
-        return [found.get(key) for key in keys]
+        rows = self.reads.get(space, keys, self._at)
+        return [rows.get(key) for key in keys]
 
     def _rows(
         self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool

@@ -510,8 +510,15 @@ def _half_taken(ledger: Ledger, tombstones: list[Event]) -> bool:
     has been without what the tombstone kept, and no row without versions is derived again when that arrives."""
     with ledger.store.read() as reads:
         end = reads.head.position
-        erased = (gone.position for one in tombstones if one.position > end for gone in erased_by(one))
-        return any(reads.records(one - 1, one, 1)[0].body is None for one in erased if one <= end)
+        erased = (
+            gone.position
+            for tombstone in tombstones
+            if tombstone.position > end
+            for gone in erased_by(tombstone)
+        )
+        return any(
+            reads.records(position - 1, position, 1)[0].body is None for position in erased if position <= end
+        )
 
 
 def _look_ahead(overlay: Overlay, tombstones: list[Event]) -> None:
@@ -556,10 +563,10 @@ def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
         if body is None:
             taken.left_out.append((header.id, "erased"))
             continue
-        known = overlay.record_of(header.id)
-        if known is not None:
-            _same_or_conflict(known, header, body)
-            if known.body is None:
+        here = overlay.record_of(header.id)
+        if here is not None:
+            _same_or_conflict(here, header, body)
+            if here.body is None:
                 taken.left_out.append((header.id, "erased here"))
             else:
                 taken.already += 1
@@ -606,13 +613,13 @@ def _erase_here(overlay: Overlay, book: str, tombstone: Record) -> None:
         decide_erase(overlay, EraseRequest(tuple(ids), header.actor, f"erased in {book}", False))
 
 
-def _same_or_conflict(known: Record, header: Header, body: bytes) -> None:
+def _same_or_conflict(record: Record, header: Header, body: bytes) -> None:
     """An event that is here already may stand: recorded here first, or taken in before. Otherwise stop."""
-    here = read_header(known)
+    here = read_header(record)
     theirs = (header.kind, body[SALT:])
-    mine = None if known.body is None else (here.kind, known.body[SALT:])
+    mine = None if record.body is None else (here.kind, record.body[SALT:])
     if mine is not None and mine != theirs and here.kind == IMPORTED:
-        wrapped = decode(known.body[SALT:]) if known.body is not None else {}
+        wrapped = decode(record.body[SALT:]) if record.body is not None else {}
         mine = (wrapped["kind"], canonical(wrapped["payload"]))
     same = mine is None or mine == theirs
     if not same or (here.actor, here.run_id, here.turn) != (header.actor, header.run_id, header.turn):

@@ -102,8 +102,8 @@ class OutsideFiles:
         from .book import known_folders
 
         ours = trusted_places(self._book)
-        known = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
-        return [folder for folder in known if shows(folder) != self._book]
+        folders = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
+        return [folder for folder in folders if shows(folder) != self._book]
 
     # states of runs
 
@@ -124,12 +124,12 @@ class OutsideFiles:
 
     def _forget_states(self, ids: Collection[str]) -> None:
         """Remove the state files of the runs that these events belong to, and of those below them."""
-        known = self._state_files()
-        if known:
+        files = self._state_files()
+        if files:
             erased = self._ledger.events_by_id(list(ids))
             with self._ledger.snapshot() as now:
                 runs = with_those_below(now, {event.run_id for event in erased if event.run_id})
-            self._remove([file for file in known if file.run in runs])
+            self._remove([file for file in files if file.run in runs])
 
     @staticmethod
     def _remove(files: Collection[StateFile]) -> dict[StateFile, str]:
