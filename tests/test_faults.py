@@ -463,8 +463,9 @@ class TestBrokenIndexes:
 def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from commonplace.mirror import Mirror, Taken
     from commonplace.mirror.book import BookMirror
+    from commonplace.mirror.folder import Mirror
+    from commonplace.mirror.pages import Taken
     from commonplace.recall.indexing import Indexing
 
     with monkeypatch.context() as broken:

@@ -19,16 +19,15 @@ from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, StorageFailed
 from commonplace.files import safe
-from commonplace.mirror import (
+from commonplace.mirror.folder import Mirror, Report
+from commonplace.mirror.pages import (
     Added,
     Block,
     Changed,
     Clash,
     Edit,
-    Mirror,
     Page,
     Removed,
-    Report,
     Taken,
     edits,
     parse,

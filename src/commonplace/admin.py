@@ -194,11 +194,12 @@ class Admin:
     @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
-        from .ledger.transfer import export_file
+        from .ledger.transfer import export_lines, write_export
 
         path, beside = check_path("to", to), self._session.services.beside
         upto = self._ledger.position(at)
-        return export_file(self._ledger, path, upto, check_call("progress", progress), beside)
+        check_call("progress", progress)
+        return write_export(export_lines(self._ledger, upto), path, upto, progress, beside)
 
     @verb
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:

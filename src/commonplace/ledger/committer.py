@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,52 +45,39 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_SECONDS = 0.05
 
 
+def _held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(slots=True, eq=False)
 class _Ticket:
     """One command on its way."""
 
-    __slots__ = (
-        "answer",
-        "applying",
-        "batch",
-        "capability",
-        "deadline",
-        "decide",
-        "done",
-        "erased",
-        "error",
-        "inside",
-        "leader",
-        "records",
-        "request",
-        "size",
-        "wake",
-    )
-
-    def __init__(self, capability: str, decide: Decider, request: Any, size: int, deadline: float) -> None:
-        self.capability = capability
-        self.decide = decide
-        self.request = request
-        self.size = size
-        self.deadline = deadline
-        """When its caller has waited long enough."""
-        self.inside = threading.Lock()
-        """Held while its caller waits for it or leads."""
-        self.wake = threading.Lock()
-        """What its caller waits on."""
-        self.wake.acquire()
-        self.leader: _Ticket | None = None
-        """Who has taken it out of the queue."""
-        self.batch: list[_Ticket] = []
-        """The tickets of others that it has taken, as a leader."""
-        self.applying = False
-        """Whether its batch is being written just now."""
-        self.done = False
-        self.answer: Any = None
-        self.error: BaseException | None = None
-        self.records: list[Record] = []
-        """What its decider has recorded, once that has run."""
-        self.erased: list[str] = []
-        """The ids of the events whose content its decider has erased."""
+    capability: str
+    decide: Decider
+    request: Any
+    size: int
+    deadline: float
+    """When its caller has waited long enough."""
+    inside: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its caller waits for it or leads."""
+    wake: threading.Lock = field(default_factory=_held_lock)
+    """What its caller waits on."""
+    leader: _Ticket | None = None
+    """The ticket whose caller has taken it out of the queue."""
+    batch: list[_Ticket] = field(default_factory=list)
+    """The tickets of others that it has taken, as a leader."""
+    applying: bool = False
+    """Whether its batch is being written just now."""
+    done: bool = False
+    answer: Any = None
+    error: BaseException | None = None
+    records: list[Record] = field(default_factory=list)
+    """What its decider has recorded, once that has run."""
+    erased: list[str] = field(default_factory=list)
+    """The ids of the events whose content its decider has erased."""
 
     def settle(self, error: BaseException) -> None:
         self.error, self.done = error, True
@@ -104,13 +92,11 @@ class _Ticket:
 class Committer:
     """Group commit for one store."""
 
-    def __init__(
-        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float | None = None
-    ) -> None:
+    def __init__(self, store: Store, registry: Registry, meta: Callable[[Head], Meta]) -> None:
         self._store = store
         self._registry = registry
         self._meta = meta
-        self._timeout = store.timeout if timeout is None else timeout
+        self._timeout = store.timeout
         self._mutex = threading.Lock()
         self._queue: deque[_Ticket] = deque()
         self._leader: _Ticket | None = None

@@ -124,29 +124,11 @@ class _ExportLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 _read_line = msgspec.json.Decoder(_ExportLine).decode
 
 
-def export_file(
-    ledger: Ledger, to: Path, upto: int, progress: Progress | None = None, beside: Path | None = None
+def write_export(
+    lines: Iterable[bytes], to: Path, upto: int, progress: Progress | None = None, beside: Path | None = None
 ) -> int:
-    """Everything up to a position, lossless. The file follows the mode of the book's own, which lies `beside`."""
-    return _write_file(export_lines(ledger, upto), to, upto, progress, beside)
-
-
-def excerpt_file(
-    ledger: Ledger,
-    events: Iterable[Event],
-    to: Path,
-    upto: int,
-    progress: Progress | None = None,
-    beside: Path | None = None,
-) -> int:
-    """Only these events, as somebody may see them, in a chain of their own that can be taken in anywhere."""
-    return _write_file(_excerpt_lines(ledger, events), to, upto, progress, beside)
-
-
-def _write_file(
-    lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None, book: Path | None
-) -> int:
-    """Write the export beside its place and move it there when it is whole and on disk."""
+    """Write an export to a file, which is there once it is whole and on disk. It has the mode of the book's own file,
+    which lies `beside`. Returns the number of its events."""
     try:
         os.fsencode(to)
         if not to.name or "\0" in str(to) or to.is_dir():
@@ -154,7 +136,7 @@ def _write_file(
     except (OSError, UnicodeEncodeError) as error:
         raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
     try:
-        with new_file(to, book) as out:
+        with new_file(to, beside) as out:
             count = 0
             for line in lines:
                 out.write(line + b"\n")
@@ -170,6 +152,7 @@ def _write_file(
 
 
 def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
+    """Everything up to a position, lossless."""
     meta = ledger.meta
     yield canonical(
         {"commonplace": "export", "format": FORMAT, "book": meta.book, "name": meta.name, "head": upto}
@@ -184,9 +167,10 @@ def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
     yield canonical({"end": upto, "hash": last.hex(), "blobs": blobs})
 
 
-def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
-    """What is not shown leaves no trace: positions are counted anew, and parents that are not shown are not
-    named. A kind with an owner becomes `event.imported`, as where its events are recorded anew."""
+def excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
+    """Only these events, in a chain of their own that can be taken in anywhere. What is not shown leaves no trace:
+    positions are counted anew, and parents that are not shown are not named. A kind with an owner becomes
+    `event.imported`, as where its events are recorded anew."""
     chosen = list(events)
     shown, meta = {event.id for event in chosen}, ledger.meta
     book = f"{meta.book}/excerpt"

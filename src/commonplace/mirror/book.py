@@ -24,20 +24,8 @@ from ..memory.reading import item_at, settings_of
 from ..memory.remembering import remember
 from ..memory.requests import RememberResult
 from ..memory.verbs import Memory, forget
-from . import (
-    Added,
-    Block,
-    Changed,
-    Clash,
-    Edit,
-    FileDifference,
-    Mirror,
-    Page,
-    Removed,
-    Report,
-    Taken,
-)
-from .folder import OWN
+from .folder import OWN, FileDifference, Mirror, Report
+from .pages import Added, Block, Changed, Clash, Edit, Page, Removed, Taken
 
 if TYPE_CHECKING:
     from ..ledger.reader import Snapshot

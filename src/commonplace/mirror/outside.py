@@ -17,8 +17,8 @@ from ..state.redaction import with_those_below
 
 if TYPE_CHECKING:
     from ..session import Session
-    from . import Report
     from .book import BookMirror
+    from .folder import Report
 
 log = logging.getLogger("commonplace")
 
@@ -87,8 +87,8 @@ class OutsideFiles:
 
     def mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""
-        from . import shows
         from .book import known_folders
+        from .folder import shows
 
         for folder in (*known_folders(self._place), *trusted_places(self._book)):
             if folder not in self._mirrors and shows(folder) == self._book:
@@ -98,8 +98,8 @@ class OutsideFiles:
     def _left_folders(self) -> list[Path]:
         """Folders of this host that this user once had show this book, and that are not kept up with it any more."""
         # The list beside the book may have come with it, and may name any folder: only this user's own count.
-        from . import shows
         from .book import known_folders
+        from .folder import shows
 
         ours = trusted_places(self._book)
         folders = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
