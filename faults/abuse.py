@@ -17,7 +17,9 @@ from typing import Any
 
 import commonplace
 from commonplace import BadInput, Blob, Book, CommonplaceError, NotFound
-from commonplace.ledger.events import canonical, draft, iso, read_header, seal
+from commonplace.ledger.checks import iso
+from commonplace.ledger.encoding import canonical
+from commonplace.ledger.events import draft, read_header, seal
 from commonplace.memory.claims import key_form
 from commonplace.testing.engine import NAME_PAIRS
 
@@ -463,7 +465,7 @@ def sealed(kind: str, payloads: list[dict[str, Any]]) -> list[bytes]:
     previous, lines = bytes(32), []
     for position, payload in enumerate(payloads, 1):
         which = kind if position == len(payloads) else "agent.spoke"
-        record = seal(draft(which, actor="mallory", payload=payload), position, previous, position)
+        record, _ = seal(draft(which, actor="mallory", payload=payload), position, previous, position)
         header, body = read_header(record), record.body or b""
         fields = {name: getattr(header, name) for name in ("position", "id", "kind", "actor", "run_id")}
         fields |= {

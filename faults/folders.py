@@ -19,7 +19,7 @@ from unittest import mock
 
 import commonplace
 from commonplace import Book, CommonplaceError
-from commonplace.files import folders
+from commonplace.files import safe
 from commonplace.mirror.folder import _key, _tag
 from commonplace.workflow.load import examine
 
@@ -478,7 +478,7 @@ def opened(case: Case, act: Callable[[Book], object]) -> None:
 @contextmanager
 def swapping(case: Case) -> Iterator[None]:
     """At one of the calls that open something, the folder of the daily logs becomes a link to the user's files."""
-    moment, count, real = getattr(case, "moment", 0), 0, folders._open
+    moment, count, real = getattr(case, "moment", 0), 0, safe._open
 
     def open_(*args: Any, **named: Any) -> int:
         nonlocal count
@@ -488,7 +488,7 @@ def swapping(case: Case) -> Iterator[None]:
             (case.mirror / "memory").symlink_to(case.outside)
         return real(*args, **named)
 
-    with mock.patch.object(folders, "_open", open_) if moment else mock.MagicMock():
+    with mock.patch.object(safe, "_open", open_) if moment else mock.MagicMock():
         yield
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import commonplace
 from commonplace import Book, CommonplaceError
+from commonplace.access.masking import beginning, masked
 from commonplace.access.patterns import bad_pattern, replaced
 from commonplace.access.redact import Redactor
-from commonplace.access.secrets import beginning, masked
 from commonplace.index.hints import asks_when, dates, flags
 from commonplace.index.query import flat, parse
 from commonplace.index.words import counted, snippet

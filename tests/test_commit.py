@@ -192,7 +192,7 @@ def test_those_who_follow_an_interrupted_leader_go_on_or_are_told(
 
     def decided(overlay: Any, own: Any) -> Any:
         answer = decide(overlay, own)
-        if not applied and len(own.batch) == 3:
+        if not applied and len(own.batch) == 2:
             raise due.pop() if due else AssertionError("twice")
         return answer
 

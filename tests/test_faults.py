@@ -18,7 +18,8 @@ import commonplace
 from commonplace import Book, Event, PurgeReport
 from commonplace.engines import files, sqlite
 from commonplace.engines.sqlite import SqliteEngine
-from commonplace.files.private import FileAccess
+from commonplace.files import safe
+from commonplace.files.safe import FileAccess
 from commonplace.index import RemovedDoc
 from commonplace.memory import claims
 from commonplace.recall import packing
@@ -128,7 +129,7 @@ class TestBrokenOnPurpose:
         from faults.folders import SHAPES
 
         monkeypatch.setattr("commonplace.mirror.folder.is_inside", lambda path: True)
-        monkeypatch.setattr("commonplace.files.folders.parts_of", lambda path: path.split("/"))
+        monkeypatch.setattr("commonplace.files.safe.parts_of", lambda path: path.split("/"))
         result = load()["forged"].run(1, list(SHAPES).index("swap: up, new"), tmp_path)
         assert "changed outside the folder: .ssh/authorized_keys" in "\n".join(result.problems)
 
@@ -137,9 +138,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         from faults.folders import SHAPES
 
-        from commonplace.files import folders
-
-        monkeypatch.setattr(folders, "_DIRECTORY", folders._DIRECTORY & ~os.O_NOFOLLOW)
+        monkeypatch.setattr(safe, "_DIRECTORY", safe._DIRECTORY & ~os.O_NOFOLLOW)
         result = load()["forged"].run(1, list(SHAPES).index("link: .commonplace/memory"), tmp_path)
         assert "changed outside the folder" in "\n".join(result.problems)
 
@@ -262,10 +261,10 @@ class TestBrokenOnPurpose:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as careless:
-            careless.setattr("commonplace.files.private.FileAccess.mode", 0o644)
-            careless.setattr("commonplace.files.private.FileAccess.writers", FileAccess(0o666))
+            careless.setattr("commonplace.files.safe.FileAccess.mode", 0o644)
+            careless.setattr("commonplace.files.safe.FileAccess.writers", FileAccess(0o666))
             assert "is open to others" in found("neighbours", 6, tmp_path)
-        monkeypatch.setattr("commonplace.files.private._check", lambda *_: None)
+        monkeypatch.setattr("commonplace.files.safe._check", lambda *_: None)
         monkeypatch.setattr("faults.neighbours.BESIDE", ("-lock",))
         if os.getuid() == 0:
             assert "book.db-lock, which somebody else has put there, was used" in found(
@@ -275,8 +274,8 @@ class TestBrokenOnPurpose:
     def test_wrongclock_notices_that_clocks_are_not_compared(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.ledger.ledger.A_DAY", 10**18)
-        monkeypatch.setattr("commonplace.ledger.ledger.A_SECOND", -(10**18))
+        monkeypatch.setattr("commonplace.ledger.clocks.A_DAY", 10**18)
+        monkeypatch.setattr("commonplace.ledger.clocks.A_SECOND", -(10**18))
         told = found("wrongclock", 30, tmp_path)
         assert "now is not now" in told
         assert "and what is told is None" in told
@@ -358,7 +357,7 @@ class TestBrokenOnPurpose:
     def test_names_notice_that_something_unseen_is_taken(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.ledger.events._unseen", lambda _char: False)
+        monkeypatch.setattr("commonplace.ledger.checks._unseen", lambda _char: False)
         assert "was taken as an actor" in found("names", 60, tmp_path)
 
     def test_echoes_notice_frames_that_are_kept_and_likeness_taken_for_sameness(
@@ -405,7 +404,7 @@ class TestBrokenOnPurpose:
     ) -> None:
         jwt = re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")
         again = ([("eyj", "jwt")], {"jwt": jwt})
-        monkeypatch.setattr("commonplace.access.secrets._patterns", lambda: again)
+        monkeypatch.setattr("commonplace.access.masking._patterns", lambda: again)
         smaller = {"SMALL": 4_000, "LARGE": 40_000, "SIZES": (40_000,), "DELAY": 0.1, "EVERY": 2}
         for name, value in smaller.items():
             monkeypatch.setattr(texts, name, value)
@@ -464,8 +463,9 @@ class TestBrokenIndexes:
 def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from commonplace.mirror import Mirror, Taken
     from commonplace.mirror.book import BookMirror
+    from commonplace.mirror.folder import Mirror
+    from commonplace.mirror.pages import Taken
     from commonplace.recall.indexing import Indexing
 
     with monkeypatch.context() as broken:

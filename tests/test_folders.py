@@ -15,8 +15,8 @@ import pytest
 
 import commonplace
 from commonplace import BadInput, EngineUnavailable, NotABook, NotTrusted, UnsafePath
-from commonplace.files import folders
-from commonplace.files.folders import Folder
+from commonplace.files import safe
+from commonplace.files.safe import Folder
 from commonplace.files.trust import is_trusted, trust
 from commonplace.mirror.folder import _key, _tag
 from commonplace.workflow.load import examine
@@ -306,7 +306,7 @@ def test_a_path_that_is_not_inside_is_refused(tmp_path: Path, path: str) -> None
 def test_a_link_that_comes_between_two_steps_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inside, outside, real = tmp_path / "inside", tmp_path / "outside", folders._open
+    inside, outside, real = tmp_path / "inside", tmp_path / "outside", safe._open
     (inside / "a").mkdir(parents=True)
     outside.mkdir()
     (outside / "x").write_text("mine")
@@ -317,7 +317,7 @@ def test_a_link_that_comes_between_two_steps_is_not_followed(
             (inside / "a").symlink_to(outside)
         return real(name, *more, **named)
 
-    monkeypatch.setattr(folders, "_open", swapped)
+    monkeypatch.setattr(safe, "_open", swapped)
     folder = Folder(inside)
     acts: list[Callable[[], object]] = [
         lambda: folder.write("a/x", b"theirs"),

@@ -18,17 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, StorageFailed
-from commonplace.files import folders
-from commonplace.mirror import (
+from commonplace.files import safe
+from commonplace.mirror.folder import Mirror, Report
+from commonplace.mirror.pages import (
     Added,
     Block,
     Changed,
     Clash,
     Edit,
-    Mirror,
     Page,
     Removed,
-    Report,
     Taken,
     edits,
     parse,
@@ -713,16 +712,16 @@ def swapping(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Callable[[], None]], None]:
     """Do something right before the next files are swapped, on systems that can do so in one step and others."""
-    real = folders._renameat2 if request.param == "exchange" else lambda *files: False
-    monkeypatch.setattr(folders, "_renameat2", real)
+    real = safe._renameat2 if request.param == "exchange" else lambda *files: False
+    monkeypatch.setattr(safe, "_renameat2", real)
 
     def before(act: Callable[[], None]) -> None:
         def once(folder: int, name: str, other: int, new: str) -> bool:
-            monkeypatch.setattr(folders, "_renameat2", real)
+            monkeypatch.setattr(safe, "_renameat2", real)
             act()
             return real(folder, name, other, new)
 
-        monkeypatch.setattr(folders, "_renameat2", once)
+        monkeypatch.setattr(safe, "_renameat2", once)
 
     return before
 
@@ -771,7 +770,7 @@ def test_where_files_cannot_be_swapped_in_one_step_none_is_overwritten(
         desk.save(text.replace("- alpha", "- mine"))
         real(name, new, **folders)
 
-    monkeypatch.setattr(folders, "_renameat2", lambda *files: False)
+    monkeypatch.setattr(safe, "_renameat2", lambda *files: False)
     monkeypatch.setattr(os, "link", link)
     desk.book.texts["d"] = "- delta"
     report = desk.sync()
@@ -850,9 +849,9 @@ def kill(monkeypatch: pytest.MonkeyPatch, at: int, after: bool, steps: bool) -> 
     for name in ("replace", "rename", "link", "unlink", "fsync"):
         monkeypatch.setattr(os, name, mortal(getattr(os, name)))
     if steps:
-        monkeypatch.setattr(folders, "_renameat2", lambda *files: False)
+        monkeypatch.setattr(safe, "_renameat2", lambda *files: False)
     else:
-        monkeypatch.setattr(folders, "_renameat2", mortal(folders._renameat2))
+        monkeypatch.setattr(safe, "_renameat2", mortal(safe._renameat2))
     return lambda: count >= at
 
 
@@ -986,7 +985,7 @@ def test_no_word_of_a_person_is_ever_lost(steps: list[tuple[str, int, int]]) -> 
         desk.sync()
         buffer, old, agents = desk.text(), [desk.text()], 0
         forgotten = False
-        real = folders._renameat2
+        real = safe._renameat2
         desk.book.refuse = lambda edit: "no" if refusing and isinstance(edit, Changed) else ""
         refusing = False
         for what, how, where in [*steps, ("sync", 0, 0), ("sync", 0, 0)]:
@@ -1034,14 +1033,14 @@ def test_no_word_of_a_person_is_ever_lost(steps: list[tuple[str, int, int]]) -> 
                     def save(
                         *files: Any, how: int = how, where: int = where, saved: list[str] = saved
                     ) -> bool:
-                        patch.setattr(folders, "_renameat2", real)
+                        patch.setattr(safe, "_renameat2", real)
                         saved[:] = [person.edit(desk.text(), how, where)]
                         desk.save(saved[0])
                         return real(*files)
 
-                    patch.setattr(folders, "_renameat2", save)
+                    patch.setattr(safe, "_renameat2", save)
                     desk.sync()
-                    patch.setattr(folders, "_renameat2", real)
+                    patch.setattr(safe, "_renameat2", real)
                 elif what == "late":
                     desk.mirror = desk.fresh(grace=3600)
                     with desk.file.open("r+b") as editor:

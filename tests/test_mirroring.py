@@ -239,6 +239,24 @@ def test_erasing_takes_the_text_out_of_the_files_also_where_it_was_edited(book: 
     assert book.admin.find_text(["Postgres listens on 5433"]) == []
 
 
+@pytest.mark.spec("3.7", "L10", "1.4")
+def test_an_erasure_that_arrives_with_a_copy_reaches_the_files_of_the_copy(tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    with (
+        commonplace.open(tmp_path / "source.db") as source,
+        commonplace.open(folder / "team.db", mirror=True) as copy,
+    ):
+        fill(source)
+        source.admin.copy(copy)
+        copy.mirror.sync()
+        assert b"5433" in files(folder)["MEMORY.md"]
+        source.forget(source.memory.list(kind="note")[0].id, erase=True, confirm="FORGET")
+        source.admin.copy(copy)
+        kept = [path for path in folder.rglob("*") if path.is_file() and "team.db" not in path.name]
+        assert not any(b"5433" in path.read_bytes() for path in kept)
+
+
 @pytest.mark.spec("3.6")
 def test_opening_and_closing_makes_the_pages_once_unless_something_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

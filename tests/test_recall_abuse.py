@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace.errors import BadInput, Erased, NotFound
-from commonplace.ledger.events import is_name
+from commonplace.ledger.checks import is_name
 from commonplace.recall.data import as_data, as_name
 
 ORDERS = [

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import commonplace
-from commonplace.access.secrets import find_secrets, masked
+from commonplace.access.masking import find_secrets, masked
 from tests.secret_shapes import harmless, secrets
 
 

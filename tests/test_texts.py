@@ -12,10 +12,10 @@ import pytest
 
 import commonplace
 from commonplace import BadInput
-from commonplace.access import secrets
+from commonplace.access import masking
+from commonplace.access.masking import LONGEST, TOO_LONG, beginning, find_secrets, masked
 from commonplace.access.patterns import bad_pattern
 from commonplace.access.redact import TOKEN, Redactor
-from commonplace.access.secrets import LONGEST, TOO_LONG, beginning, find_secrets, masked
 from commonplace.index.words import MOST_READ, MOST_WORDS, counted, snippet
 from commonplace.memory.items import Item
 from commonplace.recall.checking import MOST_CLAIMS, claims
@@ -222,7 +222,7 @@ def test_what_a_text_claims_is_counted_before_it_is_multiplied() -> None:
 
 
 def test_every_kind_of_secret_has_one_of_the_words_that_are_looked_for_first() -> None:
-    for kind, (words, pattern) in secrets.MAKERS.items():
+    for kind, (words, pattern) in masking.MAKERS.items():
         tree = re._parser.parse(pattern)  # type: ignore[attr-defined]
         for seed in range(5):
             example_of = texts._Examples(tree, random.Random(seed)).of(list(tree))

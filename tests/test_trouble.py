@@ -14,7 +14,9 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.ledger.events import Header, canonical, to_us
+from commonplace.ledger.checks import to_us
+from commonplace.ledger.encoding import canonical
+from commonplace.ledger.events import Header
 from commonplace.testing import Server, valkey_server
 
 

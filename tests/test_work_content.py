@@ -10,7 +10,7 @@ import pytest
 
 import commonplace
 from commonplace import Book, Claim, Conflict, Erased, TooLarge, Work
-from commonplace.ledger.events import MAX_BLOB, MAX_PAYLOAD
+from commonplace.ledger.encoding import MAX_BLOB, MAX_PAYLOAD
 from tests.works import taken
 
 MIB = 1 << 20

@@ -68,7 +68,7 @@ def test_now_is_now_for_everybody_after_one_clock_was_ten_years_ahead(local: Boo
         while now() == between[-1]:
             pass  # the next one is recorded at another time
     assert spoken(local, now()) == ["before", "wrong", "right 0", "right 1", "right 2"]
-    with mock.patch("commonplace.ledger.ledger.A_MINUTE", -60_000_000):  # as if it had been some time ago
+    with mock.patch("commonplace.ledger.clocks.A_MINUTE", -60_000_000):  # as if it had been some time ago
         for n, moment in enumerate(between):
             assert spoken(local, moment) == ["before", "wrong", *(f"right {one}" for one in range(n + 1))]
     before = rows(local)

@@ -54,9 +54,10 @@ if TYPE_CHECKING:
         UnknownEngine,
         UnsafePath,
     )
+    from .ledger.encoding import Blob
     from .ledger.erase import Erasure
-    from .ledger.events import Blob, Event
-    from .ledger.ledger import Rebuilt, Verification
+    from .ledger.events import Event
+    from .ledger.upkeep import Rebuilt, Verification
     from .ledger.views import Capability, Kind, View
     from .participant import Actor
     from .run import Run, Turn
@@ -138,8 +139,9 @@ _HOMES = {
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
     "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale StorageFailed TooLarge "
     "UnknownEngine UnsafePath",
-    "ledger.events": "Blob Event",
-    "ledger.ledger": "Rebuilt Verification",
+    "ledger.encoding": "Blob",
+    "ledger.events": "Event",
+    "ledger.upkeep": "Rebuilt Verification",
     "participant": "Actor",
     "run": "Run Turn",
     "runs": "RunInfo",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .access.commands import Grant, Look, Relabel
+from .access.commands import Grant, Look, Relabel, deny
 from .access.rights import Rights, check_actor, rights_of, subject_of
 from .event_verbs import event, events, redacted
-from .ledger.events import Event, check_name, check_text, without_none
+from .ledger.checks import check_name, check_text, without_none
+from .ledger.events import Event
 from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Access:
         if actor is None or check_actor(actor) == session.actor:
             return session.rights(at)
         if not session.is_owner:
-            session.deny("rights", actor, "only the owner reads the rights of others")
+            deny(session, "rights", actor, "only the owner reads the rights of others")
         with session.snapshot(at) as snapshot:
             return rights_of(snapshot, actor)
 

@@ -13,19 +13,22 @@ from .access.rights import OWNER
 from .engines import locate
 from .engines.contract import Facts, FilePurged, PurgeReport
 from .errors import BadInput, CommonplaceError, StorageFailed, shown
-from .files.private import access_of, create_private
+from .files.safe import access_of, create_private
 from .files.trust import is_ours, trust_book
 from .index.names import named_embedder
+from .ledger.checks import check_call, check_each, check_name, check_path, check_text
+from .ledger.clocks import clock_trouble
 from .ledger.erase import EraseRequest, Erasure
-from .ledger.events import check_call, check_each, check_name, check_path, check_text
+from .ledger.upkeep import damaged_row, rebuild, verify
 from .memory.verbs import Memory
 from .verbs import EventId, verb
 
 if TYPE_CHECKING:
     from .book import Book
     from .files.scan import FoundText
-    from .ledger.ledger import At, Progress, Rebuilt, Verification
+    from .ledger.ledger import At, Progress
     from .ledger.transfer import Imported
+    from .ledger.upkeep import Rebuilt, Verification
     from .mirror.verbs import Mirrors
     from .recall.migrating import Migrated
     from .session import Session
@@ -74,8 +77,9 @@ class Admin:
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""
         reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
-        with self._ledger.store.read() as reads:
+        with self._ledger.reads() as reads:
             head, meta = reads.head, self._ledger.meta_of(reads.head)
+            clocks = clock_trouble(reads, meta)
         views = {name: version for name, (version, _) in sorted(meta.views.items())}
         return Status(
             meta.name,
@@ -86,14 +90,14 @@ class Admin:
             views,
             reached,
             self.facts,
-            self._ledger.damaged_row(GUARDS),
-            *self._ledger.clock_trouble(),
+            damaged_row(self._ledger, GUARDS),
+            *clocks,
         )
 
     @verb
     def verify(self, progress: Progress | None = None) -> Verification:
         """Check the whole hash chain. `.ok`, `.first_bad` (a position) and `.problem`."""
-        return self._ledger.verify(check_call("progress", progress))
+        return verify(self._ledger, check_call("progress", progress))
 
     @verb
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
@@ -102,7 +106,7 @@ class Admin:
         check_call("progress", progress)
         self._mirrors.sync_own()
         self._indexing.throw_away()
-        return self._ledger.rebuild(progress=progress)
+        return rebuild(self._ledger, progress=progress)
 
     # erasing
 
@@ -118,8 +122,6 @@ class Admin:
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
         erasure: Erasure = self._session.write("memory.erase", request)
-        if erasure.position is not None:
-            self._session.services.outside.erased(erasure.erased)
         return erasure
 
     @verb
@@ -198,14 +200,13 @@ class Admin:
 
     @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events.
-
-        `to` is the file to write."""
-        from .ledger.transfer import export_file
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
+        from .ledger.transfer import export_lines, write_export
 
         path, beside = check_path("to", to), self._session.services.beside
         upto = self._ledger.position(at)
-        return export_file(self._ledger, path, upto, check_call("progress", progress), beside)
+        check_call("progress", progress)
+        return write_export(export_lines(self._ledger, upto), path, upto, progress, beside)
 
     @verb
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from .errors import BookClosed, CommonplaceError
-from .ledger.events import Event, check_seconds, new_id
-from .ledger.paging import pages
+from .ledger.checks import check_seconds
+from .ledger.events import Event, new_id
+from .ledger.reader import pages
 
 if TYPE_CHECKING:
     from .book import Book

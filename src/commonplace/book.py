@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import time_ns
 from typing import TYPE_CHECKING, Self
 
 from .access.commands import ACCESS
@@ -23,9 +22,11 @@ from .errors import (
 )
 from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
+from .ledger.clocks import clock_trouble, now_us
 from .ledger.erase import Erasure
 from .ledger.events import A_DAY
-from .ledger.ledger import LEDGER, Ledger, Rebuilt, Verification
+from .ledger.ledger import LEDGER, Ledger
+from .ledger.upkeep import Rebuilt, Verification
 from .ledger.views import Capability, Registry
 from .memory.capability import MEMORY
 from .memory.showing import Showing
@@ -140,6 +141,7 @@ def owner_session(
     )
     session = Session(ledger, services)
     services.outside = OutsideFiles(session, place, remembered=facts.engine != "memory")
+    ledger.after_erasure = services.outside.erased
     return session
 
 
@@ -179,8 +181,8 @@ class Book(Participant):
 
     def blob(self, digest: str) -> bytes:
         """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""
-        known = isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
-        data = self.ledger.blob(digest) if known else None
+        is_digest = isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
+        data = self.ledger.blob(digest) if is_digest else None
         if data is None:
             raise NotFound(f"there is no blob {shown(digest)} in this book; it may have been erased")
         return data
@@ -268,6 +270,8 @@ class Book(Participant):
         reached = self.ledger.store.acknowledged()  # before the head: others may write meanwhile
         with self.ledger.store.read() as reads:
             head = reads.head
+            ahead = head.created_at - now_us() > A_DAY
+            trouble = clock_trouble(reads, self.ledger.meta_of(head))[0] if ahead else None
         if reached > head.position:
             log.warning(
                 "this book had reached position %d and now ends at %d: later events were lost. "
@@ -275,5 +279,5 @@ class Book(Participant):
                 reached,
                 head.position,
             )
-        if head.created_at - time_ns() // 1000 > A_DAY:
-            log.warning("%s", self.ledger.clock_trouble()[0])
+        if trouble:
+            log.warning("%s", trouble)

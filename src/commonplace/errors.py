@@ -145,8 +145,8 @@ class BadMove(Conflict):
 
     def __init__(self, task: str, status: str, wanted: str, allowed: Sequence[str]) -> None:
         self.allowed = tuple(allowed)
-        told = f"it can become {', '.join(self.allowed)}" if self.allowed else "that is final"
-        super().__init__(f"task {task!r} is {status} and cannot become {wanted}: {told}")
+        next_step = f"it can become {', '.join(self.allowed)}" if self.allowed else "that is final"
+        super().__init__(f"task {task!r} is {status} and cannot become {wanted}: {next_step}")
 
     def as_dict(self) -> dict[str, object]:
         return {**super().as_dict(), "allowed": list(self.allowed)}
@@ -190,9 +190,11 @@ class ContractViolation(CommonplaceError):
     status = 422
 
     def __init__(self, agent: str, violations: Sequence[Mapping[str, str]]) -> None:
-        told = "; ".join(f"{one['field'] or 'the output'} {one['rule']}" for one in violations)
+        broken = "; ".join(
+            f"{violation['field'] or 'the output'} {violation['rule']}" for violation in violations
+        )
         super().__init__(
-            f"the output of {agent!r} breaks its contract: {told}. Nothing was written; mend the output, or the "
+            f"the output of {agent!r} breaks its contract: {broken}. Nothing was written; mend the output, or the "
             "contract in its agent file"
         )
         self.agent = agent

@@ -6,27 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from .access.commands import deny, record_denial
 from .errors import BadInput, NotFound, TooLarge, shown
-from .ledger.events import (
-    MAX_BATCH,
-    MAX_BATCH_BYTES,
-    Draft,
-    Event,
-    blobs_of,
-    check_each,
-    check_name,
-    check_position,
-    check_seconds,
-    draft,
-    draft_from,
-)
+from .ledger.checks import check_each, check_name, check_position, check_seconds
+from .ledger.encoding import blobs_of
+from .ledger.events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, draft, draft_from
 from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 from .verbs import EventId, RunId
 
 if TYPE_CHECKING:
     from .ledger.ledger import At
-    from .session import Filters, Session
+    from .session import Session
 
 
 def record(
@@ -100,11 +91,14 @@ def _own(session: Session, fields: Mapping[str, Any], batch: Collection[object] 
     if session.is_owner:
         return own
     if own["actor"] != session.actor:
-        session.deny("record as", str(actor), "only the owner records in the name of others")
+        deny(session, "record as", str(actor), "only the owner records in the name of others")
     labels, parents, payload = fields.get("labels"), fields.get("parents"), fields.get("payload")
     if isinstance(labels, Mapping) and labels.get("trust") == "high" and not session.rights().may("relabel"):
-        session.deny(
-            "label", "trust high", "high trust is for a person to give: leave it out, or let one relabel it"
+        deny(
+            session,
+            "label",
+            "trust high",
+            "high trust is for a person to give: leave it out, or let one relabel it",
         )
     for parent in parents if isinstance(parents, list | tuple) else ():
         if isinstance(parent, str) and parent not in batch and not _sees(session, parent):
@@ -165,7 +159,7 @@ def event(session: Session, id: EventId, at: At = None) -> Event:
         for visible in session.visible([found], upto):
             return visible
     if not session.is_owner:
-        session.record_denial("event", id)
+        record_denial(session, "event", id)
     raise NotFound(f"there is no event {id!r} in this book" + ("" if at is None else " as of then"))
 
 
@@ -184,13 +178,13 @@ def watch(
     `actor` is the one who did them."""
     chosen = _filters(session, run_id, kinds, actor)
     reached = session.ledger.head if after is None else check_position("after", after)
-    news = session.follow(reached, check_seconds("timeout", timeout), chosen)
+    news = session.ledger.tail(reached, check_seconds("timeout", timeout), *chosen)
     return (visible for event in news for visible in session.visible([event]))
 
 
 def _filters(
     session: Session, run_id: str | None, kinds: Collection[str] | None, actor: str | None
-) -> Filters:
+) -> tuple[str | None, Collection[str] | None, str | None]:
     """The run, kinds and actor that a read was asked to keep to, checked."""
     run_id = session.run if run_id is None else check_name("run_id", run_id)
     actor = None if actor is None else check_name("actor", actor)

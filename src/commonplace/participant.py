@@ -10,7 +10,7 @@ from .access.rights import OWNER, check_actor
 from .access_verbs import Access
 from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
-from .ledger.events import check_call, check_path
+from .ledger.checks import check_call, check_path
 from .memory.documents import Documents
 from .memory.remembering import remember
 from .memory.verbs import Memory, forget
@@ -67,18 +67,12 @@ class Actor(Participant):
 
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write the events that this actor may see as JSONL, without secrets. Returns how many."""
-        from .ledger.transfer import excerpt_file
+        from .ledger.transfer import excerpt_lines, write_export
 
         session, path = self._session, check_path("to", to)
         check_call("progress", progress)
-        return excerpt_file(
-            session.ledger,
-            events(session, at=at),
-            path,
-            session.ledger.position(at),
-            progress,
-            session.services.beside,
-        )
+        lines = excerpt_lines(session.ledger, events(session, at=at))
+        return write_export(lines, path, session.ledger.position(at), progress, session.services.beside)
 
     def __repr__(self) -> str:
         return f"<Actor {self.name!r}>"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .access.masking import masked
 from .access.rights import OWNER, rights_of
-from .access.secrets import masked
 from .errors import BadInput, Erased, NotFound, shown
-from .ledger.events import Event, check_call, check_name, check_whole
+from .ledger.checks import check_call, check_name, check_whole
+from .ledger.events import Event
 from .memory.items import Item, remarks
 from .memory.markdown import document
 from .memory.portions import Portion

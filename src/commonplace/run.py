@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from .access.commands import Denial
+from .access.commands import deny
 from .access.rights import OWNER, check_actor
 from .errors import BadInput, CommonplaceError, Denied, StorageFailed, UnsafePath, shown
-from .files.folders import Folder
-from .ledger.events import (
-    ERASED,
-    blobs_of,
-    check_if_position,
-    check_name,
-    check_text,
-    check_whole,
-    encode_payload,
-)
+from .files.safe import Folder
+from .ledger.checks import check_if_position, check_name, check_text, check_whole
+from .ledger.encoding import blobs_of, encode_payload
+from .ledger.events import ERASED
 from .ledger.events import new_id as new_event_id
 from .participant import Participant
 from .state.cells import Fork, State, about, steps, sums
@@ -141,8 +135,8 @@ class Run:
         """An agent's turn in this run, for a `with` block."""
         name = check_actor(name)
         if self.viewer not in (OWNER, name):
-            self._ledger.submit("access.deny", Denial(self.viewer, "run.agent", name, self.id))
-            raise Denied(f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns")
+            why = f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns"
+            deny(self._session.acting_as(self.viewer, self.id), "run.agent", name, why)
         return Turn(self, name)
 
     @verb

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from .access.commands import deny, record_denial
 from .access.redact import Redactor
 from .access.rights import OWNER
 from .errors import BadInput, Conflict, NotFound, shown
-from .ledger.events import Event, check_name, check_text, encode_payload
+from .ledger.checks import check_name, check_text
+from .ledger.encoding import encode_payload
+from .ledger.events import Event
 from .ledger.events import new_id as new_event_id
 from .memory.verbs import Memory
 from .state.cells import About, State, about, no_run, run_at, sums
@@ -151,7 +154,7 @@ class Runs:
         if plan is None:
             raise BadInput("give the folder with workflow.awp.yaml")
         if not self._session.is_owner:
-            self._session.deny("execute", plan.name, "only the owner executes workflows")
+            deny(self._session, "execute", plan.name, "only the owner executes workflows")
         return run_workflow(
             self._session,
             plan,
@@ -209,7 +212,7 @@ def _about(session: Session, run_id: str) -> About:
         known = about(snapshot, run_id) if snapshot.get("state.runs", run_id) is not None else None
     if known is None or not takes_part(known, session.actor):
         if not session.is_owner:  # in both cases, so that not even the book's length tells which it was
-            session.acting_as(session.actor, run_id).record_denial("run", run_id)
+            record_denial(session.acting_as(session.actor, run_id), "run", run_id)
         raise NotFound(no_run(run_id))
     return known
 

@@ -1,31 +1,29 @@
 """Who asks: one open book, one actor, perhaps within a run. Every verb is a function of a session.
 
 A session answers what every verb has to know: what the actor may read and write, whether memory is switched on for it,
-and how the book looks through its eyes. `Services` is what one open book has besides its ledger; both are made once,
-when a book is opened, and passed down.
+and what it sees of the book. `Services` is what one open book has besides its ledger; both are made once, when a book
+is opened, and passed down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
-from .access.commands import Denial
+from .access.commands import deny, record_denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
-from .errors import BookClosed, Denied, NotEnabled
-from .ledger.events import Event, check_position
+from .errors import NotEnabled
+from .ledger.events import Event
 from .memory.reading import VisibleItems, judging
-from .memory.requests import Remember, RememberResult
+from .memory.requests import Remember
 from .memory.viewer import Viewer
-from .recall.checking import Checks
+from .recall.premises import after_write
 from .recall.searching import IGNORED
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
-from .state.redaction import as_logged
 from .state.requests import STARTED
 from .state.visibility import EventVisibility
 
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
     from .recall.indexing import Indexing
     from .recall.premises import PremiseWatch
 
-Filters = tuple[str | None, Collection[str] | None, str | None]
-"""The run, the kinds and the actor that a read keeps to; None: any."""
-
 WRITES = {
     "memory.log": "working", "memory.note": "working", "memory.gate": "working", "memory.shelve": "working",
     "memory.remember": "long_term", "memory.resolve": "long_term", "memory.patch": "long_term",
@@ -47,12 +42,6 @@ WRITES = {
     "memory.core": "long_term",
 }  # fmt: skip
 """The tier that a command writes to; other commands are about memory as a whole."""
-
-CHANGING_ITEMS = frozenset({
-    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.retell",
-    "memory.erase",
-})  # fmt: skip
-"""The commands that can change what an item says, or end it."""
 
 
 class Services:
@@ -132,26 +121,17 @@ class Session:
         return self.write(command, request)
 
     def write(self, command: str, request: Any, size: int = 1) -> Any:
-        """Run a command. What was shown and is not noted yet is noted first; afterwards, actors that relied on what
-        the command has changed are told."""
+        """Run a command. What was shown and is not noted yet is noted first; afterwards, `after_write` follows up."""
         self.services.showing.note()
         answer = self.ledger.submit(command, request, size)
-        if command in CHANGING_ITEMS:
-            self.services.premises.look_after_write()
+        if command.startswith("memory."):
+            after_write(self, command, answer)
         return answer
 
     def check_may_act(self, act: str) -> None:
         """Raises Denied, and records it, if this session only reads."""
         if self.refusal:
-            self.deny("act as", act, self.refusal)
-
-    def deny(self, act: str, what: str, why: str) -> Never:
-        """Record that something was refused, and raise Denied."""
-        self.record_denial(act, what)
-        raise Denied(why)
-
-    def record_denial(self, act: str, what: str) -> None:
-        self.ledger.submit("access.deny", Denial(self.looker or self.actor, act, what, self.run))
+            deny(self, "act as", act, self.refusal)
 
     def _check_writes(self, command: str, request: Any) -> None:
         """What is written in a turn goes into tiers that the agent may write to, as far as its run's rules say."""
@@ -163,7 +143,8 @@ class Session:
             self.check_enabled("memory.write", "episodic")
         permission = self.rights().tier(tier) if tier else "read_write"
         if permission != "read_write":
-            self.deny(
+            deny(
+                self,
                 "memory.write",
                 tier,
                 f"{self.actor!r} may not write to the {tier} tier of memory: it has {permission!r} there",
@@ -196,12 +177,12 @@ class Session:
     def check_enabled(self, act: str, tier: str = "") -> None:
         """Raises NotEnabled, and records it, if memory or this tier of it is switched off for this agent."""
         if not self.rules.enabled:
-            self.record_denial(act, "memory is switched off")
+            record_denial(self, act, "memory is switched off")
             raise NotEnabled(
                 f"memory is switched off for {self.actor!r}: its agent file or the workflow's says enabled: false"
             )
         if tier in self.rules.off:
-            self.record_denial(act, tier)
+            record_denial(self, act, tier)
             raise NotEnabled(
                 f"the {tier} tier is switched off: the workflow's file says memory.tiers.{tier}.enabled: false"
             )
@@ -217,7 +198,7 @@ class Session:
         self.check_memory_is_on()
         self.check_enabled("memory.read", tier)
         if self.rights().tier(tier) == "none":
-            self.deny("memory.read", tier, f"{self.actor!r} may not read the {tier} tier of memory")
+            deny(self, "memory.read", tier, f"{self.actor!r} may not read the {tier} tier of memory")
 
     def reads(self, tier: str, at: At = None) -> bool:
         """Whether this actor may read a tier, now and as of `at`."""
@@ -260,49 +241,3 @@ class Session:
         return (
             iter(events) if self.is_owner else self.visibility.events(events, upto, self.ledger.events_by_id)
         )
-
-    def follow(
-        self, after: int | None, timeout: float | None, chosen: Filters = (None, None, None)
-    ) -> Iterator[Event]:
-        """Events of the whole ledger as they are committed, whether this actor may see them or not; None: only new
-        ones. Ends when the book is closed, or when `timeout` seconds have brought nothing."""
-        ledger = self.ledger
-        reached = ledger.head if after is None else check_position("after", after)
-        quiet_since = monotonic()
-        with suppress(BookClosed):
-            while not ledger.closed:
-                left = 3600.0 if timeout is None else quiet_since + timeout - monotonic()
-                head = ledger.store.wait(reached, max(left, 0))
-                if ledger.closed or (head <= reached and left <= 0):
-                    return
-                for event in ledger.events(reached, head, *chosen):
-                    yield event
-                    quiet_since = monotonic()
-                reached = max(reached, head)
-                if timeout is not None and monotonic() - quiet_since > timeout:
-                    return
-
-    def logged(self, run: str, after: int, upto: int) -> Iterator[Event]:
-        """The events of a run after a position and up to another, as this actor may see them, without secrets."""
-        events = self.ledger.events(after, upto, run_id=run)
-        if self.is_owner:
-            return map(as_logged(self.ledger.snapshot), events)
-        return self.visible(events, upto)
-
-    # what it was shown and what it kept
-
-    def was_shown(self, ids: Sequence[str]) -> None:
-        """Keep in mind what an agent was shown, so that it does not come back as new evidence. The next write notes
-        it; a book that may only be read has none."""
-        if ids and not self.is_owner and not self.refusal and not self.ledger.store.facts.read_only:
-            self.services.showing.add(self.actor, self.run, ids)
-
-    def was_kept(self, kept: RememberResult) -> None:
-        """What an item says of files and commands is checked at once, so that it is known when it changes."""
-        if kept.outcome == "stored" and kept.item_id is not None and self.services.repository is not None:
-            with self.items() as items:
-                item = items.item(kept.item_id)
-            if item is not None:
-                checks = Checks(self)
-                checks.of([item])
-                checks.record()

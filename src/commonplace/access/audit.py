@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ..ledger.events import Event, iso
+from ..ledger.checks import iso
+from ..ledger.events import Event
 
 FIRST = "0" * 64
 
@@ -39,15 +40,14 @@ def _picked(*names: str) -> Callable[[Event], dict[str, Any]]:
 def _wrote(tier: str, act: str = "") -> Callable[[Event], dict[str, Any]]:
     """A write to memory: which tier, what was done, and to how many items; never what they say."""
 
-    def told(event: Event) -> dict[str, Any]:
+    def details(event: Event) -> dict[str, Any]:
         payload = event.payload
-        item = payload.get("item", {})
-        where = "episodic" if item.get("kind") == "episode" else tier
-        items = [one["id"] for one in payload.get("items", ())] or list(payload.get("changes", ()))
-        done = act or payload.get("act", "")
-        return {"tier": where, "act": done, **({"items": items} if items else {})}
+        is_episode = payload.get("item", {}).get("kind") == "episode"
+        items = [item["id"] for item in payload.get("items", ())] or list(payload.get("changes", ()))
+        written = {"tier": "episodic" if is_episode else tier, "act": act or payload.get("act", "")}
+        return {**written, "items": items} if items else written
 
-    return told
+    return details
 
 
 AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
@@ -80,17 +80,16 @@ def entries(events: Iterable[Event]) -> Iterator[AuditEntry]:
     """The audit of these events, in order, each entry chained to the one before it."""
     seq, previous = 0, FIRST
     for event in events:
-        known = AUDITED.get(event.kind)
-        if known is None:
+        if event.kind not in AUDITED:
             continue
-        type, named, tell = known
+        type, named, details = AUDITED[event.kind]
         seq += 1
         entry = {
             "seq": seq,
             "timestamp": iso(event.created_us),
             "event_type": type,
             "agent_id": (event.payload.get(named) if named else None) or event.actor,
-            "details": {"run_id": event.run_id, "event_id": event.id, **tell(event)},
+            "details": {"run_id": event.run_id, "event_id": event.id, **details(event)},
             "prev_hash": previous,
         }
         previous = digest(entry)

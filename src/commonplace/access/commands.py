@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
@@ -13,6 +14,9 @@ from ..ledger.labels import FLOWING, flow, lowers
 from ..ledger.overlay import Overlay
 from ..ledger.views import Capability, Kind, View
 from .rights import ACTS, OWNER, checked_rule, rights_of, rule_in
+
+if TYPE_CHECKING:
+    from ..session import Session
 
 GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access.viewed", "access.relabelled"
 
@@ -53,6 +57,19 @@ class Look(msgspec.Struct, frozen=True):
     of: str
 
 
+def deny(session: Session, act: str, what: str, why: str) -> Never:
+    """Record that something was refused to the actor of a session, and raise Denied."""
+    record_denial(session, act, what)
+    raise Denied(why)
+
+
+def record_denial(session: Session, act: str, what: str) -> None:
+    """Record that something was refused to the actor of a session; a book that may only be read stays as it is."""
+    if not session.ledger.store.facts.read_only:
+        denial = Denial(session.looker or session.actor, act, what, session.run)
+        session.ledger.submit("access.deny", denial)
+
+
 def refuse(overlay: Overlay, denial: Denial, message: str) -> Denied:
     """Record that something was refused, and answer the error to raise. A decider returns it."""
     overlay.run(ACCESS.name, decide_denied, denial)
@@ -60,8 +77,8 @@ def refuse(overlay: Overlay, denial: Denial, message: str) -> Denied:
 
 
 def decide_denied(overlay: Overlay, denial: Denial) -> None:
-    told = {"actor": denial.actor, "act": denial.act, "what": denial.what}
-    overlay.emit(draft(DENIED, actor=OWNER, payload=told, run_id=denial.run_id))
+    payload = {"actor": denial.actor, "act": denial.act, "what": denial.what}
+    overlay.emit(draft(DENIED, actor=OWNER, payload=payload, run_id=denial.run_id))
 
 
 def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
@@ -72,8 +89,9 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
     fields = msgspec.to_builtins(checked_rule(request.rule))
     # Stored rules hold lists, so a tuple would never equal what is known.
     rule = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    known = overlay.get("rights", request.subject) or {}
-    if rule == known if request.replace else all(known.get(name) == value for name, value in rule.items()):
+    rule_before = overlay.get("rights", request.subject) or {}
+    rule_after = rule if request.replace else {**rule_before, **rule}
+    if rule_after == rule_before:
         return None
     payload = {"subject": request.subject, "rule": rule, "replace": request.replace}
     return overlay.emit(draft(GRANTED, actor=request.by, payload=payload))
@@ -103,16 +121,16 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
 
 def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[str, dict[str, str]]:
     """The new labels of what was derived from an event, and so on down, where these make them stricter."""
-    found: dict[str, dict[str, str]] = {}
+    changes: dict[str, dict[str, str]] = {}
     ahead = [child for _, child in overlay.scan("children", id)]
     while ahead:
         child = ahead.pop()
         before = dict(overlay.labels_of(child))
         after = flow(before, [labels])
-        if child not in found and after != before:
-            found[child] = {name: after[name] for name in after if after[name] != before.get(name)}
+        if child not in changes and after != before:
+            changes[child] = {name: after[name] for name in after if after[name] != before.get(name)}
             ahead += [below for _, below in overlay.scan("children", child)]
-    return found
+    return changes
 
 
 def decide_look(overlay: Overlay, request: Look) -> Denied | None:
@@ -143,14 +161,14 @@ def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | N
     mend = f"The owner can change that with book.access.grant({actor!r}, tiers={{{tier!r}: 'read_write'}})"
     if permission != rights_of(overlay, actor).tier(tier):
         mend = "In this run its workflow says so: see memory.access_control there, and memory.tiers in the agent's file"
-    told = f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. {mend}"
-    return refuse(overlay, Denial(actor, f"memory.{'write' if write else 'read'}", tier, run), told)
+    message = f"{actor!r} may not {act} the {tier} tier of memory: it has {permission!r} there. {mend}"
+    return refuse(overlay, Denial(actor, f"memory.{'write' if write else 'read'}", tier, run), message)
 
 
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
     """The refusal, already recorded, if an actor may not record one of these kinds."""
     limited = overlay.get("rights", *LIMITED)
-    for actor, kind, run in dict.fromkeys((one.actor, one.kind, one.run_id) for one in drafts):
+    for actor, kind, run in dict.fromkeys(map(attrgetter("actor", "kind", "run_id"), drafts)):
         if not limited and rule_in(overlay, run, actor) is None:
             continue
         rights = rights_of(overlay, actor, run)
@@ -162,8 +180,8 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
         )
         if msgspec.structs.replace(rights, run_may_emit=None).emits(kind):
             allowed, mend = rights.run_may_emit, "In this run the may_emit of its agent file says so"
-        told = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"
-        return refuse(overlay, Denial(actor, "emit", kind, run), told)
+        message = f"{actor!r} may not record {kind!r}: it may record {', '.join(allowed or ()) or 'nothing'}. {mend}"
+        return refuse(overlay, Denial(actor, "emit", kind, run), message)
     return None
 
 
@@ -175,8 +193,8 @@ def _rights_touched(event: Event) -> list[Key]:
 def _fold_rights(key: Key, before: Any, event: Event) -> Any:
     if key == LIMITED:
         return True
-    known = {} if event.payload["replace"] else before or {}
-    return {**known, **event.payload["rule"]}
+    rule_before = {} if event.payload["replace"] else before or {}
+    return {**rule_before, **event.payload["rule"]}
 
 
 def _fold_labels(key: Key, before: Any, event: Event) -> Any:

@@ -1,11 +1,12 @@
-"""Redaction: what nobody should read in a log, a trace, an audit entry, an event view or on a page.
+"""Redaction: taking what a run has declared secret out of logs, traces, audit entries, event views and pages.
 
-Three things are taken out: the values of fields with certain names, wherever they are nested; whatever
-matches a configured pattern; and known secret texts, wherever else they turn up (in an error message, say).
+It goes by what is declared, never by the look, which is `masking`. Three things are taken out: the values of fields
+with certain names, wherever they are nested; text that matches a configured pattern; and the texts that secret fields
+have held, wherever else they turn up (in an error message, say).
 
-Somebody who writes a text must not be able to stop those who read it. So patterns run in linear time, and a text in
-which too many known secrets would have to be looked for is taken out whole. Steps are counted, not measured: the
-same text always gets the same answer.
+The writer of a text must not be able to stop its readers. So patterns run in linear time, and a text in which too many
+known secrets would have to be looked for is taken out whole. Steps are counted, not measured: the same text always gets
+the same answer.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ class Redactor:
 
     def secrets_in(self, value: object) -> set[str]:
         """Every text under a field that must not be shown, wherever in the value it is."""
-        found: set[str] = set()
+        texts: set[str] = set()
         if isinstance(value, Mapping):
             for name, inner in value.items():
-                found |= set(_texts(inner)) if name in self.fields else self.secrets_in(inner)
+                texts |= set(_texts(inner)) if name in self.fields else self.secrets_in(inner)
         elif isinstance(value, list | tuple):
-            found = found.union(*map(self.secrets_in, value))
-        return found
+            texts = texts.union(*map(self.secrets_in, value))
+        return texts
 
     def text(self, text: str) -> str:
         """A text without its secrets; TOKEN alone if it cannot be looked through, or not in time."""

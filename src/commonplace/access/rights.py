@@ -15,7 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from ..errors import BadInput, shown
-from ..ledger.events import Event, check_name, encode_payload
+from ..ledger.checks import check_name
+from ..ledger.encoding import encode_payload
+from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
 from ..ledger.reader import ViewReader
 from ..ledger.views import typed
@@ -81,7 +83,7 @@ PUBLIC_KINDS = frozenset(
         "world.observed",
     }
 )
-"""Kinds that everybody may see, whoever recorded them. Of all others an actor sees its own."""
+"""Kinds that everybody may see. Of all others an actor sees those that it recorded."""
 
 
 class AccessRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -123,16 +125,16 @@ class Rights(msgspec.Struct, frozen=True):
         """What it may do in a memory tier: read_write unless a rule says less, in the history of runs read."""
         if self.owner:
             return "read_write"
-        said = self.tiers.get(tier, "read_write")
-        return "read" if tier == "episodic" and said == "read_write" else said
+        permission = self.tiers.get(tier, "read_write")
+        return "read" if tier == "episodic" and permission == "read_write" else permission
 
     def emits(self, kind: str) -> bool:
-        allowed = [one for one in (self.may_emit, self.run_may_emit) if one is not None]
-        return self.owner or all(_matches(kind, patterns) for patterns in allowed)
+        limits = [patterns for patterns in (self.may_emit, self.run_may_emit) if patterns is not None]
+        return self.owner or all(_matches(kind, patterns) for patterns in limits)
 
 
 def rights_of(views: ViewReader, actor: str, run: str | None = None) -> Rights:
-    """The rights of an actor, as of wherever the views looks. In a run, its workflow's files may leave it less, never
+    """The rights of an actor, as of the position of the views. In a run, its workflow's files may leave it less, never
     more."""
     if actor == OWNER:
         return Rights(OWNER)
@@ -143,9 +145,9 @@ def rights_of(views: ViewReader, actor: str, run: str | None = None) -> Rights:
     brought = ROLES.get(own.role or "", frozenset())
 
     def last(name: str, default: Any) -> Any:
-        """What the most particular rule that speaks of it says."""
-        said = (getattr(rule, name) for rule in reversed(rules))
-        return next((one for one in said if one is not None), default)
+        """The field of the most particular rule that has it."""
+        values = (getattr(rule, name) for rule in reversed(rules))
+        return next((value for value in values if value is not None), default)
 
     tiers = {tier: permission for rule in rules for tier, permission in (rule.tiers or {}).items()}
     for tier, permission in (in_run.tiers or {}).items():
@@ -173,7 +175,7 @@ def rule_in(views: ViewReader, run: str | None, actor: str) -> AccessRule | None
 
 
 def role_of(views: ViewReader, actor: str) -> str | None:
-    """The role of an actor, as of wherever the views looks."""
+    """The role of an actor, as of the position of the views."""
     return None if actor == OWNER else _rule(views, f"actor:{actor}").role
 
 
@@ -239,15 +241,15 @@ def _shared(kind: str, labels: Labels) -> bool:
     )
 
 
-def stricter(one: Permission, other: Permission) -> Permission:
-    return min(one, other, key=PERMISSIONS.index)
+def stricter(a: Permission, b: Permission) -> Permission:
+    return min(a, b, key=PERMISSIONS.index)
 
 
-def in_both(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def in_both(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The kinds that two lists of patterns both allow; None allows all."""
-    if one is None or other is None:
-        return other if one is None else one
-    narrow = [kind for kind in one if _matches(kind, other)] + [kind for kind in other if _matches(kind, one)]
+    if a is None or b is None:
+        return b if a is None else a
+    narrow = [kind for kind in a if _matches(kind, b)] + [kind for kind in b if _matches(kind, a)]
     return tuple(dict.fromkeys(narrow))
 
 
@@ -255,17 +257,17 @@ def _matches(kind: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(kind, pattern) for pattern in patterns)
 
 
-def checked_rule(given: dict[str, Any]) -> AccessRule:
+def checked_rule(fields: dict[str, Any]) -> AccessRule:
     """A rule from plain data. Raises BadInput that says what is allowed."""
     try:
-        _, plain, _ = encode_payload(given)
+        _, plain, _ = encode_payload(fields)
         ceiling = plain.get("ceiling")
         if ceiling is not None and ceiling not in SENSITIVITY:
             raise BadInput(f"there is no sensitivity {shown(ceiling)}: it is one of {', '.join(SENSITIVITY)}")
         rule = msgspec.convert(plain, AccessRule)
     except msgspec.ValidationError as error:
         raise BadInput(f"that is not a rule about rights: {error}. Its fields are {_FIELDS}") from None
-    if given.get("role") is not None and rule.role not in ROLES:
+    if fields.get("role") is not None and rule.role not in ROLES:
         raise BadInput(f"there is no role {shown(rule.role)}: the roles are {', '.join(ROLES)}")
     for tier in rule.tiers or {}:
         if tier not in TIERS:

@@ -57,7 +57,7 @@ def locate(url: str | Path, name: str | None = None, durability: str = "full") -
 
 
 def _check_name(name: str) -> str:
-    from ..ledger.events import check_name  # events know the contract of engines, so not before
+    from ..ledger.checks import check_name
 
     return check_name("the book's name", name)
 

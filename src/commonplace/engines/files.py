@@ -42,7 +42,7 @@ from ..errors import (
     OutcomeUnknown,
     StorageFailed,
 )
-from ..files.private import FileAccess, access_of, make_folder, open_private
+from ..files.safe import FileAccess, access_of, make_folder, open_private
 from .clock import boot_clock
 from .contract import (
     Engine,

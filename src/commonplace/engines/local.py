@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import BookClosed, CommonplaceError, EngineUnavailable, ReadOnly
-from ..files.private import access_of, open_private
+from ..files.safe import access_of, open_private
 from .contract import Store, Tx
 from .forks import Lifetime
 from .lock_file import FileLock

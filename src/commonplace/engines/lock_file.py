@@ -17,7 +17,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ..errors import BookClosed, Busy
-from ..files.private import access_of, open_private
+from ..files.safe import access_of, open_private
 from .interrupts import OwnedLock
 
 NAP, PATIENCE = 0.001, 0.01

@@ -36,7 +36,7 @@ from ..errors import (
     StorageFailed,
 )
 from ..files.checksums import CHECKSUM_BYTES, page_checksums
-from ..files.private import (
+from ..files.safe import (
     FileAccess,
     access_of,
     check_private,

@@ -31,9 +31,9 @@ class FoundText(msgspec.Struct, frozen=True):
 
 def look_for(texts: Sequence[str], paths: Iterable[Path]) -> list[FoundText]:
     """Where these texts still are, below these files and folders. Another process looks."""
-    asked = json.dumps({"texts": list(texts), "paths": [str(one) for one in paths]})
+    request = json.dumps({"texts": list(texts), "paths": [str(path) for path in paths]})
     command = [sys.executable, "-m", "commonplace.files.scan"]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)  # noqa: S603  ourselves
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)  # noqa: S603  ourselves
     if done.returncode:
         raise StorageFailed(f"the raw files could not be looked at: {done.stderr.strip()[-300:]}")
     return msgspec.json.decode(done.stdout, type=list[FoundText])
@@ -43,51 +43,53 @@ def forms(text: str) -> list[bytes]:
     """The bytes that a text can stand as."""
     raw = text.encode()
     indented = text.replace("\n", "\n  ").encode()
-    found = [
+    encodings = [
         raw,
         indented,
         json.dumps(text)[1:-1].encode(),
         json.dumps(text, ensure_ascii=False)[1:-1].encode(),
     ]
-    found += [raw.hex().encode(), raw.hex().upper().encode()]
+    encodings += [raw.hex().encode(), raw.hex().upper().encode()]
     for shift in range(
         3
     ):  # the bytes before it decide how base64 cuts it up; its ends mix with its neighbours
         encoded = base64.b64encode(bytes(shift) + raw)
-        found.append(encoded[4:-4] if shift else encoded[:-4])
-    return [one for one in dict.fromkeys(found) if len(one) >= 4]
+        encodings.append(encoded[4:-4] if shift else encoded[:-4])
+    return [form for form in dict.fromkeys(encodings) if len(form) >= 4]
 
 
 def _files(paths: Iterable[str]) -> Iterator[Path]:
     for path in map(Path, paths):
         below = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (one for one in below if one.is_file() and not one.is_symlink())
+        yield from (file for file in below if file.is_file() and not file.is_symlink())
 
 
 def _holding(path: Path, wanted: list[list[bytes]]) -> set[int]:
-    overlap = max((len(form) for one in wanted for form in one), default=1)
-    found: set[int] = set()
+    overlap = max((len(form) for text_forms in wanted for form in text_forms), default=1)
+    numbers: set[int] = set()
     tail = b""
     try:
         with path.open("rb") as file:
             while part := file.read(CHUNK):
                 window = tail + part
-                found |= {n for n, one in enumerate(wanted) if any(form in window for form in one)}
+                numbers |= {
+                    n for n, text_forms in enumerate(wanted) if any(form in window for form in text_forms)
+                }
                 tail = window[-overlap:]
     except FileNotFoundError:
         pass  # a server's own files come and go
-    return found
+    return numbers
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    wanted = [forms(text) for text in asked["texts"]]
-    found = [
+    request = json.load(sys.stdin)
+    wanted = [forms(text) for text in request["texts"]]
+    matches = [
         {"path": str(path), "text": number}
-        for path in _files(asked["paths"])
+        for path in _files(request["paths"])
         for number in sorted(_holding(path, wanted))
     ]
-    json.dump(found, sys.stdout)
+    json.dump(matches, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import StorageFailed, UnsafePath
-from .folders import PRIVATE, Folder
+from .safe import PRIVATE, Folder
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -104,11 +104,11 @@ def _add(name: str, entry: E) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Folder(home).locked(f"{name}-lock"):
         raw = _read(name)
-        known = list(_parsed(raw, type(entry)))
-        if any((one.book, one.place) == (entry.book, entry.place) for one in known):
+        entries = list(_parsed(raw, type(entry)))
+        if any((line.book, line.place) == (entry.book, entry.place) for line in entries):
             return
         if len(raw) > LARGEST:
-            kept = [one for one in known if os.path.lexists(one.place)]
+            kept = [line for line in entries if os.path.lexists(line.place)]
             Folder(home).write(name, b"".join(map(_line, kept)))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(home / name, flags, PRIVATE), "ab") as file:
@@ -136,8 +136,8 @@ def _read(name: str) -> bytes:
     if fd is None:
         return b""
     with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
             raise UnsafePath(f"others can write {_home() / name}: remove it")
         return file.read()
 
@@ -159,10 +159,10 @@ def _line(entry: E) -> bytes:
 def _identity(path: Path) -> tuple[int, int]:
     """What a file or folder is known by wherever it is moved; zeros if it is not there."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def trust_book(ledger: Ledger, file: Path | None) -> None:

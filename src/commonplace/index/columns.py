@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ledger.paging import pages
+from ..ledger.reader import pages
 from .near import Vocabulary
 from .rows import IndexRows
 from .score import Ints

@@ -9,7 +9,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ledger.paging import pages
+from ..ledger.reader import pages
 from .score import Ints, Mask
 from .vectors import Bits, Vectors, apart, likeness, signs
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput, BookClosed, Busy, CommonplaceError, EngineUnavailable, NotABook, StorageFailed
 from ..files.checksums import CHECKSUM_BYTES, page_checksums
-from ..files.private import (
+from ..files.safe import (
     FileAccess,
     access_of,
     create_private,

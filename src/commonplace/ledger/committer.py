@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,89 +38,73 @@ from .reader import PAGE
 from .views import Decider, Meta, Registry
 
 if TYPE_CHECKING:
-    from ..engines.contract import Head
+    from ..engines.contract import Head, Record
 
 MAX_BATCH = 256
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_SECONDS = 0.05
 
 
+def _held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(slots=True, eq=False)
 class _Ticket:
     """One command on its way."""
 
-    __slots__ = (
-        "answer",
-        "applying",
-        "batch",
-        "capability",
-        "deadline",
-        "decide",
-        "done",
-        "error",
-        "ids",
-        "inside",
-        "leader",
-        "request",
-        "size",
-        "wake",
-    )
-
-    def __init__(self, capability: str, decide: Decider, request: Any, size: int, deadline: float) -> None:
-        self.capability = capability
-        self.decide = decide
-        self.request = request
-        self.size = size
-        self.deadline = deadline
-        """When its caller has waited long enough."""
-        self.inside = threading.Lock()
-        """Held while its caller waits for it or leads."""
-        self.wake = threading.Lock()
-        """What its caller waits on."""
-        self.wake.acquire()
-        self.leader: _Ticket | None = None
-        """Who has taken it out of the queue."""
-        self.batch: list[_Ticket] = []
-        """What it has taken itself, as a leader."""
-        self.applying = False
-        """Whether what it has taken is being written just now."""
-        self.done = False
-        self.answer: Any = None
-        self.error: BaseException | None = None
-        self.ids: list[str] = []
+    capability: str
+    decide: Decider
+    request: Any
+    size: int
+    deadline: float
+    """When its caller has waited long enough."""
+    inside: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its caller waits for it or leads."""
+    wake: threading.Lock = field(default_factory=_held_lock)
+    """What its caller waits on."""
+    leader: _Ticket | None = None
+    """The ticket whose caller has taken it out of the queue."""
+    batch: list[_Ticket] = field(default_factory=list)
+    """The tickets of others that it has taken, as a leader."""
+    applying: bool = False
+    """Whether its batch is being written just now."""
+    done: bool = False
+    answer: Any = None
+    error: BaseException | None = None
+    records: list[Record] = field(default_factory=list)
+    """What its decider has recorded, once that has run."""
+    erased: list[str] = field(default_factory=list)
+    """The ids of the events whose content its decider has erased."""
 
     def settle(self, error: BaseException) -> None:
         self.error, self.done = error, True
 
     def unknown(self, cause: str) -> OutcomeUnknown:
-        return OutcomeUnknown(self.ids or _ids_of(self.request), cause)
-
-
-def _ids_of(request: Any) -> list[str]:
-    """The ids under which a request can be looked up, if it names any."""
-    return [draft.id for draft in request if isinstance(draft, Draft)] if isinstance(request, list) else []
+        """The error if nobody knows whether it was written, with the ids under which it can be looked up."""
+        drafts = self.request if isinstance(self.request, list) else []
+        requested = [draft.id for draft in drafts if isinstance(draft, Draft)]
+        return OutcomeUnknown([record.id for record in self.records] or requested, cause)
 
 
 class Committer:
     """Group commit for one store."""
 
-    def __init__(
-        self, store: Store, registry: Registry, meta: Callable[[Head], Meta], timeout: float | None = None
-    ) -> None:
+    def __init__(self, store: Store, registry: Registry, meta: Callable[[Head], Meta]) -> None:
         self._store = store
         self._registry = registry
         self._meta = meta
-        self._timeout = store.timeout if timeout is None else timeout
+        self._timeout = store.timeout
         self._mutex = threading.Lock()
         self._queue: deque[_Ticket] = deque()
         self._leader: _Ticket | None = None
         self._residues = Residues()
 
-    def submit(self, command: str, request: Any, size: int = 1) -> Any:
-        """Run one command and answer when it is durable. Safe from any thread."""
-        return self.run(*self._registry.command(command), request, size)
-
-    def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> Any:
-        """The same for a decider without a public name."""
+    def run(self, capability: str, decide: Decider, request: Any, size: int = 1) -> tuple[Any, list[str]]:
+        """Run a capability's decider, and return when what it wrote is durable: its answer, and the ids of the events
+        that it erased. Safe from any thread."""
         ticket = _Ticket(capability, decide, request, size, time.monotonic() + self._timeout)
         with ticket.inside:
             self._queue.append(ticket)
@@ -130,7 +115,7 @@ class Committer:
                     self._follow(ticket)
         if ticket.error is not None:
             raise ticket.error
-        return ticket.answer
+        return ticket.answer, ticket.erased
 
     # who leads
 
@@ -143,12 +128,12 @@ class Committer:
         return leads
 
     def _lead(self, own: _Ticket) -> None:
-        own.batch = [own]
         try:
             self._commit(own)
         finally:
-            for ticket in self._give_back(own):
-                wake(ticket.wake)
+            if own.batch:
+                for ticket in self._give_back(own):
+                    wake(ticket.wake)
             with self._mutex:
                 self._leader = None
                 following = self._queue[0] if self._queue else None
@@ -158,9 +143,9 @@ class Committer:
     def _give_back(self, own: _Ticket) -> list[_Ticket]:
         """Part with the batch: what is not done goes back to the queue. Answers with what is done."""
         with self._mutex:
-            batch, own.batch = own.batch, [own]
+            batch, own.batch = own.batch, []
             for ticket in reversed(batch):
-                if ticket is not own and not ticket.done:
+                if not ticket.done:
                     self._left_behind(ticket, own)
         return [ticket for ticket in batch if ticket.done]
 
@@ -187,7 +172,7 @@ class Committer:
         if leader.applying:
             ticket.settle(ticket.unknown("the writing thread was interrupted"))
         else:
-            ticket.leader, ticket.ids = None, []
+            ticket.leader, ticket.records = None, []
             self._withdraw(ticket)
             self._queue.appendleft(ticket)
 
@@ -197,7 +182,7 @@ class Committer:
 
     def _take(self, own: _Ticket) -> None:
         """Take those who wait into the batch, apart from those whose callers have gone."""
-        size = sum(ticket.size for ticket in own.batch)
+        size = sum(ticket.size for ticket in (own, *own.batch))
         with self._mutex:
             while self._queue and len(own.batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
                 ticket = self._queue[0]
@@ -225,7 +210,7 @@ class Committer:
                     attempt += 1
                     time.sleep(random.uniform(0, min(0.05, 0.0002 * 2 ** min(attempt, 8))))  # noqa: S311  jitter
         except OutcomeUnknown as unknown:
-            for ticket in own.batch:
+            for ticket in (own, *own.batch):
                 if not ticket.done:
                     ticket.settle(ticket.unknown(unknown.cause))
         except CommonplaceError as trouble:
@@ -250,14 +235,20 @@ class Committer:
         """Run the deciders of the batch, as many as there is time for, and answer with those that ran."""
         until, records, decided = time.monotonic() + MAX_BATCH_SECONDS, overlay.write.records, list[_Ticket]()
         while True:
-            self._take(own)
-            waiting = own.batch[len(decided) :]
+            if self._queue:
+                self._take(own)
+            waiting = [own, *own.batch][len(decided) :]
             if not waiting:
                 return decided
             for ticket in waiting:
-                before = len(records)
-                ticket.answer, ticket.error = _tried(overlay, ticket)
-                ticket.ids = [record.id for record in records[before:]]
+                before, blanked = len(records), len(overlay.write.erase)
+                try:
+                    ticket.answer = overlay.run(ticket.capability, ticket.decide, ticket.request)
+                    ticket.error = None
+                except Exception as error:  # noqa: BLE001  this command's alone: `run` raises it to its caller
+                    ticket.answer, ticket.error = None, error
+                ticket.records = records[before:]
+                ticket.erased = overlay.erased_since(blanked) if overlay.write.erase else []
                 decided.append(ticket)
                 if time.monotonic() > until:
                     return decided
@@ -280,11 +271,3 @@ class Committer:
             overlay.fold(event, self._registry.folding(event.kind, False), overlay.meta)
             overlay.write.folded = record.position
         tx.apply(overlay.write)
-
-
-def _tried(overlay: Overlay, ticket: _Ticket) -> tuple[Any, Exception | None]:
-    """A decider's answer, or its error, which belongs to this command alone and is raised where it was submitted."""
-    try:
-        return overlay.run(ticket.capability, ticket.decide, ticket.request), None
-    except Exception as error:  # noqa: BLE001
-        return None, error

@@ -62,18 +62,18 @@ def decide_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
 
 def _with_derived(overlay: Overlay, ids: tuple[str, ...]) -> list[Record]:
     """The events with these ids and everything derived from them, in order of position."""
-    found: dict[str, Record] = {}
+    records_by_id: dict[str, Record] = {}
     ahead = list(ids)
     while ahead:
         id = ahead.pop()
-        if id in found:
+        if id in records_by_id:
             continue
         record = overlay.record_of(id)
         if record is None:
             raise NotFound(f"there is no event {id!r} to erase; nothing was erased")
-        found[id] = record
+        records_by_id[id] = record
         ahead += [child for _, child in overlay.scan("children", id)]
-    records = sorted(found.values(), key=lambda record: record.position)
+    records = sorted(records_by_id.values(), key=lambda record: record.position)
     for record in records:
         if unseal(record).kind == ERASED:
             raise BadInput(f"event {record.id!r} is an erasure and holds no content; it cannot be erased")
@@ -126,16 +126,16 @@ def _derive_again(overlay: Overlay, view: View, key: Key, where: str, packed: by
     history = [
         (position, _as_seen(overlay, view, key, overlay.event_at(position))) for position in sorted(touched)
     ]
-    base = max((position for position, seen in history if seen and position <= horizon), default=None)
+    base = max((position for position, event in history if event and position <= horizon), default=None)
     value = None
-    for position, seen in history:
-        if seen is None:
+    for position, event in history:
+        if event is None:
             if position in kept:
                 overlay.drop(where, packed, position)
         elif position < min(gone) and position in kept:
             value = read_row(kept[position])
         else:
-            value = view.fold(key, value, seen)
+            value = view.fold(key, value, event)
             if position > horizon or position == base:
                 overlay.put(write_row(where, packed, position, value))
 
@@ -147,7 +147,7 @@ def _as_seen(overlay: Overlay, view: View, key: Key, event: Event) -> Event | No
 
 
 def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> set[int]:
-    found: set[int] = set()
+    positions: set[int] = set()
     after = 0
     while after < upto:
         page = overlay.records(after, PAGE)
@@ -156,6 +156,6 @@ def _touching(overlay: Overlay, view: View, key: Key, upto: int) -> set[int]:
             if view.kinds is not None and event.kind not in view.kinds:
                 continue
             if record.position <= upto and _as_seen(overlay, view, key, event) is not None:
-                found.add(record.position)
+                positions.add(record.position)
         after = page[-1].position
-    return found
+    return positions

@@ -13,13 +13,12 @@ import msgspec
 
 from ..engines.contract import Lease, Place, Record, Row, Tx, WriteSet
 from ..errors import Conflict, Erased, OwnedKind
+from .encoding import decode
 from .events import (
     ERASED,
     Draft,
     Event,
-    decode,
     erased_by,
-    event_of,
     read_header,
     recorded_at,
     same_content,
@@ -29,7 +28,7 @@ from .events import (
 from .keys import Key, pack
 from .labels import Labels, flow
 from .reader import PAGE, Snapshot, ViewReader, check_horizon
-from .views import Decider, Meta, Registry, View, checked, read_row, write_row
+from .views import Decider, Meta, Registry, View, checked, read_row, write_meta, write_row
 
 CHECKPOINTS = "checkpoints/"
 """The space in which trailing views remember how far they have come."""
@@ -56,7 +55,8 @@ class Overlay(ViewReader):
         """The keys of each space that this batch has written to; some of it may have been undone."""
         self._undo: list[tuple[Place, Row | None]] = []
         self._records: dict[str, Record] = {}
-        self._blanked: set[int] = set()
+        self._blanked: dict[int, str] = {}
+        """The ids of the events whose content this batch erases, by their positions."""
 
     # reading
 
@@ -120,11 +120,11 @@ class Overlay(ViewReader):
     def _fetch(self, places: Iterable[Place]) -> None:
         """Read those of these rows that were not read yet, in one trip to the engine, and check them."""
         missing = [place for place in dict.fromkeys(places) if place not in self._latest]
-        found = self.tx.get_all(missing) if missing else {}
-        for row in found.values():
+        rows = self.tx.get_all(missing) if missing else {}
+        for row in rows.values():
             checked(row)
         for place in missing:
-            self._latest[place] = found.get(place)
+            self._latest[place] = rows.get(place)
 
     def _bytes(self, row: Row) -> bytes:
         assert row.value is not None
@@ -164,32 +164,31 @@ class Overlay(ViewReader):
                 f"{draft.kind!r} can only be recorded by the commands of {owner!r}; choose a kind of your own"
             )
         if draft.given_id:
-            known = self.record_of(draft.id)
-            if known is not None:
-                return self._again(draft, known)
+            record_before = self.record_of(draft.id)
+            if record_before is not None:
+                return self._again(draft, record_before)
         if draft.parents:
             draft = self._with_labels_of_parents(draft)
         created_at, clock = recorded_at(self.created_at, self.now)
-        record = seal(draft, self.position + 1, self.hash, created_at, clock)
-        event = event_of(draft, record, clock)
+        record, event = seal(draft, self.position + 1, self.hash, created_at, clock)
         if draft.blobs:
             self.write.blobs.update(draft.blobs)
         self.append(record, event if owner is None else self.registry.current(event))
         return event
 
-    def _again(self, draft: Draft, known: Record) -> Event:
+    def _again(self, draft: Draft, record: Record) -> Event:
         # That the event of somebody else was erased is none of this actor's business: its id is taken.
-        if known.body is None and read_header(known).actor == draft.actor:
+        if record.body is None and read_header(record).actor == draft.actor:
             raise Erased(
                 f"event {draft.id!r} was erased; recording it again restores nothing. Use another id"
             )
         flowed = self._with_labels_of_parents(draft)
-        if known.body is None or not (same_content(draft, known) or same_content(flowed, known)):
+        if record.body is None or not (same_content(draft, record) or same_content(flowed, record)):
             raise Conflict(
                 f"event {draft.id!r} is already recorded with other content: "
                 "use another id, or send exactly what was sent the first time"
             )
-        return self.registry.current(unseal(known))
+        return self.registry.current(unseal(record))
 
     def _with_labels_of_parents(self, draft: Draft) -> Draft:
         """What is derived is as sensitive as the most sensitive of its parents, as trusted as the least."""
@@ -220,21 +219,28 @@ class Overlay(ViewReader):
         residue = self.residues.stand_in(self, event) if event.erased else None
         folds = list[tuple[View, Event, Key, Place]]()
         for view in views:
-            seen = event if view.header_only or not event.erased else residue
-            if seen is None:
+            shown = event if view.header_only or not event.erased else residue
+            if shown is None:
                 continue
-            for key in view.keys(seen):
+            for key in view.keys(shown):
                 place = (meta.space(view), pack(key))
-                if view.fresh and event is seen:
+                if view.fresh and event is shown:
                     self._latest.setdefault(place, None)
-                folds.append((view, seen, key, place))
+                folds.append((view, shown, key, place))
+        if not folds:
+            return
         self._fetch([place for _, _, _, place in folds])
-        for view, seen, key, place in folds:
+        for view, shown, key, place in folds:
             row = self._row(*place)
             before = None if row is None or view.told else decode(self._bytes(row))
-            after = view.fold(key, before, seen)
+            after = view.fold(key, before, shown)
             if not view.header_only or after != before:
                 self._put(write_row(*place, 0 if view.present else event.position, after))
+
+    def fold_record(self, record: Record, views: Iterable[View], meta: Meta) -> None:
+        """The same for a stored event, and those of the views that fold its kind."""
+        event = self.registry.current(unseal(record))
+        self.fold(event, [view for view in views if view.kinds is None or event.kind in view.kinds], meta)
 
     def put(self, row: Row) -> None:
         """Write a version of a row, or replace the one with the same position."""
@@ -268,7 +274,16 @@ class Overlay(ViewReader):
     def blank(self, record: Record) -> None:
         """Take the body away from a record, recorded earlier or in this very batch."""
         self.write.erase.append(record.position)
-        self._blanked.add(record.position)
+        self._blanked[record.position] = record.id
+
+    def erased_since(self, count: int) -> list[str]:
+        """The ids of the events that were erased after the first so many."""
+        return [*map(self._blanked.__getitem__, self.write.erase[count:])]
+
+    def set_meta(self, meta: Meta) -> None:
+        """Write the book's own record."""
+        self.meta = meta
+        self.write.meta = write_meta(meta)
 
     def take_lease(self, name: str, holder: str, seconds: float, fence: int) -> None:
         """Take (or with 0 seconds release) a lease together with the events of this batch."""
@@ -280,8 +295,10 @@ class Overlay(ViewReader):
         """Run a decider. If it fails, the overlay is as it was before. A decider may run another one, of
         another capability, as a part of itself."""
         write, undo, blobs = self.write, len(self._undo), dict(self.write.blobs)
-        lists = (write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops)
-        lengths = [len(one) for one in lists]
+        lists: tuple[list[Any], ...] = (
+            write.records, write.rows, write.drops, write.erase, write.leases, write.blob_drops,
+        )  # fmt: skip
+        lengths = [*map(len, lists)]
         end = (self.position, self.hash, self.created_at, self.meta, write.meta)
         outer, self.acting = self.acting, capability
         try:
@@ -289,9 +306,10 @@ class Overlay(ViewReader):
         except BaseException:
             for record in write.records[lengths[0] :]:
                 self._records.pop(record.id, None)  # an interrupt can come before it is there
-            self._blanked.difference_update(write.erase[lengths[3] :])
-            for one, length in zip(lists, lengths, strict=True):
-                del one[length:]  # type: ignore[attr-defined]
+            for position in write.erase[lengths[3] :]:
+                self._blanked.pop(position, None)
+            for written, length in zip(lists, lengths, strict=True):
+                del written[length:]
             self.position, self.hash, self.created_at, self.meta, write.meta = end
             write.blobs = blobs
             while len(self._undo) > undo:
@@ -342,9 +360,8 @@ class _Past(ViewReader):
 class Residues:
     """What erased events left behind, as the erasure events in the ledger tell.
 
-    An erasure stands after the event it erased, so whoever folds the ledger from the start has to look
-    ahead. It does so once, when the first erased event is met, and remembers. Who takes in another ledger brings
-    that one's erasures first.
+    An erasure stands after the event it erased, so folding the ledger from the start has to look ahead. That happens
+    once, when the first erased event is met, and is remembered. Importing another ledger brings its erasures first.
     """
 
     def __init__(self) -> None:

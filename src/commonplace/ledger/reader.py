@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from ..engines.contract import Reads, Row
 from ..errors import BadInput, BeforeHorizon
-from .events import decode
+from .encoding import decode
 from .keys import Key, below, pack, unpack
 from .views import Meta, Registry, checked, damaged, read_row
 
@@ -18,6 +19,13 @@ T = TypeVar("T")
 
 PAGE, FEW = 500, 32
 """How many rows or events a page holds, and the first page of rows."""
+
+
+def pages(items: Iterable[T], size: int = PAGE) -> Iterator[list[T]]:
+    """The items in lists of this many; the last one may be shorter."""
+    rest = iter(items)
+    while page := list(islice(rest, size)):
+        yield page
 
 
 class ViewReader(ABC):
@@ -141,8 +149,8 @@ class Snapshot(ViewReader):
         return self.reads.get(space, (key,), self._at).get(key)
 
     def _some(self, space: str, keys: Sequence[bytes]) -> list[Row | None]:
-        found = self.reads.get(space, keys, self._at)
-        return [found.get(key) for key in keys]
+        rows = self.reads.get(space, keys, self._at)
+        return [rows.get(key) for key in keys]
 
     def _rows(
         self, space: str, start: bytes, end: bytes | None, limit: int | None, reverse: bool

@@ -18,7 +18,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -28,7 +28,9 @@ import msgspec
 
 from ..engines.contract import GENESIS, Record
 from ..errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
-from ..files.private import new_file
+from ..files.safe import new_file
+from .checks import iso, to_us
+from .encoding import canonical, decode, encode_payload
 from .erase import EraseRequest, decide_erase
 from .events import (
     ERASED,
@@ -38,19 +40,16 @@ from .events import (
     ErasedEvent,
     Event,
     Header,
-    canonical,
-    decode,
     draft,
-    encode_payload,
     erased_by,
-    iso,
+    header_of,
     read_header,
     seal,
-    to_us,
     unseal,
 )
 from .ledger import IMPORTED, Ledger, Progress
 from .overlay import Overlay
+from .upkeep import rebuild
 
 BATCH = 500
 BATCH_BYTES = 4 * 1024 * 1024
@@ -125,29 +124,11 @@ class _ExportLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 _read_line = msgspec.json.Decoder(_ExportLine).decode
 
 
-def export_file(
-    ledger: Ledger, to: Path, upto: int, progress: Progress | None = None, beside: Path | None = None
+def write_export(
+    lines: Iterable[bytes], to: Path, upto: int, progress: Progress | None = None, beside: Path | None = None
 ) -> int:
-    """Everything up to a position, lossless. The file follows the mode of the book's own, which lies `beside`."""
-    return _write_file(export_lines(ledger, upto), to, upto, progress, beside)
-
-
-def excerpt_file(
-    ledger: Ledger,
-    events: Iterable[Event],
-    to: Path,
-    upto: int,
-    progress: Progress | None = None,
-    beside: Path | None = None,
-) -> int:
-    """Only these events, as somebody may see them, in a chain of their own that can be taken in anywhere."""
-    return _write_file(_excerpt_lines(ledger, events), to, upto, progress, beside)
-
-
-def _write_file(
-    lines: Iterator[bytes], to: Path, upto: int, progress: Progress | None, book: Path | None
-) -> int:
-    """Write the export beside its place and move it there when it is whole and on disk."""
+    """Write an export to a file, which is there once it is whole and on disk. It has the mode of the book's own file,
+    which lies `beside`. Returns the number of its events."""
     try:
         os.fsencode(to)
         if not to.name or "\0" in str(to) or to.is_dir():
@@ -155,7 +136,7 @@ def _write_file(
     except (OSError, UnicodeEncodeError) as error:
         raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
     try:
-        with new_file(to, book) as out:
+        with new_file(to, beside) as out:
             count = 0
             for line in lines:
                 out.write(line + b"\n")
@@ -171,6 +152,7 @@ def _write_file(
 
 
 def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
+    """Everything up to a position, lossless."""
     meta = ledger.meta
     yield canonical(
         {"commonplace": "export", "format": FORMAT, "book": meta.book, "name": meta.name, "head": upto}
@@ -185,9 +167,10 @@ def export_lines(ledger: Ledger, upto: int) -> Iterator[bytes]:
     yield canonical({"end": upto, "hash": last.hex(), "blobs": blobs})
 
 
-def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
-    """What is not shown leaves no trace: positions are counted anew, and parents that are not shown are not
-    named. A kind with an owner becomes `event.imported`, as where its events are recorded anew."""
+def excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
+    """Only these events, in a chain of their own that can be taken in anywhere. What is not shown leaves no trace:
+    positions are counted anew, and parents that are not shown are not named. A kind with an owner becomes
+    `event.imported`, as where its events are recorded anew."""
     chosen = list(events)
     shown, meta = {event.id for event in chosen}, ledger.meta
     book = f"{meta.book}/excerpt"
@@ -218,7 +201,7 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
             labels=event.labels,
             schema_version=event.schema_version if kind == event.kind else 1,
         )
-        record = seal(copy, position, last, event.created_us)
+        record, _ = seal(copy, position, last, event.created_us)
         yield _event_line(record)
         last = record.hash
     yield canonical({"end": len(chosen), "hash": last.hex(), "blobs": len(sent)})
@@ -226,27 +209,13 @@ def _excerpt_lines(ledger: Ledger, events: Iterable[Event]) -> Iterator[bytes]:
 
 def _event_line(record: Record) -> bytes:
     header, body = read_header(record), record.body
-    line = _ExportLine(
-        position=header.position,
-        id=header.id,
-        kind=header.kind,
-        actor=header.actor,
-        run_id=header.run_id,
-        session_id=header.session_id,
-        turn=header.turn,
-        created_at=iso(header.created_at),
-        occurred_at=None if header.occurred_at is None else iso(header.occurred_at),
-        schema_version=header.schema_version,
-        parents=header.parents,
-        labels=header.labels,
-        payload=msgspec.Raw(b"null" if body is None else body[SALT:]),
-        salt=None if body is None else body[:SALT].hex(),
-        digest=header.digest,
-        previous=header.previous,
-        hash=record.hash.hex(),
-        clock=None if header.clock is None else iso(header.clock),
-    )
-    return msgspec.json.encode(line)
+    fields = msgspec.structs.asdict(header)
+    del fields["format"]
+    for name in ("created_at", "occurred_at", "clock"):
+        fields[name] = None if fields[name] is None else iso(fields[name])
+    payload = msgspec.Raw(b"null" if body is None else body[SALT:])
+    salt = None if body is None else body[:SALT].hex()
+    return msgspec.json.encode(_ExportLine(**fields, payload=payload, salt=salt, hash=record.hash.hex()))
 
 
 def _parcels(ledger: Ledger, upto: int) -> Iterator[Parcel]:
@@ -373,14 +342,13 @@ def _read_event(raw: bytes, path: Path, number: int) -> Record:
 
 def _header(line: _ExportLine) -> Header:
     """The header a line stands for; its fields are checked as those of any event are."""
-    happened = None if line.occurred_at is None else datetime.fromisoformat(line.occurred_at)
     checked = draft(
         line.kind,
         actor=line.actor,
         run_id=line.run_id,
         session_id=line.session_id,
         turn=line.turn,
-        occurred_at=happened,
+        occurred_at=None if line.occurred_at is None else datetime.fromisoformat(line.occurred_at),
         id=line.id,
         parents=line.parents,
         labels=line.labels,
@@ -388,24 +356,9 @@ def _header(line: _ExportLine) -> Header:
     )
     if (checked.id, checked.actor, checked.run_id) != (line.id, line.actor, line.run_id):
         raise BadInput("a name in it is not in the form in which names are kept (Unicode's NFC)")
-    return Header(
-        FORMAT,
-        line.position,
-        line.id,
-        line.kind,
-        line.actor,
-        line.run_id,
-        line.session_id,
-        line.turn,
-        checked.occurred_at,
-        to_us("created_at", datetime.fromisoformat(line.created_at)),
-        line.schema_version,
-        line.parents,
-        line.labels,
-        line.digest,
-        line.previous,
-        None if line.clock is None else to_us("clock", datetime.fromisoformat(line.clock)),
-    )
+    created_at = to_us("created_at", datetime.fromisoformat(line.created_at))
+    clock = None if line.clock is None else to_us("clock", datetime.fromisoformat(line.clock))
+    return header_of(checked, line.position, created_at, line.digest, line.previous, clock)
 
 
 def import_file(ledger: Ledger, path: Path, progress: Progress | None = None) -> Imported:
@@ -437,9 +390,9 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
     exact, tombstones = _check(ledger, source)
     if exact and _half_taken(ledger, tombstones):
         ledger.run(_look_ahead, tombstones)
-        ledger.rebuild([view.name for view in ledger.registry.views.values() if view.present])
+        rebuild(ledger, [view.name for view in ledger.registry.views.values() if view.present])
     taken = already = 0
-    left_out: list[tuple[str, str]] = []
+    left_out, erased = list[tuple[str, str]](), list[str]()
     for batch in _batches(source.parcels()):
         if exact:
             result = ledger.run(_append_exactly, (tombstones, batch))
@@ -448,8 +401,11 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
         taken += result.events
         already += result.already
         left_out += result.left_out
+        erased += result.erased
         if progress:
             progress(batch[-1].record.position, source.head)
+    if erased:
+        ledger.after_erasure(erased)
     with ledger.store.read() as reads:
         return Imported(taken, already, exact, tuple(left_out), reads.head.position)
 
@@ -526,6 +482,7 @@ class _Taken:
     events: int
     already: int
     left_out: list[tuple[str, str]]
+    erased: list[str] = field(default_factory=list)
 
 
 class _ErasedMeanwhile(Busy):
@@ -537,8 +494,15 @@ def _half_taken(ledger: Ledger, tombstones: list[Event]) -> bool:
     has been without what the tombstone kept, and no row without versions is derived again when that arrives."""
     with ledger.store.read() as reads:
         end = reads.head.position
-        erased = (gone.position for one in tombstones if one.position > end for gone in erased_by(one))
-        return any(reads.records(one - 1, one, 1)[0].body is None for one in erased if one <= end)
+        erased = (
+            gone.position
+            for tombstone in tombstones
+            if tombstone.position > end
+            for gone in erased_by(tombstone)
+        )
+        return any(
+            reads.records(position - 1, position, 1)[0].body is None for position in erased if position <= end
+        )
 
 
 def _look_ahead(overlay: Overlay, tombstones: list[Event]) -> None:
@@ -551,7 +515,7 @@ def _append_exactly(overlay: Overlay, request: tuple[list[Event], list[Parcel]])
     tombstones, batch = request
     overlay.residues.ahead(tombstones)
     fresh = [parcel for parcel in batch if parcel.record.position > overlay.position]
-    taken = _Taken(0, len(batch) - len(fresh), [])
+    taken, blanked = _Taken(0, len(batch) - len(fresh), []), len(overlay.write.erase)
     clash = overlay.tx.by_id([parcel.record.id for parcel in fresh])
     for parcel in fresh:
         record = parcel.record
@@ -571,21 +535,22 @@ def _append_exactly(overlay: Overlay, request: tuple[list[Event], list[Parcel]])
                 "so its views cannot be folded"
             ) from error
         taken.events += 1
+    taken.erased = overlay.erased_since(blanked)
     return taken
 
 
 def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
     book, batch = request
-    taken = _Taken(0, 0, [])
+    taken, blanked = _Taken(0, 0, []), len(overlay.write.erase)
     for parcel in batch:
         header, body = read_header(parcel.record), parcel.record.body
         if body is None:
             taken.left_out.append((header.id, "erased"))
             continue
-        known = overlay.record_of(header.id)
-        if known is not None:
-            _same_or_conflict(known, header, body)
-            if known.body is None:
+        here = overlay.record_of(header.id)
+        if here is not None:
+            _same_or_conflict(here, header, body)
+            if here.body is None:
                 taken.left_out.append((header.id, "erased here"))
             else:
                 taken.already += 1
@@ -614,6 +579,7 @@ def _record_anew(overlay: Overlay, request: tuple[str, list[Parcel]]) -> _Taken:
             )
         )
         taken.events += 1
+    taken.erased = overlay.erased_since(blanked)
     return taken
 
 
@@ -631,13 +597,13 @@ def _erase_here(overlay: Overlay, book: str, tombstone: Record) -> None:
         decide_erase(overlay, EraseRequest(tuple(ids), header.actor, f"erased in {book}", False))
 
 
-def _same_or_conflict(known: Record, header: Header, body: bytes) -> None:
+def _same_or_conflict(record: Record, header: Header, body: bytes) -> None:
     """An event that is here already may stand: recorded here first, or taken in before. Otherwise stop."""
-    here = read_header(known)
+    here = read_header(record)
     theirs = (header.kind, body[SALT:])
-    mine = None if known.body is None else (here.kind, known.body[SALT:])
+    mine = None if record.body is None else (here.kind, record.body[SALT:])
     if mine is not None and mine != theirs and here.kind == IMPORTED:
-        wrapped = decode(known.body[SALT:]) if known.body is not None else {}
+        wrapped = decode(record.body[SALT:]) if record.body is not None else {}
         mine = (wrapped["kind"], canonical(wrapped["payload"]))
     same = mine is None or mine == theirs
     if not same or (here.actor, here.run_id, here.turn) != (header.actor, header.run_id, header.turn):
@@ -655,4 +621,4 @@ def is_export(path: Path) -> bool:
         with path.open("rb") as file:
             return b'"commonplace"' in file.read(200)
     except OSError:
-        return True  # whoever reads it says what is wrong
+        return True  # reading it says what is wrong

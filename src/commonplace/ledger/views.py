@@ -33,7 +33,8 @@ import msgspec
 
 from ..engines.contract import Row
 from ..errors import BookTooNew, Conflict, Corrupt, NotFound
-from .events import Event, canonical, decode
+from .encoding import canonical, decode
+from .events import Event
 from .keys import Key, unpack
 
 if TYPE_CHECKING:
@@ -124,10 +125,10 @@ class Registry:
         table[name] = value
 
     def _owner(self, kind: str) -> str | None:
-        known = self._owners.get(kind)
-        if known is None and kind.partition(".")[0] in RESERVED:
+        owner = self._owners.get(kind)
+        if owner is None and kind.partition(".")[0] in RESERVED:
             return "commonplace"
-        return known
+        return owner
 
     def command(self, name: str) -> tuple[str, Decider]:
         """The capability and decider behind a command's name."""
@@ -163,8 +164,8 @@ class Registry:
         return msgspec.structs.replace(event, payload=payload)
 
     def effect(self, kind: str) -> Callable[[Overlay, Event], None] | None:
-        known = self._kinds.get(kind)
-        return None if known is None else known.effect
+        definition = self._kinds.get(kind)
+        return None if definition is None else definition.effect
 
     def says(self, event: Event) -> str:
         """The words of an event of an owned kind that can be searched for; "" if it has none."""
@@ -213,8 +214,8 @@ class Meta(msgspec.Struct, frozen=True):
                 "upgrade commonplace to open it"
             )
         for name, (version, _) in self.views.items():
-            known = registry.views.get(name)
-            if known is None or known.version < version:
+            view_here = registry.views.get(name)
+            if view_here is None or view_here.version < version:
                 raise BookTooNew(
                     f"this book holds the view {name!r} in version {version}, which this library does not know: "
                     "upgrade commonplace, or open the book with the capability that brings it"

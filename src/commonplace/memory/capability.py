@@ -11,7 +11,8 @@ from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor, rights_of
 from ..errors import BadInput, Denied, NotFound
 from ..index.names import check_embedder
-from ..ledger.events import Event, draft, iso
+from ..ledger.checks import iso
+from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..ledger.views import Capability, Kind, View

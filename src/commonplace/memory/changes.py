@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from ..access.commands import Relabel, decide_relabel, need, need_tier
 from ..access.rights import OWNER, rights_of
 from ..errors import BadInput, Conflict, Denied, Stale
+from ..ledger.encoding import canonical
 from ..ledger.erase import EraseRequest, Erasure, decide_erase
-from ..ledger.events import canonical, draft
+from ..ledger.events import draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
 from .items import BESIDE, COMMON, CONTENT, SHAPES, Held, Item, named, plain_name

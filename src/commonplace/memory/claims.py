@@ -22,7 +22,8 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from ..ledger.events import MAX_NAME, canonical
+from ..ledger.checks import MAX_NAME
+from ..ledger.encoding import canonical
 
 Claim = frozenset[str]
 Sentence = tuple[str, ...]

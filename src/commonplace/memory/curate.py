@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..index.words import jaccard, tokens
-from ..ledger.events import from_us
+from ..ledger.checks import from_us
 from .documents import Documents
 from .items import marks
 from .remembering import remember

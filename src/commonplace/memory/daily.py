@@ -11,7 +11,8 @@ import msgspec
 
 from ..access.commands import need_tier
 from ..errors import BadInput, Denied, shown
-from ..ledger.events import Event, draft, from_us
+from ..ledger.checks import from_us
+from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..access.secrets import find_secrets, masked
+from ..access.masking import find_secrets, masked
 from ..errors import BadInput, TooLarge, shown
-from ..ledger.events import (
-    Event,
-    blobs_of,
-    check_each,
-    check_if_position,
-    check_name,
-    check_text,
-    encode_payload,
-)
+from ..ledger.checks import check_each, check_if_position, check_name, check_text
+from ..ledger.encoding import blobs_of, encode_payload
+from ..ledger.events import Event
 from ..verbs import verb
 from . import daily, papers, upkeep
 from .daily import Log, LogEntry
@@ -34,6 +28,7 @@ from .papers import (
     task_path,
 )
 from .reading import settings_of
+from .showing import was_shown
 from .upkeep import Shelve
 
 if TYPE_CHECKING:
@@ -95,7 +90,7 @@ class Documents:
             found = [
                 _shown(entry) for entry in daily.entries(viewer.views, named) if viewer.sees_entry(entry)
             ]
-        self._session.was_shown([one.id for one in found])
+        was_shown(self._session, [one.id for one in found])
         return found
 
     # documents

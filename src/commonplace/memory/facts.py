@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..errors import BadInput, shown
-from ..ledger.events import MAX_NAME, check_text
+from ..ledger.checks import MAX_NAME, check_text
 
 _CITED = re.compile(r"[^\s:][^\n]*?:\d+(?:-\d+)?")
 _NUMBERED = r"(?i:phase|iteration|sprint|plan|task|ticket|issue)[ -]?#?\d+(?:\.\d+)*"

@@ -20,10 +20,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..access.secrets import masked
+from ..access.masking import masked
 from ..errors import BadInput, TooLarge, shown
 from ..index.words import STOPWORDS, jaccard, tokens
-from ..ledger.events import canonical, check_name, check_text, from_us
+from ..ledger.checks import check_name, check_text, from_us
+from ..ledger.encoding import canonical
 from ..ledger.views import typed
 from .claims import Claim, claim_of, key_form, value_form
 from .similar import FLAGGED

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import BadInput
-from ..ledger.events import from_us
+from ..ledger.checks import from_us
 from .daily import check_day
 from .items import SHAPES, Item, value_text
 

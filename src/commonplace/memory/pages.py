@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..access.secrets import masked
+from ..access.masking import masked
 from ..errors import BadInput, shown
-from ..ledger.events import from_us
+from ..ledger.checks import from_us
 from ..ledger.reader import ViewReader
 from . import daily, papers, upkeep
 from .items import Item, remarks, without_secrets

@@ -22,7 +22,8 @@ import msgspec
 
 from ..access.commands import need_tier
 from ..errors import BadInput, Denied, Stale, shown
-from ..ledger.events import Event, check_text, draft, iso
+from ..ledger.checks import check_text, iso
+from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from ..errors import BadInput, shown
-from ..ledger.events import encode_payload
+from ..ledger.encoding import encode_payload
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Level = Literal["public", "private", "sensitive"]

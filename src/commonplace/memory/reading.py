@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from ..access.masking import masked
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
-from ..access.secrets import masked
 from ..ledger.labels import FLOWING
 from ..ledger.reader import ViewReader
 from ..ledger.views import typed

@@ -18,7 +18,8 @@ from ..access.commands import need_tier
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, Conflict, Denied, Erased, NotFound
 from ..index.words import jaccard, tokens
-from ..ledger.events import Draft, draft, from_us
+from ..ledger.checks import from_us
+from ..ledger.events import Draft, draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader

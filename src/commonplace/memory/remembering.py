@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ..access.masking import find_secrets, masked
 from ..access.rights import rights_of
-from ..access.secrets import find_secrets, masked
 from ..errors import BadInput, NotFound, shown
-from ..ledger.events import (
-    blobs_of,
-    check_each,
-    check_name,
-    check_text,
-    decode,
-    encode_payload,
-    to_us,
-    without_none,
-)
+from ..ledger.checks import check_each, check_name, check_text, to_us, without_none
+from ..ledger.encoding import blobs_of, decode, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from ..verbs import ItemId, RunId
 from .cores import core_of, may_know, no_core
@@ -30,6 +22,7 @@ from .items import SHAPES, check_tasks, checked, from_row, texts_in, value_text
 from .reading import Settings, labelled, settings_of
 from .remember import comparable, echo_among, new_item, texts_of
 from .requests import Remember, RememberResult
+from .showing import was_shown
 from .visibility import may_be_told
 
 if TYPE_CHECKING:
@@ -164,8 +157,7 @@ def remember(
         with session.items() as judge:
             others = [judge.item(one) for one in kept.held.items]
         theirs = [one for one in others if one is not None and one.agent != session.actor]
-        session.was_shown([one.id for one in theirs])
-    session.was_kept(kept)
+        was_shown(session, [one.id for one in theirs])
     if told_elsewhere and not override and kept.outcome in ("stored", "flagged"):
         return replace(kept, advice=f"it was kept, though {told_elsewhere}")
     return kept

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..errors import CommonplaceError
-from ..ledger.events import decode
+from ..ledger.encoding import decode
 from .requests import Shown
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+    from ..session import Session
 
 MOST_NOTED = 1_000
 """Things that one event notes at the most."""
@@ -30,6 +31,13 @@ IDLE = 2.0
 """Seconds in which nothing was shown, after which what waits is noted."""
 
 log = logging.getLogger("commonplace")
+
+
+def was_shown(session: Session, ids: Sequence[str]) -> None:
+    """Note what an agent was shown, so that it does not come back as new evidence. The next write records it; a book
+    that may only be read has none."""
+    if ids and not session.is_owner and not session.refusal and not session.ledger.store.facts.read_only:
+        session.services.showing.add(session.actor, session.run, ids)
 
 
 class Showing:

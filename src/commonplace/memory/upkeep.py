@@ -23,7 +23,8 @@ import msgspec
 
 from ..access.commands import need
 from ..errors import BadInput, Denied
-from ..ledger.events import Event, draft, from_us
+from ..ledger.checks import from_us
+from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay

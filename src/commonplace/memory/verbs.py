@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from msgspec import convert, json
 
+from ..access.masking import masked
 from ..access.rights import OWNER, rights_of
-from ..access.secrets import masked
 from ..errors import BadInput, NotFound, shown
-from ..files.private import new_file
+from ..files.safe import new_file
 from ..index.names import named_embedder
-from ..ledger.events import (
+from ..ledger.checks import (
     check_call,
     check_each,
     check_if_position,
     check_name,
     check_path,
     check_text,
-    encode_payload,
     to_us,
 )
+from ..ledger.encoding import encode_payload
 from ..verbs import ItemId, verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
 from .facts import checked_fact
@@ -32,6 +32,7 @@ from .markdown import fitting
 from .reading import Settings, chosen, of_memory, settings_of, tombstones
 from .remembering import check_no_blob, remember, shape_of, without_secrets_as_set
 from .requests import Forget, Forgotten, MarkItems, Patch, RememberResult, Resolve, Tombstone
+from .showing import was_shown
 from .tidying import tidied
 from .upkeep import Upkeep
 
@@ -213,7 +214,7 @@ class Memory:
         with self._session.items(at) as judge:
             found = judge.item(id)
             if found is not None:
-                self._session.was_shown([id])
+                was_shown(self._session, [id])
                 return judge.shown(found)
         for tier in (
             "long_term",
@@ -266,7 +267,7 @@ class Memory:
                 provenance=origin, status=status, valid_at=moment,
             )  # fmt: skip
             listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
-        self._session.was_shown([one.id for one in listed])
+        was_shown(self._session, [one.id for one in listed])
         return listed
 
     @verb
@@ -279,7 +280,7 @@ class Memory:
             known = (one for one in chosen(judge.items()) if of_memory(one) and not one.expired(now_us))
             settings, seen = judge.settings, [judge.shown(one) for one in known]
         fit = fitting(seen, settings.max_size_kb * 1024)[0]
-        self._session.was_shown([one.id for one in fit])
+        was_shown(self._session, [one.id for one in fit])
         return fit
 
     @verb
@@ -441,7 +442,7 @@ class Memory:
             wanted = {check_name("a relation", name) for name in check_each("relations", relations)}
         with self._session.items(at) as judge:
             steps = walked(judge, first, depth, wanted)
-        self._session.was_shown([one.item.id for one in steps])
+        was_shown(self._session, [one.item.id for one in steps])
         return steps
 
 
@@ -491,8 +492,6 @@ def forget(
         check_if_position(if_position),
     )
     forgotten: Forgotten = session.submit("memory.forget", request, "forget")
-    if forgotten.erased and not dry_run:
-        session.services.outside.erased(forgotten.erased)
     return forgotten
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..access.rights import check_actor
 from ..access_verbs import Access
 from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
-from ..files.folders import Folder
-from ..files.private import FileAccess, access_of, make_folder
+from ..files.safe import FileAccess, Folder, access_of, make_folder
 from ..files.trust import is_ours, is_trusted, trust, trust_book
 from ..memory.documents import Documents
 from ..memory.items import Item
@@ -25,20 +24,8 @@ from ..memory.reading import item_at, settings_of
 from ..memory.remembering import remember
 from ..memory.requests import RememberResult
 from ..memory.verbs import Memory, forget
-from . import (
-    Added,
-    Block,
-    Changed,
-    Clash,
-    Edit,
-    FileDifference,
-    Mirror,
-    Page,
-    Removed,
-    Report,
-    Taken,
-)
-from .folder import OWN
+from .folder import OWN, FileDifference, Mirror, Report
+from .pages import Added, Block, Changed, Clash, Edit, Page, Removed, Taken
 
 if TYPE_CHECKING:
     from ..ledger.reader import Snapshot
@@ -119,7 +106,7 @@ class BookMirror:
             if not self._trust and (has_been_synced or not is_ours(self._ledger, self._beside)):
                 raise NotTrusted(
                     f"{self.folder} is not synced: this user did not make it, or not the book that it shows, and "
-                    "whoever did may have prepared them. If you trust both, say so once: `commonplace mirror sync "
+                    "others may have prepared them. If you trust both, say so once: `commonplace mirror sync "
                     "--trust`, or trust=True"
                 )
             try:
@@ -145,7 +132,7 @@ class BookMirror:
     def _follow(self, stop: threading.Event) -> None:
         after = self._ledger.head
         while not stop.is_set():
-            for event in self._session.follow(after, 0.5):
+            for event in self._ledger.tail(after, 0.5):
                 after = event.position
                 if event.kind.startswith(("memory.", "event.", "access.", "state.")):
                     self._mirror.poke()
@@ -177,21 +164,25 @@ class BookMirror:
         with self._ledger.snapshot() as snapshot:
             if self._at != snapshot.position or self._until_us <= self._ledger.moment():
                 self._look(snapshot)
-        for one in self._sheets:
-            if one.may != "raw":
-                blocks = tuple(Block(id, text) for id, text in one.blocks)
+        for sheet in self._sheets:
+            if sheet.may != "raw":
+                blocks = tuple(Block(id, text) for id, text in sheet.blocks)
                 yield Page(
-                    one.path, one.head, blocks, editable=one.may != "nothing", appends=one.may == "append"
+                    sheet.path,
+                    sheet.head,
+                    blocks,
+                    editable=sheet.may != "nothing",
+                    appends=sheet.may == "append",
                 )
 
     def _look(self, snapshot: Snapshot) -> None:
         """Make every page anew, in the place where this book has it."""
         self._places = settings_of(snapshot).places
         check_places(self._places)  # once more: a ledger from somebody else may hold what none of ours would
-        found, self._until_us = sheets(snapshot, self._ledger.moment())
-        self._sheets = [one._replace(path=renamed(one.path, self._places)) for one in found]
-        self._heads = {one.path: one.head for one in self._sheets}
-        self._logs = {one.path: one.head.encode() for one in self._sheets if one.may == "raw"}
+        sheets_now, self._until_us = sheets(snapshot, self._ledger.moment())
+        self._sheets = [sheet._replace(path=renamed(sheet.path, self._places)) for sheet in sheets_now]
+        self._heads = {sheet.path: sheet.head for sheet in self._sheets}
+        self._logs = {sheet.path: sheet.head.encode() for sheet in self._sheets if sheet.may == "raw"}
         self._at = snapshot.position
 
     # what people change
@@ -231,17 +222,19 @@ class BookMirror:
         return me
 
     def _changed(self, me: Session, item: Item, edit: Changed) -> Taken:
-        said = changed_fields(item, edit.after)
-        if not said:
+        fields_changed = changed_fields(item, edit.after)
+        if not fields_changed:
             return Taken(edit, True)
         if item.scope == "repository":
-            said = {"key": item.key, "value": item.value, **said}
+            fields_changed = {"key": item.key, "value": item.value, **fields_changed}
             kept = remember(
-                me, kind="fact", **said, citations=item.citations, reason=item.reason, category=item.category,
+                me, kind="fact", **fields_changed, citations=item.citations, reason=item.reason, category=item.category,
                 scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
             )  # fmt: skip
             return _answer(edit, kept)
-        Memory(me).revise(item.id, why=BY_HAND, if_position=self._at, idempotency_key=edit.id, **said)
+        Memory(me).revise(
+            item.id, why=BY_HAND, if_position=self._at, idempotency_key=edit.id, **fields_changed
+        )
         return Taken(edit, True)
 
     def _removed(self, me: Session, item: Item, edit: Removed) -> Taken:
@@ -256,21 +249,21 @@ class BookMirror:
         core = None
         if path.startswith(CORES):
             core = next(
-                one.id for one in Memory(self._session).cores() if f"{CORES}{file_name(one.id)}.md" == path
+                core.id for core in Memory(self._session).cores() if f"{CORES}{file_name(core.id)}.md" == path
             )
         kept = [
             self._remembered(me, path, core, part, f"{edit.id}-{n}")
             for n, part in enumerate(bullets(edit.text))
         ]
-        waiting = [one for one in kept if one.outcome in ("flagged", "rejected")]
+        waiting = [result for result in kept if result.outcome in ("flagged", "rejected")]
         answer = _answer(edit, (waiting or kept)[0])
         if waiting and len(waiting) < len(kept):
-            told = f"{len(kept) - len(waiting)} of {len(kept)} are taken in and stand above: delete them here"
-            return Taken(edit, False, f"{told}; of the rest: {answer.note}")
+            done = f"{len(kept) - len(waiting)} of {len(kept)} are taken in and stand above: delete them here"
+            return Taken(edit, False, f"{done}; of the rest: {answer.note}")
         return answer
 
     def _remembered(self, me: Session, path: str, core: str | None, text: str, id: str) -> RememberResult:
-        kind, said = fields(text)
+        kind, content = fields(text)
         id = sha256(
             f"{id} {me.actor}".encode()
         ).hexdigest()  # a copied folder holds the same edit by somebody else
@@ -278,7 +271,7 @@ class BookMirror:
         return remember(
             me,
             kind=kind,
-            **_arguments(kind, said),
+            **_arguments(kind, content),
             shared=True,
             core=core,
             provenance=source,
@@ -308,10 +301,10 @@ class BookMirror:
         )
 
 
-def _arguments(kind: str, said: dict[str, Any]) -> dict[str, Any]:
+def _arguments(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     """Fields of an item as `remember` takes them."""
     text = {"note": "body", "procedure": "body", "episode": "summary"}.get(kind)
-    return {("text" if name == text else name): value for name, value in said.items()}
+    return {("text" if name == text else name): value for name, value in content.items()}
 
 
 def _answer(edit: Edit, kept: RememberResult) -> Taken:
@@ -321,7 +314,7 @@ def _answer(edit: Edit, kept: RememberResult) -> Taken:
 
 
 def has_records(folder: Path) -> bool:
-    """Whether there are records of a mirror in a folder, whoever made them."""
+    """Whether there are records of a mirror in a folder, made by this user or by others."""
     return os.path.lexists(folder / OWN)
 
 
@@ -341,9 +334,9 @@ def known_folders(place: Path | None) -> list[Path]:
 
 def remember_folder(place: Path | None, folder: Path) -> None:
     """Keep in mind that a folder shows a book, so that erasing reaches it from other processes, too."""
-    known = known_folders(place)
-    if place is not None and folder not in known:
-        raw = b"".join(os.fsencode(path) + b"\n" for path in (*known, folder))
+    folders = known_folders(place)
+    if place is not None and folder not in folders:
+        raw = b"".join(os.fsencode(path) + b"\n" for path in (*folders, folder))
         book = place.with_suffix("")
         try:
             make_folder(place.parent, FileAccess())

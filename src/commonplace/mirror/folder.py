@@ -5,7 +5,7 @@ out is looked at: if it is not what was read before, somebody saved in between, 
 again some time later, for an editor that had the old file open writes into that one.
 
 All that is remembered lies under `.mirror/` and may be deleted: the files then say themselves what they can. Nor is it
-believed: whoever prepared the folder may have written it. Every file is reached through a `Folder`, so no record, page
+believed: others may have prepared the folder. Every file is reached through a `Folder`, so no record, page
 or link leads outside, and what cannot be read as a record is as good as deleted.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ..errors import BadInput, StorageFailed, UnsafePath
-from ..files.folders import SHARED, TEMPORARY, Folder
+from ..files.safe import SHARED, TEMPORARY, Folder
 from .pages import (
     Added,
     Block,
@@ -43,6 +43,7 @@ from .pages import (
     lay,
     merge,
     parse,
+    render,
     settled,
     stamp_of,
     without,
@@ -88,14 +89,14 @@ class FileDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ReadFile:
     """A file as it was read, what was remembered of it, and what became of the edits in it."""
 
     path: str
     raw: bytes | None
     text: str
-    file: Parsed
-    known: LastWritten
+    parsed: Parsed
+    last: LastWritten
     answers: dict[str, Taken] = field(default_factory=dict)
 
 
@@ -152,12 +153,12 @@ class Mirror:
             todo, done = list(pages), dict[str, dict[str, Taken]]()
             for _ in range(ROUNDS):
                 tried = [self._take_in(pages[path], done.get(path, {}), report) for path in todo]
-                seen = [one for one in tried if one is not None]
-                done |= {path: {} for path in todo} | {one.path: one.answers for one in seen}
-                if any(one.answers for one in seen):
+                files = [file for file in tried if file is not None]
+                done |= {path: {} for path in todo} | {file.path: file.answers for file in files}
+                if any(file.answers for file in files):
                     pages = check(self._pages())
-                ready = [one for one in seen if one.path in pages]
-                todo = [one.path for one in ready if not self._write(pages[one.path], one, report)]
+                ready = [file for file in files if file.path in pages]
+                todo = [file.path for file in ready if not self._write(pages[file.path], file, report)]
                 todo += [path for path in pages if path not in done]
                 if not todo:
                     break
@@ -190,22 +191,22 @@ class Mirror:
                     on_report(report)
 
     def poke(self) -> None:
-        """Wake whoever watches this folder, in any process: the pages have changed."""
+        """Wake every process that watches this folder: the pages have changed."""
         self._files.write(f"{OWN}/poke", os.urandom(8))
 
     def status(self) -> list[FileDifference]:
         """The files that differ from their pages, and how. Changes nothing."""
-        found = []
+        differences = []
         for path, page in check(self._pages()).items():
             try:
-                seen = self._read(path)
-                merged = merge(seen.known, page, seen.file)
-                behind = not merged.edits and not _fits(page, seen, merged.parts)
-                one = FileDifference(path, tuple(merged.edits), tuple(merged.clashes), "", behind)
+                file = self._read(path)
+                merged = merge(file.last, page, file.parsed)
+                behind = not merged.edits and not _fits(page, file, merged.parts)
+                difference = FileDifference(path, tuple(merged.edits), tuple(merged.clashes), "", behind)
             except LEFT_ALONE as error:
-                one = FileDifference(path, refused=_told(error))
-            found += [one] if one != FileDifference(path) else []
-        return found
+                difference = FileDifference(path, refused=_message(error))
+            differences += [difference] if difference != FileDifference(path) else []
+        return differences
 
     def check_book(self) -> bool:
         """Whether the folder says that it shows what it should. Raises BadInput if it shows something else."""
@@ -242,7 +243,7 @@ class Mirror:
                     self._files.unlink(path)
                     report.removed.append(path)
             except LEFT_ALONE as error:
-                report.refused.append((path, _told(error)))
+                report.refused.append((path, _message(error)))
         now = {path: [_tag(text), *map(_tag, text.splitlines())] for path, text in wanted.items()}
         if now != wrote:
             self._files.write(f"{OWN}/raw.json", json.dumps(now).encode())
@@ -279,7 +280,7 @@ class Mirror:
 
     def files(self) -> list[Path]:
         """Every file that may hold what pages held: those written, what was put beside them, and what is remembered."""
-        found = []
+        paths = []
         for path in {*self._remembered(), *self._wrote()}:
             name = PurePosixPath(path)
             try:
@@ -289,8 +290,8 @@ class Mirror:
                 ]
             except UnsafePath:  # it lies behind a link: nothing of ours was ever written there
                 continue
-            found += [self.folder / one for one in (path, *beside)]
-        return [*sorted(found), self.folder / OWN]
+            paths += [self.folder / each for each in (path, *beside)]
+        return [*sorted(paths), self.folder / OWN]
 
     def erase(self, ids: Collection[str], anew: Callable[[str], bool] = lambda _: False) -> None:
         """Take blocks out of every file and of all that is remembered, whatever people made of them. Pages for which
@@ -332,32 +333,47 @@ class Mirror:
 
     # one file
 
-    def _take_in(self, page: Page, before: dict[str, Taken], report: Report) -> _Seen | None:
+    def _take_in(self, page: Page, before: dict[str, Taken], report: Report) -> _ReadFile | None:
         """Read a file and hand on the edits that have no answer yet. None: nothing is to be done, or can be."""
         try:
             self._look_again(page.path, report)
-            if self._settled.get(page.path) == (page, self._files.read(page.path)):
+            if self._is_current(page):
                 report.unchanged.append(page.path)
                 return None
-            seen = self._read(page.path)
-            edits = merge(seen.known, page, seen.file, before).edits
+            file = self._read(page.path)
+            edits = merge(file.last, page, file.parsed, before).edits
             if edits:  # remember first, so that they have the same ids after a crash
-                seen = replace(seen, known=replace(seen.known, asked=True))
-                self._save(page.path, seen.known)
+                file = replace(file, last=replace(file.last, asked=True))
+                self._save(page.path, file.last)
         except LEFT_ALONE as error:
-            report.refused.append((page.path, _told(error)))
+            report.refused.append((page.path, _message(error)))
             return None
-        answers = {one.id: Taken(one, False, why) for one in edits if (why := _closed(page, seen.file, one))}
-        asked = [one for one in edits if one.id not in answers]
-        answers |= {one.edit.id: one for one in (self._take(page.path, asked) if asked else [])}
-        if set(answers) != {one.id for one in edits}:
+        answers = {
+            edit.id: Taken(edit, False, why) for edit in edits if (why := _closed(page, file.parsed, edit))
+        }
+        asked = [edit for edit in edits if edit.id not in answers]
+        answers |= {edit.edit.id: edit for edit in (self._take(page.path, asked) if asked else [])}
+        if set(answers) != {edit.id for edit in edits}:
             raise BadInput(f"take answered other edits of {page.path} than it was given: answer each once")
         report.taken += answers.values()
-        return replace(seen, answers=before | answers)
+        return replace(file, answers=before | answers)
 
-    def _write(self, page: Page, seen: _Seen, report: Report) -> bool:
+    def _is_current(self, page: Page) -> bool:
+        """Whether a file is, byte for byte, as it was last written, and its page has not changed since. Such a file
+        need not be parsed and merged."""
+        raw = self._files.read(page.path)
+        if self._settled.get(page.path) == (page, raw):
+            return True
+        last = self._load(page.path)
+        open_edits = last.asked or last.taken
+        if open_edits or last.newest != stamp_of(page) or render(page).encode() != raw:
+            return False
+        self._settled[page.path] = (page, raw)
+        return True
+
+    def _write(self, page: Page, file: _ReadFile, report: Report) -> bool:
         """Write a page over a file as it was read. False: somebody saved it meanwhile, so it has to go again."""
-        merged = merge(seen.known, page, seen.file, seen.answers)
+        merged = merge(file.last, page, file.parsed, file.answers)
         if merged.edits:
             return False  # what became of other edits has made an edit of a clash
         for clash in merged.clashes:
@@ -365,36 +381,36 @@ class Mirror:
                 report.clashes.append(clash)
                 if clash.id in merged.fresh:
                     self._clash(clash)
-        fits = _fits(page, seen, merged.parts)
-        stamp = str(seen.file.stamp) if fits else stamp_of(page)
-        known = advanced(seen.known, page, seen.file, seen.answers, stamp)
+        fits = _fits(page, file, merged.parts)
+        stamp = str(file.parsed.stamp) if fits else stamp_of(page)
+        last = advanced(file.last, page, file.parsed, file.answers, stamp)
         try:
-            if known != seen.known:
-                self._save(page.path, known)
-            if not fits and not self._swap(seen, lay(page.head, stamp, merged.parts), report):
+            if last != file.last:
+                self._save(page.path, last)
+            if not fits and not self._swap(file, lay(page.head, stamp, merged.parts), report):
                 return False
-            after = settled(known, os.urandom(8).hex())
-            if after != known:
+            after = settled(last, os.urandom(8).hex())
+            if after != last:
                 self._save(page.path, after)
         except LEFT_ALONE as error:
-            report.refused.append((page.path, _told(error)))
+            report.refused.append((page.path, _message(error)))
         else:
             (report.unchanged if fits else report.written).append(page.path)
             if fits and not merged.clashes:
-                self._settled[page.path] = (page, seen.raw)
+                self._settled[page.path] = (page, file.raw)
         return True
 
     def _drop(self, path: str, report: Report) -> None:
         """Take away the file of a page that is no more, unless somebody has edited it."""
         try:
             self._look_again(path, report)
-            seen = self._read(path)
-            if seen.raw is not None:
-                blocks = tuple(Block(id, text) for id, text in seen.known.texts.items())
-                merged = merge(seen.known, Page(path, "", blocks), seen.file)
-                if merged.edits or any(one.id is None or one.clash or one.noted for one in merged.parts):
+            file = self._read(path)
+            if file.raw is not None:
+                blocks = tuple(Block(id, text) for id, text in file.last.texts.items())
+                merged = merge(file.last, Page(path, "", blocks), file.parsed)
+                if merged.edits or any(part.id is None or part.clash or part.noted for part in merged.parts):
                     raise _Refused("no page holds it any more, but it was edited: keep it or delete it")
-                self._files.replace(path, self._spare(path, None, seen.raw))
+                self._files.replace(path, self._spare(path, None, file.raw))
                 if self._look_again(path, report):
                     return
                 report.removed.append(path)
@@ -404,11 +420,11 @@ class Mirror:
             elif not self._spares(path):
                 self._files.unlink(self._base(path))
         except LEFT_ALONE as error:
-            report.refused.append((path, _told(error)))
+            report.refused.append((path, _message(error)))
 
     # reading and swapping
 
-    def _read(self, path: str) -> _Seen:
+    def _read(self, path: str) -> _ReadFile:
         raw = self._files.read(path)
         try:
             text = (raw or b"").decode("utf-8-sig").replace("\r\n", "\n")
@@ -417,17 +433,17 @@ class Mirror:
         file = parse(text)
         if file.problems:
             raise _Refused("; ".join(file.problems))
-        return _Seen(path, raw, text, file, self._load(path))
+        return _ReadFile(path, raw, text, file, self._load(path))
 
-    def _swap(self, seen: _Seen, text: str, report: Report) -> bool:
+    def _swap(self, file: _ReadFile, text: str, report: Report) -> bool:
         """Put a text in a file's place; False if that was not the file that was read, which then is back."""
-        raw, path = text.encode(), seen.path
-        if seen.raw is not None and seen.raw.count(b"\r\n") * 2 > seen.raw.count(b"\n"):
+        raw, path = text.encode(), file.path
+        if file.raw is not None and file.raw.count(b"\r\n") * 2 > file.raw.count(b"\n"):
             raw = raw.replace(b"\n", b"\r\n")
-        spare = self._spare(path, raw, seen.raw)
+        spare = self._spare(path, raw, file.raw)
         try:
-            self._files.write(spare, raw, self._mode, None if seen.raw is None else self._files.stat(path))
-            if seen.raw is not None:
+            self._files.write(spare, raw, self._mode, None if file.raw is None else self._files.stat(path))
+            if file.raw is not None:
                 landed = self._files.exchange(spare, path)
                 return not self._look_again(path, report) and landed
             self._files.link(spare, path)
@@ -439,55 +455,55 @@ class Mirror:
     def _look_again(self, path: str, report: Report) -> bool:
         """Look at what was swapped out: whether it holds a text of a person's that nobody has seen. Then it goes
         back, or, if somebody else has saved since, into a file beside. It also goes back if there is no file now."""
-        found, files = False, self._files
+        restored, files = False, self._files
         spares = sorted(self._spares(path), key=lambda spare: -self._changed_at(spare))
         ours = {spare.split("-")[1] for spare in spares}
         dropped = False
         for spare in spares:
-            _, wrote, seen, _ = spare.split("-")
+            _, wrote, expected, _ = spare.split("-")
             self._make_plain(spare)
             tag, current = _tag(files.read(spare)), _tag(files.read(path))
             if spare is spares[0]:  # the last that was done may have been to take the file away
-                dropped = wrote == "none" and tag == seen
-            if current == "none" and not (dropped and tag in (wrote, seen)):
-                found = True  # nobody wanted it gone: it was on its way
+                dropped = wrote == "none" and tag == expected
+            if current == "none" and not (dropped and tag in (wrote, expected)):
+                restored = True  # nobody wanted it gone: it was on its way
                 files.link(spare, path)
             elif current != "none" and self._same(spare, path):
                 files.unlink(spare)
-            elif tag in (wrote, seen):
+            elif tag in (wrote, expected):
                 if abs(time.time_ns() - self._changed_at(spare)) > self._grace * 1e9:
                     files.unlink(spare)
             else:
-                found = True
+                restored = True
                 landed = current in ours and files.exchange(spare, path)
                 if not landed or _tag(files.read(spare)) not in ours:
                     name = PurePosixPath(path)
                     beside = name.with_name(f"{name.stem}.saved-{os.urandom(4).hex()}{name.suffix}")
                     files.replace(spare, str(beside))
-                    told = f"two saves crossed: one was kept as {beside.name}; take from it what you need"
-                    report.refused.append((path, told))
-        return found
+                    note = f"two saves crossed: one was kept as {beside.name}; take from it what you need"
+                    report.refused.append((path, note))
+        return restored
 
     def _make_plain(self, spare: str) -> None:
         """A file that may go back gets no more than rw bits: nobody knows who made it. It is copied, and not changed,
         because it may have a second name elsewhere."""
-        known = self._files.stat(spare)
-        if known is not None and known.st_mode & 0o7777 & ~SHARED:
-            self._files.write(spare, self._files.read(spare) or b"", self._mode, known)
+        status = self._files.stat(spare)
+        if status is not None and status.st_mode & 0o7777 & ~SHARED:
+            self._files.write(spare, self._files.read(spare) or b"", self._mode, status)
 
     def _changed_at(self, path: str) -> int:
         """When a file or its names were last changed, in nanoseconds; 0 if it is gone."""
-        known = self._files.stat(path)
-        return 0 if known is None else known.st_ctime_ns
+        status = self._files.stat(path)
+        return 0 if status is None else status.st_ctime_ns
 
     def _same(self, path: str, other: str) -> bool:
         """Whether two paths are names of one file."""
-        one, two = self._files.stat(path), self._files.stat(other)
-        return one is not None and two is not None and os.path.samestat(one, two)
+        first, second = self._files.stat(path), self._files.stat(other)
+        return first is not None and second is not None and os.path.samestat(first, second)
 
-    def _spare(self, path: str, wrote: bytes | None, seen: bytes | None) -> str:
+    def _spare(self, path: str, wrote: bytes | None, expected: bytes | None) -> str:
         """A new name that says which file it was, what was put in its place and what should come out."""
-        return f"{SWAP}/{_key(path)}-{_tag(wrote)}-{_tag(seen)}-{os.urandom(4).hex()}"
+        return f"{SWAP}/{_key(path)}-{_tag(wrote)}-{_tag(expected)}-{os.urandom(4).hex()}"
 
     def _spares(self, path: str | None = None) -> list[str]:
         start = "" if path is None else f"{_key(path)}-"
@@ -505,22 +521,22 @@ class Mirror:
         except UNREADABLE:  # damaged is as good as deleted
             return LastWritten(token=os.urandom(8).hex())
 
-    def _save(self, path: str, known: LastWritten) -> None:
-        told = json.dumps({"path": path, **asdict(known)}, ensure_ascii=False)
-        self._files.write(self._base(path), told.encode())
+    def _save(self, path: str, last: LastWritten) -> None:
+        raw = json.dumps({"path": path, **asdict(last)}, ensure_ascii=False)
+        self._files.write(self._base(path), raw.encode())
 
     def _remembered(self) -> set[str]:
         """The paths of all pages that are remembered."""
-        found = set()
+        paths = set()
         for name in self._files.names(f"{OWN}/base"):
             try:
                 raw = self._files.read(f"{OWN}/base/{name}") or b""
                 path = msgspec.json.decode(raw, type=_Named).path
                 if is_inside(path) and self._base(path) == f"{OWN}/base/{name}":
-                    found.add(path)
+                    paths.add(path)
             except (*UNREADABLE, *LEFT_ALONE):
                 continue  # damaged: then the file, if there is one, is nobody's
-        return found
+        return paths
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -532,8 +548,8 @@ class Mirror:
                     self._files.mkdir(own, 0o700)
                 held.enter_context(self._files.locked(f"{OWN}/lock"))
             except OSError as error:
-                told = f"the mirror cannot be kept in {self.folder}: {_told(error)}"
-                raise StorageFailed(f"{told}. Give a folder that can be written") from error
+                trouble = f"the mirror cannot be kept in {self.folder}: {_message(error)}"
+                raise StorageFailed(f"{trouble}. Give a folder that can be written") from error
             for own in (f"{OWN}/base", SWAP):
                 for name in self._files.names(own):
                     if name.startswith(TEMPORARY):
@@ -564,14 +580,14 @@ def _closed(page: Page, file: Parsed, edit: Edit) -> str:
     return ""
 
 
-def _fits(page: Page, seen: _Seen, parts: list[Part]) -> bool:
+def _fits(page: Page, file: _ReadFile, parts: list[Part]) -> bool:
     """Whether a file already is as it should be. The version that it names may be older if only the person has
     changed it since: an editor that shows it is not disturbed."""
-    stamp = seen.file.stamp
-    return stamp in (seen.known.newest, stamp_of(page)) and lay(page.head, stamp, parts) == seen.text
+    stamp = file.parsed.stamp
+    return stamp in (file.last.newest, stamp_of(page)) and lay(page.head, stamp, parts) == file.text
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 

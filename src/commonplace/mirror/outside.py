@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from ..engines.contract import FilePurged
 from ..errors import NotTrusted, StorageFailed, UnsafePath
-from ..files.folders import Folder
+from ..files.safe import Folder
 from ..files.trust import StateFile, note_state_file, state_files, trusted_places
 from ..state.redaction import with_those_below
 
 if TYPE_CHECKING:
     from ..session import Session
-    from . import Report
     from .book import BookMirror
+    from .folder import Report
 
 log = logging.getLogger("commonplace")
 
@@ -36,7 +36,8 @@ class OutsideFiles:
         self._book = session.ledger.meta.book
 
     def erased(self, ids: Collection[str]) -> None:
-        """What was erased is gone from the index, the markdown and the state files at once."""
+        """Take what was erased out of the index, the markdown and the state files. The ledger calls it after every
+        erasure, decided here or brought by an import."""
         self._session.services.indexing.forget()
         self._forget_states(ids)
         for mirror in self.mirrors():
@@ -86,8 +87,8 @@ class OutsideFiles:
 
     def mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""
-        from . import shows
         from .book import known_folders
+        from .folder import shows
 
         for folder in (*known_folders(self._place), *trusted_places(self._book)):
             if folder not in self._mirrors and shows(folder) == self._book:
@@ -97,12 +98,12 @@ class OutsideFiles:
     def _left_folders(self) -> list[Path]:
         """Folders of this host that this user once had show this book, and that are not kept up with it any more."""
         # The list beside the book may have come with it, and may name any folder: only this user's own count.
-        from . import shows
         from .book import known_folders
+        from .folder import shows
 
         ours = trusted_places(self._book)
-        known = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
-        return [folder for folder in known if shows(folder) != self._book]
+        folders = [folder for folder in known_folders(self._place) if folder in ours and folder.exists()]
+        return [folder for folder in folders if shows(folder) != self._book]
 
     # states of runs
 
@@ -123,12 +124,12 @@ class OutsideFiles:
 
     def _forget_states(self, ids: Collection[str]) -> None:
         """Remove the state files of the runs that these events belong to, and of those below them."""
-        known = self._state_files()
-        if known:
+        files = self._state_files()
+        if files:
             erased = self._ledger.events_by_id(list(ids))
             with self._ledger.snapshot() as now:
                 runs = with_those_below(now, {event.run_id for event in erased if event.run_id})
-            self._remove([file for file in known if file.run in runs])
+            self._remove([file for file in files if file.run in runs])
 
     @staticmethod
     def _remove(files: Collection[StateFile]) -> dict[StateFile, str]:

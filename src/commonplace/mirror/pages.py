@@ -26,6 +26,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from ..errors import BadInput, shown
@@ -63,7 +64,7 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class Changed:
     """A person changed a block. Every edit's `id` is the same each time that the same edit is found, until it has
-    been dealt with for good: so whoever takes it in can tell that it has already done so."""
+    been dealt with for good, so that an edit that comes twice is taken in once."""
 
     path: str
     block: str
@@ -148,12 +149,12 @@ class Parsed:
 
 def render(page: Page) -> str:
     """The page as a file. `parse` gives back the same blocks, whatever their text."""
-    return lay(page.head, stamp_of(page), [Part(one.id, one.text) for one in page.blocks])
+    return lay(page.head, stamp_of(page), [Part(block.id, block.text) for block in page.blocks])
 
 
 def lay(head: str, stamp: str | None, parts: Iterable[Part]) -> str:
-    told = "change text between the marks, add new text anywhere else"
-    lines = [*_lines(head.strip("\n") or None), f"<!-- cp page {stamp}: {told} -->", ""]
+    hint = "change text between the marks, add new text anywhere else"
+    lines = [*_lines(head.strip("\n") or None), f"<!-- cp page {stamp}: {hint} -->", ""]
     for part in parts:
         lines.append("<!-- cp new -->" if part.id is None else f"<!-- cp:{_quoted(part.id)} -->")
         if part.clash:
@@ -179,7 +180,7 @@ def _lines(text: str | None) -> list[str]:
 
 def stamp_of(page: Page) -> str:
     """The name of a page's version: the same for the same content."""
-    return _stamp(page.head, [(one.id, one.text) for one in page.blocks])
+    return _stamp(page.head, [(block.id, block.text) for block in page.blocks])
 
 
 def _stamp(head: str, blocks: Iterable[tuple[str | None, str | None]]) -> str:
@@ -215,7 +216,7 @@ def _escaped(text: str) -> str:
 
 def _unescaped(text: str) -> str:
     text = _ESCAPED_MARK.sub(r"\1", _ESCAPED_CONFLICT.sub("", text))
-    return _RETURN.sub(lambda found: f"&{found[1][4:]}#13;" if found[1] else "\r", text)
+    return _RETURN.sub(lambda match: f"&{match[1][4:]}#13;" if match[1] else "\r", text)
 
 
 def reason(why: str) -> str:
@@ -228,7 +229,7 @@ def reason(why: str) -> str:
 _ANY_MARK = re.compile(r"[ \t]*<!--[ \t]*/?cp\b")
 _LINE = re.compile(
     r"[ \t]*<!--[ \t]*(?:cp:(?P<id>\S+)[ \t]*|(?P<word>/?cp(?: (?:page|new|clash|or|end|rejected)\b)?)"
-    r"(?: (?P<hash>[0-9a-z]+))?(?: of clash)?(?:[ \t]*|:(?P<told>.*)))-->[ \t]*"
+    r"(?: (?P<hash>[0-9a-z]+))?(?: of clash)?(?:[ \t]*|:(?P<why>.*)))-->[ \t]*"
 )
 _STAMPS_IN_CONFLICT = re.compile(
     r"^<{7} .*\n(<!-- cp page .*\n)(?:\|{7}.*\n(?:<!-- cp page .*\n)?)?={7}\n<!-- cp page .*\n>{7} .*\n", re.M
@@ -245,9 +246,9 @@ def parse(text: str) -> Parsed:
     reading = _Reading()
     for number, line in enumerate(lines, 1):
         if _ANY_MARK.match(line):
-            found = _LINE.fullmatch(line)
-            told = reading.mark(found) if found else _STRAY
-            reading.problems += [f"line {number} {told}"] if told else []
+            match = _LINE.fullmatch(line)
+            problem = reading.mark(match) if match else _STRAY
+            reading.problems += [f"line {number} {problem}"] if problem else []
         else:
             reading.body[reading.section].append(line)
     return reading.result()
@@ -270,12 +271,12 @@ class _Reading:
         self.ids: set[str | None] = set()
         self.ended = False
 
-    def mark(self, found: re.Match[str]) -> str:
+    def mark(self, match: re.Match[str]) -> str:
         """Take a line with a mark; the answer says what is wrong with it, if anything is."""
-        word, hashed = found["word"], found["hash"] or ""
+        word, hashed = match["word"], match["hash"] or ""
         move = (word, self.section)
-        if found["id"] or word == "cp new":
-            return self._begin(unquote(found["id"]) if found["id"] else None)
+        if match["id"] or word == "cp new":
+            return self._begin(unquote(match["id"]) if match["id"] else None)
         if word == "cp page":
             if self.head is not None:
                 return "is a page line below the first block or another page line: delete it"
@@ -286,7 +287,7 @@ class _Reading:
         elif word == "/cp" and self.section != "outside":
             return self._end()
         elif word == "cp rejected" and self.section != "outside":
-            self.open = replace(self.open, noted=hashed, why=(found["told"] or "").strip())
+            self.open = replace(self.open, noted=hashed, why=(match["why"] or "").strip())
         elif move == ("cp clash", "inside") and self.open.id and not "".join(self.body["inside"]).strip():
             self.section = "theirs"
         elif move in (("cp or", "theirs"), ("cp end", "ours")):
@@ -343,18 +344,27 @@ def _joined(lines: list[str]) -> str | None:
 # comparing
 
 
+class TakenEdit(NamedTuple):
+    """An edit that was taken in: the version that it was made on, the block, if it changed one, the added text, and the
+    block that holds it now."""
+
+    version: str
+    block: str | None
+    text: str
+    holder: str
+
+
 @dataclass(frozen=True, slots=True)
 class LastWritten:
     """What is remembered of a file: the versions that were written, newest last, as the hash of each block and,
-    under "", of the head; the newest one's head and texts. `taken` are edits that were taken in: the version they
-    were made on, the block or None, the text, and the block that holds it now. `token` goes into the ids of edits,
-    and `asked` says that some were handed out under it."""
+    under "", of the head; the newest one's head and texts. `taken` are edits that were taken in. `token` goes into the
+    ids of edits, and `asked` says that some were handed out under it."""
 
     token: str = ""
     versions: tuple[tuple[str, Mapping[str, str]], ...] = ()
     head: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
-    taken: tuple[tuple[str, str | None, str, str], ...] = ()
+    taken: tuple[TakenEdit, ...] = ()
     asked: bool = False
 
     @property
@@ -368,36 +378,35 @@ def edits(base: Page | None, text: str) -> list[Edit]:
     if file.problems:
         raise BadInput(f"the text cannot be read as a page: {'; '.join(file.problems)}")
     page = base or Page("")
-    known = LastWritten() if base is None else advanced(LastWritten(), page, Parsed(), {}, stamp_of(page))
-    return merge(known, page, file).edits
+    last = LastWritten() if base is None else advanced(LastWritten(), page, Parsed(), {}, stamp_of(page))
+    return merge(last, page, file).edits
 
 
 def merge(
-    known: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken] | None = None
+    last: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken] | None = None
 ) -> MergedPage:
     """Three ways, block by block: what only the person changed is an edit, what only we changed is written, what
     both changed is a clash, a removal being a change like any other. Without a version to compare with nobody
     can say who changed a block: texts that differ clash, and what is missing comes back."""
-    return MergedPage(known, ours, file, answers or {})
+    return MergedPage(last, ours, file, answers or {})
 
 
 class MergedPage:
     """A page and a file put together: edits that have no answer yet, every clash that stands, the ids of those that
     the file does not show yet, and the parts that the file should have once no edit is left open."""
 
-    def __init__(self, known: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken]) -> None:
+    def __init__(self, last: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken]) -> None:
         self.edits: list[Edit] = []
         self.clashes: list[Clash] = []
         self.fresh: set[str] = set()
-        self._known, self._answers, self._path, self._head = known, answers, ours.path, ours.head
-        self._now = {one.id: one.text for one in ours.blocks}
+        self._last, self._answers, self._path, self._head = last, answers, ours.path, ours.head
+        self._now = {block.id: block.text for block in ours.blocks}
         self._shown: dict[str, Part] = {}
-        self._beside: dict[
-            str | None, list[Part]
-        ] = {}  # what is no block of ours, by the block it stands below
+        self._beside: dict[str | None, list[Part]] = {}
+        """The parts that are no block of ours, by the block that they stand below."""
         self._place: str | None = None
-        self._stamp = _named(known, file)
-        self._left = [one for one in known.taken if one[0] == self._stamp and one[3] in self._now]
+        self._stamp = _named(last, file)
+        self._left = [edit for edit in last.taken if edit.version == self._stamp and edit.holder in self._now]
         self._moved, self._was, parts = self._under_new_ids(file)
         above: str | None = None
         for part in parts:
@@ -409,42 +418,49 @@ class MergedPage:
                 self._place = above if above in self._now else self._place
         self._missing({part.id for part in parts})
         self.parts = self._beside.get(None, [])
-        for one in ours.blocks:
-            self.parts += [self._shown.get(one.id) or Part(one.id, one.text), *self._beside.get(one.id, [])]
+        for block in ours.blocks:
+            self.parts += [
+                self._shown.get(block.id) or Part(block.id, block.text),
+                *self._beside.get(block.id, []),
+            ]
 
     def _under_new_ids(self, file: Parsed) -> tuple[dict[str, str], Mapping[str, str] | None, list[Part]]:
         """The version that the file was made from, and its parts, with what stands in the heading first. An edit
         may have made a new block of an old one: then both are under the new one's id."""
-        known, present = self._known, {part.id for part in file.parts}
-        moves = ((one[1] or "", one[3]) for one in self._left)
+        last, present = self._last, {part.id for part in file.parts}
+        moves = ((edit.block or "", edit.holder) for edit in self._left)
         moved = {id: to for id, to in moves if id and id not in self._now and to not in present}
-        parts = [replace(one, id=moved[one.id]) if one.id in moved else one for one in file.parts]
-        found = dict(known.versions).get(self._stamp)
-        if found is None and _untouched(file):
+        parts = [replace(part, id=moved[part.id]) if part.id in moved else part for part in file.parts]
+        version = dict(last.versions).get(self._stamp)
+        if version is None and _untouched(file):
             # nobody has edited it since some mirror wrote it; what we do not know was copied here all the same
-            return moved, {str(one.id): digest(one.text or "") for one in parts if one.id in self._now}, parts
-        if found is None or found.get("") != digest(file.head):
-            ours = {line.strip() for line in f"{known.head}\n{self._head}".split("\n")} - {""}
+            return (
+                moved,
+                {str(part.id): digest(part.text or "") for part in parts if part.id in self._now},
+                parts,
+            )
+        if version is None or version.get("") != digest(file.head):
+            ours = {line.strip() for line in f"{last.head}\n{self._head}".split("\n")} - {""}
             added = _bare("\n".join(line for line in file.head.split("\n") if line.strip() not in ours))
             parts.insert(0, Part(None, added))
-        was = None if found is None else {moved.get(id, id): one for id, one in found.items() if id}
+        was = None if version is None else {moved.get(id, id): hashed for id, hashed in version.items() if id}
         return moved, was, parts
 
     def _free(self, part: Part, above: str | None, copied: str | None) -> None:
         """Text that is no block: an addition, but for what was taken in when the same text was saved before."""
         text = part.text or ""
-        for one in [one for one in self._left if one[1] is None]:
-            before, found, after = f"\n{text}\n".partition(f"\n{one[2]}\n")
-            if found:
-                self._left.remove(one)
+        for edit in [edit for edit in self._left if edit.block is None]:
+            before, match, after = f"\n{text}\n".partition(f"\n{edit.text}\n")
+            if match:
+                self._left.remove(edit)
                 text = "\n".join(rest for rest in (before.strip("\n"), after.strip("\n")) if rest)
         if not text.strip():
             return
         if part.noted == digest(text):
             self._show(Part(None, text, noted=part.noted, why=part.why))
         else:
-            edit = Added(self._path, text, above, copied, self._id(copied or "", above or "", text))
-            self._offer(edit, Part(None, text))
+            added = Added(self._path, text, above, copied, self._id(copied or "", above or "", text))
+            self._offer(added, Part(None, text))
 
     def _block(self, part: Part, id: str, above: str | None) -> None:
         mine, theirs = self._now.get(id), part.text
@@ -502,17 +518,17 @@ class MergedPage:
             self._beside.setdefault(self._place, []).append(part)
 
     def _text(self, id: str, base: str | None) -> str | None:
-        text = self._known.texts.get(id)
+        text = self._last.texts.get(id)
         return text if text is not None and digest(text) == base else None
 
     def _id(self, block: str, base: str, after: str | None) -> str:
         named = next((id for id, to in self._moved.items() if to == block), block)  # as in the file
-        return _sha(self._known.token, self._path, named, base, after)
+        return _sha(self._last.token, self._path, named, base, after)
 
 
-def _named(known: LastWritten, file: Parsed) -> str:
+def _named(last: LastWritten, file: Parsed) -> str:
     """The version that a file's page line names."""
-    return (known.newest if file.stamp == MERGED else file.stamp) or ""
+    return (last.newest if file.stamp == MERGED else file.stamp) or ""
 
 
 def _untouched(file: Parsed) -> bool:
@@ -543,40 +559,39 @@ def _same(theirs: str | None, text: str | None) -> bool:
 
 
 def advanced(
-    known: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken], stamp: str
+    last: LastWritten, ours: Page, file: Parsed, answers: Mapping[str, Taken], stamp: str
 ) -> LastWritten:
     """What to remember before a page is written under this stamp, over this file. It is also right if the writing
     never happens: the file's own page line tells."""
-    then, now = _named(known, file), {one.id: one.text for one in ours.blocks}
-    versions = {name: dict(blocks) for name, blocks in known.versions}
-    made_on, taken = versions.get(then, {}), list(known.taken)
-    for answer in (one for one in answers.values() if one.ok):
+    then, now = _named(last, file), {block.id: block.text for block in ours.blocks}
+    versions = {name: dict(blocks) for name, blocks in last.versions}
+    made_on, taken = versions.get(then, {}), list(last.taken)
+    for answer in (answer for answer in answers.values() if answer.ok):
         edit, to = answer.edit, answer.id or ""
         if isinstance(edit, Added):
-            taken.append((then, None, edit.text, to))
+            taken.append(TakenEdit(then, None, edit.text, to))
         elif isinstance(edit, Removed):
             made_on.pop(edit.block, None)
-        else:  # whoever goes on editing the same text starts from there, not from what we wrote
+        else:  # a person who edits the text further starts from there, not from what we wrote
             named = next(
-                (one[1] for one in taken if (one[0], one[3]) == (then, edit.block) and one[1]), edit.block
+                (old.block for old in taken if (old.version, old.holder) == (then, edit.block) and old.block),
+                edit.block,
             )
             made_on[named] = digest(edit.after)
             if to and to != edit.block:
-                taken = [(*one[:3], to if one[3] == edit.block else one[3]) for one in taken]
-                taken.append((then, named, "", to))
+                taken = [old._replace(holder=to) if old.holder == edit.block else old for old in taken]
+                taken.append(TakenEdit(then, named, "", to))
     versions.pop(stamp, None)
     versions[stamp] = {"": digest(ours.head.strip("\n")), **{id: digest(text) for id, text in now.items()}}
     kept = min(VERSIONS, max(HASHES // len(versions[stamp]), 16))
-    taken = [one for one in dict.fromkeys(taken) if one[3] in now][-TAKEN:]
-    return LastWritten(
-        known.token, tuple(versions.items())[-kept:], ours.head, now, tuple(taken), known.asked
-    )
+    taken = [edit for edit in dict.fromkeys(taken) if edit.holder in now][-TAKEN:]
+    return LastWritten(last.token, tuple(versions.items())[-kept:], ours.head, now, tuple(taken), last.asked)
 
 
-def settled(known: LastWritten, token: str) -> LastWritten:
+def settled(last: LastWritten, token: str) -> LastWritten:
     """What to remember once the file holds what it should: the same edit, made again, is a new one."""
-    taken = tuple(one for one in known.taken if one[0] != known.newest)
-    return replace(known, token=token if known.asked else known.token, taken=taken, asked=False)
+    taken = tuple(edit for edit in last.taken if edit.version != last.newest)
+    return replace(last, token=token if last.asked else last.token, taken=taken, asked=False)
 
 
 def is_inside(path: str) -> bool:
@@ -606,31 +621,31 @@ def check_paths(files: dict[str, bytes]) -> dict[str, bytes]:
 def check(pages: Iterable[Page]) -> dict[str, Page]:
     """The pages by their paths. Raises BadInput for a path that leaves the folder, for an id or path given twice,
     and for what is not text."""
-    found: dict[str, Page] = {}
+    by_path: dict[str, Page] = {}
     for page in pages:
-        path, ids = page.path, [one.id for one in page.blocks]
-        told = f"the page {shown(path)}"
+        path, ids = page.path, [block.id for block in page.blocks]
+        named = f"the page {shown(path)}"
         check_paths({path: b""})
-        if path in found or "" in ids or len(set(ids)) < len(ids):
-            raise BadInput(f"{told} is there twice, or has an id twice or an empty one: give each its own")
+        if path in by_path or "" in ids or len(set(ids)) < len(ids):
+            raise BadInput(f"{named} is there twice, or has an id twice or an empty one: give each its own")
         try:
-            "".join([path, page.head, *ids, *(one.text for one in page.blocks)]).encode()
+            "".join([path, page.head, *ids, *(block.text for block in page.blocks)]).encode()
         except UnicodeEncodeError:
-            raise BadInput(f"{told} holds a lone surrogate, which is not text: decode it anew") from None
-        found[path] = page
-    return found
+            raise BadInput(f"{named} holds a lone surrogate, which is not text: decode it anew") from None
+        by_path[path] = page
+    return by_path
 
 
-def without(known: LastWritten, ids: Collection[str]) -> LastWritten:
+def without(last: LastWritten, ids: Collection[str]) -> LastWritten:
     """What is remembered, with nothing left of these blocks: not their texts, nor what could tell them."""
     return replace(
-        known,
+        last,
         versions=tuple(
-            (stamp, {id: one for id, one in blocks.items() if id not in ids})
-            for stamp, blocks in known.versions
+            (stamp, {id: hashed for id, hashed in blocks.items() if id not in ids})
+            for stamp, blocks in last.versions
         ),
-        texts={id: text for id, text in known.texts.items() if id not in ids},
-        taken=tuple(one for one in known.taken if one[1] not in ids and one[3] not in ids),
+        texts={id: text for id, text in last.texts.items() if id not in ids},
+        taken=tuple(edit for edit in last.taken if edit.block not in ids and edit.holder not in ids),
     )
 
 

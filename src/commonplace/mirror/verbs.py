@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BadInput, CommonplaceError
-from ..ledger.events import check_path
+from ..ledger.checks import check_path
 from ..verbs import verb
 from .outside import warn_of_refusals
 
 if TYPE_CHECKING:
     from ..session import Session
-    from . import FileDifference, Report
     from .book import BookMirror
+    from .folder import FileDifference, Report
 
     FileDifferences = list[FileDifference]
 
@@ -66,9 +66,7 @@ class Mirrors:
         None that one if it has a mirror already."""
         if folder is False:
             return
-        from . import (
-            shows,  # loaded when there may be a folder: a command that reads touches no markdown
-        )
+        from .folder import shows
 
         beside = self._session.services.beside
         if folder is None and self._session.ledger.store.facts.read_only:

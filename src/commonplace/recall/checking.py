@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import BadInput
-from ..ledger.events import Event, canonical, check_path, draft
+from ..ledger.checks import check_path
+from ..ledger.encoding import canonical
+from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..memory.items import Item

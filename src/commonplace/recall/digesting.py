@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..errors import BadInput
-from ..ledger.events import check_name, check_text, check_whole
+from ..ledger.checks import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
 from .lines import DigestLine

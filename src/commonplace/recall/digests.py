@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ..access.masking import masked
 from ..access.rights import OWNER, Rights, rights_of
-from ..access.secrets import masked
 from ..ledger.labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
 from ..memory.reading import Settings, VisibleItems, all_items, chosen, of_memory, settings_of
 from ..memory.requests import CREATED
+from ..memory.showing import was_shown
 from .checking import Checks, RecordedCheck, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
@@ -339,7 +340,7 @@ class Maker:
         beside = [id for id, _ in wanted.beside]
         shown = tuple(dict.fromkeys((*taken, *beside, *(() if around is None else around.shown))))
         if not self._leaves_receipt(wanted, settings):
-            self._session.was_shown(shown)
+            was_shown(self._session, shown)
             if wanted.receipt:
                 self.checks.record()
             return None

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from ..access.masking import SPARE, beginning
 from ..access.redact import TOKEN
-from ..access.secrets import SPARE, beginning
 from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
 from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.labels import flow

@@ -16,8 +16,7 @@ from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..ledger.events import Event
 from ..ledger.ledger import Ledger, Progress
-from ..ledger.paging import PAGE, pages
-from ..ledger.reader import ViewReader
+from ..ledger.reader import PAGE, ViewReader, pages
 from ..memory.reading import settings_of
 
 if TYPE_CHECKING:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..access.secrets import beginning
+from ..access.masking import beginning
 from ..errors import BadInput, CommonplaceError
-from ..ledger.events import Event, check_name, check_text, check_whole
+from ..ledger.checks import check_name, check_text, check_whole
+from ..ledger.events import Event
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
+from ..state.redaction import as_logged
 from ..verbs import RunId
 from .episodes import Recollection, by_rank, recent
 from .episodes import salient as most_salient
@@ -107,11 +109,19 @@ def _seen_in(session: Session, run_id: str | None, at: At, last: int | None = No
         head = then.position
     span = head if last is None else LATELY
     while True:
-        events = session.logged(run, max(0, head - span), head)
+        events = _logged(session, run, max(0, head - span), head)
         found = [one for one in events if session.ledger.registry.owner(one.kind) is None]
         if span >= head or len(found) >= (last or 0):
             return found
         span *= 8
+
+
+def _logged(session: Session, run: str, after: int, upto: int) -> Iterator[Event]:
+    """The events of a run after a position and up to another, as this actor may see them, without secrets."""
+    events = session.ledger.events(after, upto, run_id=run)
+    if session.is_owner:
+        return map(as_logged(session.ledger.snapshot), events)
+    return session.visible(events, upto)
 
 
 def _texts(events: Iterable[Event]) -> dict[str, str]:

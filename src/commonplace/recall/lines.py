@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ledger.events import iso
+from ..ledger.checks import iso
 from ..memory.items import SHAPES, Item, value_text
 from .data import as_data, as_name
 from .packing import PackLine

@@ -22,8 +22,9 @@ from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
-from ..memory.requests import CREATED
+from ..memory.requests import CREATED, RememberResult
 from ..memory.visibility import without_hidden
+from .checking import Checks
 from .receipts import trace_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("commonplace")
 
 CHANGED = "premise.changed"
+CHANGING_ITEMS = frozenset({
+    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.retell",
+    "memory.erase",
+})  # fmt: skip
+"""The commands that can change what an item says, or end it."""
+
 SAID = frozenset({"key", "value", "title", "body", "summary"})
 
 
@@ -85,6 +92,21 @@ def _if_seen(overlay: Overlay, premise: Premise) -> str:
     """The item that changed it, if whoever relied on it may know of it."""
     other = item_at(overlay, premise.by) if premise.by else None
     return premise.by if other is not None and may_read(rights_of(overlay, premise.actor), other) else ""
+
+
+def after_write(session: Session, command: str, answer: object) -> None:
+    """Follow up a command that changed items: tell the actors that relied on them, and check what a new item says of
+    files and commands, so that it is known when it changes."""
+    if command not in CHANGING_ITEMS:
+        return
+    session.services.premises.look_after_write()
+    if isinstance(answer, RememberResult) and answer.outcome == "stored" and session.services.repository:
+        with session.items() as items:
+            item = items.item(answer.item_id or "")
+        if item is not None:
+            checks = Checks(session)
+            checks.of([item])
+            checks.record()
 
 
 class PremiseWatch:

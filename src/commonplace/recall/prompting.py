@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ..access.secrets import masked
+from ..access.masking import masked
 from ..ledger.events import Event
 from ..memory.portions import Portion
 from .data import as_name

@@ -18,7 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
-from ..ledger.events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso
+from ..ledger.checks import iso
+from ..ledger.encoding import Blob, canonical, decode
+from ..ledger.events import MAX_PARENTS, Event, draft
 from ..ledger.overlay import Overlay
 from ..memory.capability import not_noted
 from ..memory.portions import Portions

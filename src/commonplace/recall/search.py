@@ -11,7 +11,7 @@ import msgspec
 from ..access.rights import TIERS, Rights, may_see_of
 from ..errors import BadInput, shown
 from ..index.words import snippet
-from ..ledger.events import check_name, check_text, iso, to_us
+from ..ledger.checks import check_name, check_text, iso, to_us
 from ..memory.daily import check_day
 from .data import RESULT
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from ..access.commands import deny, record_denial
 from ..access.rights import TIERS
+from ..memory.showing import was_shown
 from .lines import DigestLine, candidate
 from .search import SERVES, Answer, LeftOut
 
@@ -53,7 +55,7 @@ def search(
     if not ignore_memory and not session.ignores_memory():
         _check_may_search(session, mode, tiers)
     answer = searched(session, wanted, at, explain=explain, ignore=ignore_memory)
-    session.was_shown([one.id for one in answer.results])
+    was_shown(session, [one.id for one in answer.results])
     return answer
 
 
@@ -97,7 +99,8 @@ def _check_may_search(session: Session, mode: str, tiers: object) -> None:
         return
     session.check_enabled("memory.search")
     if not session.rules.search:
-        session.deny(
+        deny(
+            session,
             "memory.search",
             "search_enabled",
             f"{session.actor!r} may not use memory.search: search_enabled is false in its agent file or the workflow's",
@@ -118,4 +121,4 @@ def _note_denied_tiers(session: Session, tiers: object) -> None:
         return
     rights = session.rights()
     for tier in [tier for tier in asked if rights.tier(tier) == "none"]:
-        session.record_denial("memory.search", tier)
+        record_denial(session, "memory.search", tier)

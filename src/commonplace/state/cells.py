@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import BadInput, NotFound
-from ..ledger.events import Event, canonical, iso
+from ..ledger.checks import iso
+from ..ledger.encoding import canonical
+from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.reader import ViewReader
 from .policy import Policy

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..access.patterns import bad_pattern, compiled
 from ..errors import BadInput
-from ..ledger.events import canonical, decode
+from ..ledger.encoding import canonical, decode
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator

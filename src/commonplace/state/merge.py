@@ -7,7 +7,7 @@ from typing import Any
 
 from ..access.rights import OWNER, RUNTIME
 from ..errors import BadInput, Conflict, Denied
-from ..ledger.events import canonical
+from ..ledger.encoding import canonical
 from ..ledger.overlay import Overlay
 from .cells import DONE, About, Cell, Cells, about, cells, own_cells, sums
 from .changes import outcome, record_change

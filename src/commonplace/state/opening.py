@@ -12,7 +12,8 @@ from ..access.commands import Denial, refuse
 from ..access.patterns import bad_pattern
 from ..access.rights import OWNER, rights_of
 from ..errors import BadInput, Conflict, Denied
-from ..ledger.events import Event, draft, is_name, iso
+from ..ledger.checks import is_name, iso
+from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
 from .accounts import check_limits
 from .cells import About, Fork, Sums, about, place_of, size_of, sums

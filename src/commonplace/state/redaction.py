@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..access.rights import OWNER, RUNTIME
-from ..ledger.events import ERASED, Event, blobs_of, erased_by
+from ..ledger.encoding import blobs_of
+from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.reader import ViewReader
 from .cells import about, lineage
 from .policy import Policy

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from ..access.commands import Denial, refuse
+from ..access.masking import masked
 from ..access.rights import OWNER, RUNTIME, AccessRule, rule_in
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, Denied
-from ..ledger.events import check_name, iso
+from ..ledger.checks import check_name, iso
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
 from ..memory.daily import Log, decide_log, result_lines

@@ -13,7 +13,8 @@ from itertools import islice
 from msgspec.structs import replace
 
 from ..access.rights import Rights, rights_of
-from ..ledger.events import Event, decode, unseal
+from ..ledger.encoding import decode
+from ..ledger.events import Event, unseal
 from ..ledger.labels import Labels
 from ..ledger.reader import Snapshot
 from ..memory.visibility import may_see, without_hidden

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, CommonplaceError
-from ..ledger.events import iso
+from ..ledger.checks import iso
 from ..verbs import Verb
 from .draw import MADE_ID, Human, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence

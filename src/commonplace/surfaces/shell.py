@@ -26,7 +26,7 @@ from ..access.rights import OWNER
 from ..book import Book
 from ..book import open as open_book
 from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
-from ..ledger.events import iso
+from ..ledger.checks import iso
 from ..ledger.ledger import Progress
 from ..participant import Actor
 from .draw import clean

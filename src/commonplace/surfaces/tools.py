@@ -19,7 +19,7 @@ import msgspec
 
 from ..access.rights import OWNER
 from ..errors import BadInput, CommonplaceError, NotFound, shown
-from ..ledger.events import encode_payload
+from ..ledger.encoding import encode_payload
 from ..memory import daily
 from ..memory.reading import MEMORY_MD
 from ..participant import acting

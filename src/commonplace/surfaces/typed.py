@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 import click
 import msgspec
 
-from ..ledger.events import decode
+from ..ledger.encoding import decode
 from ..verbs import Parameter, Verb, members, name_of
 
 SHIELD = "\0"

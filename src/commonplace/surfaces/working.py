@@ -22,7 +22,7 @@ import click
 
 from ..access.rights import OWNER
 from ..errors import BadInput
-from ..files.private import new_file
+from ..files.safe import new_file
 from ..ledger.events import Event
 from ..ledger.ledger import At
 from ..registry import open_claim, open_task

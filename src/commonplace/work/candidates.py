@@ -10,7 +10,8 @@ import msgspec
 
 from ..errors import BadInput, Conflict, NotFound
 from ..index.words import tokens
-from ..ledger.events import MAX_PARENTS, check_name
+from ..ledger.checks import check_name
+from ..ledger.events import MAX_PARENTS
 from ..memory.remembering import remember
 from ..memory.verbs import Memory
 from .kinds import COMPLETED, SUBMITTED

@@ -10,6 +10,7 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
+from ..memory.showing import was_shown
 from ..recall.checking import Checks
 from ..recall.data import as_data, as_name
 from ..recall.digesting import receipt_of
@@ -139,7 +140,7 @@ def context_of(
         taken = [one for one in taken if one.kind != "Nudges" or one.id in delivered]
         receipt_id = receipt_of(session, told_of, checks) if receipt else None
     if receipt_id is None:
-        session.was_shown([one.id for one in told_of])
+        was_shown(session, [one.id for one in told_of])
 
     def of(section: str) -> tuple[Any, ...]:
         return tuple(one.about for one in taken if one.kind == section)

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
-from ..ledger.events import check_name, decode, encode_payload, new_id
+from ..ledger.checks import check_name
+from ..ledger.encoding import decode, encode_payload
+from ..ledger.events import new_id
 from .kinds import (
     ADDED,
     ANSWERED,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..access.commands import deny
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, Conflict, NotFound
-from ..files.private import new_file
+from ..files.safe import new_file
+from ..ledger.checks import check_call, check_path, check_text
 from ..ledger.erase import EraseRequest
-from ..ledger.events import check_call, check_path, check_text
 from ..verbs import verb
 from .capability import EVERY
 from .graph import DEPENDENTS, id_of, names
@@ -195,7 +196,7 @@ class WorkManagement:
             raise BadInput('discarding a work cannot be undone: say confirm="DISCARD"')
         if self._work._actor != OWNER:
             why = f"{self._work._actor!r} may not discard a work: only the owner erases what others have said"
-            self._work._session.deny("discard", self._work.id, why)
+            deny(self._work._session, "discard", self._work.id, why)
         info = self._work.info()
         if info.open:
             raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
@@ -203,10 +204,8 @@ class WorkManagement:
         ids = [one.id for one in own if one.payload["work"] == self._work.id]
         for start in range(0, len(ids), AT_ONCE):
             part = tuple(ids[start : start + AT_ONCE])
-            erasure = self._work._session.write(
-                "memory.erase", EraseRequest(part, OWNER, check_text("reason", reason), False)
-            )
-            self._work._session.services.outside.erased(erasure.erased)
+            request = EraseRequest(part, OWNER, check_text("reason", reason), False)
+            self._work._session.write("memory.erase", request)
             if progress:
                 progress(start + len(part), len(ids))
         return len(ids)

@@ -10,7 +10,8 @@ import msgspec
 from ..access.commands import need
 from ..access.rights import OWNER, rights_of
 from ..errors import Conflict, Erased, NotFound
-from ..ledger.events import Event, draft, encode_payload
+from ..ledger.encoding import encode_payload
+from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
 from ..memory.cores import Core, no_core
 from ..memory.cores import may_know as may_know_core

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, Conflict, shown
-from ..ledger.events import check_name, new_id
+from ..ledger.checks import check_name
+from ..ledger.events import new_id
 from ..verbs import TaskId, verb
 from .patterns import tasks_of
 from .verbs import Work, begin, home_of, opened, stale, works_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
-from ..ledger.events import check_name
+from ..ledger.checks import check_name
 from ..recall.data import as_data, as_name
 from .kinds import NUDGED
 from .people import carried, in_order, premise_nudge, waiting

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
+from ..access.masking import masked
 from ..access.rights import check_actor
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, shown
-from ..ledger.events import check_name, new_id
+from ..ledger.checks import check_name
+from ..ledger.events import new_id
 from ..memory.visibility import may_read_id
 from .claims import held, next_version
 from .graph import answer_record, cancel, names

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import asdict
 
+from ..access.masking import masked
 from ..access.rights import ROLES
-from ..access.secrets import masked
 from ..errors import BadInput, BadMove, Conflict, TooLarge, shown
-from ..ledger.events import MAX_PAYLOAD, check_text, encode_payload
+from ..ledger.checks import check_text
+from ..ledger.encoding import MAX_PAYLOAD, encode_payload
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"

@@ -17,11 +17,12 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
+from ..access.masking import masked
 from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
-from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, shown
-from ..ledger.events import Event, decode, draft, encode_payload
+from ..ledger.encoding import decode, encode_payload
+from ..ledger.events import Event, draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader

@@ -13,21 +13,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
+from ..access.commands import deny
+from ..access.masking import masked
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
-from ..access.secrets import masked
 from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Fenced, NotFound, TooLarge, UnsafePath, shown
-from ..files.folders import Folder
-from ..ledger.events import (
-    MAX_BLOB,
-    MAX_NAME,
-    Blob,
-    Event,
-    check_name,
-    check_path,
-    check_text,
-    check_whole,
-)
+from ..files.safe import Folder
+from ..ledger.checks import MAX_NAME, check_name, check_path, check_text, check_whole
+from ..ledger.encoding import MAX_BLOB, Blob
+from ..ledger.events import Event
 from ..ledger.reader import Snapshot
 from ..memory.visibility import without_hidden
 from ..verbs import namespace, verb
@@ -128,7 +122,7 @@ class Work:
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             why = f"{self._actor!r} acts as itself: only the owner speaks for others with by="
-            self._session.deny("act as", name, why)
+            deny(self._session, "act as", name, why)
         act = Act(self.id, self._actor, name, given, self._run, self._lead)
         return self._session.write(f"work.{command}", act)
 
@@ -140,7 +134,7 @@ class Work:
             return self._actor
         if self._actor not in (OWNER, agent):
             why = f"{self._actor!r} acts as itself and not as {agent!r}"
-            self._session.deny("act as", check_actor(agent), why)
+            deny(self._session, "act as", check_actor(agent), why)
         if agent in (ALL, ORCHESTRATOR):
             raise BadInput(
                 f"{agent!r} is whom nudges are sent to, and no name of an agent: choose another one"
@@ -693,7 +687,7 @@ class Work:
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that the reader may see."""
         self.info()
-        for event in self._session.follow(after, timeout):
+        for event in self._session.ledger.tail(after, timeout):
             yield from self._shown(event)
 
     def _shown(self, event: Event) -> list[Event]:

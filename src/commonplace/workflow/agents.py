@@ -26,7 +26,7 @@ from typing import Any
 from ..access.redact import NOTHING, SHORTEST_LINE, Redactor
 from ..access.rights import check_actor
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound, UnsafePath
-from ..files.folders import Folder
+from ..files.safe import Folder
 from ..run import Run, Turn, plain_text
 from ..state.requests import Written
 from .model import Agent, Workflow

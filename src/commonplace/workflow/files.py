@@ -20,8 +20,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
 from ..errors import BadInput, TooLarge, UnsafePath, shown
-from ..files.folders import Folder
 from ..files.plain_yaml import kind_of, parse_yaml
+from ..files.safe import Folder
 from . import schema
 from .model import WORKFLOW_FILE, Problem
 

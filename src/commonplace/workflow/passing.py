@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BadInput
-from ..ledger.events import canonical
+from ..ledger.encoding import canonical
 from ..run import Run
 from ..state.cells import State
 from ..state.policy import RESERVED_KEYS

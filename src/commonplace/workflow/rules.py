@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ..access.rights import RESERVED_ACTORS
 from ..errors import shown
-from ..ledger.events import is_name
+from ..ledger.checks import is_name
 from ..state.contract import bad_pattern_in
 from ..state.policy import RESERVED_KEYS, Strictness
 from .expressions import check_expression

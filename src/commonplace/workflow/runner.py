@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..access.masking import masked
 from ..access.redact import Redactor
 from ..access.rights import OWNER
-from ..access.secrets import masked
 from ..errors import BadInput, Conflict, ContractViolation, Denied, NotEnabled, NotFound, RunFailed
 from ..event_verbs import record
 from ..run import Run, Turn

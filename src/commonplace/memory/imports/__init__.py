@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from ...errors import BadInput, TooLarge, UnsafePath
-from ...files.folders import Folder
+from ...files.safe import Folder
 from . import markdown, records
 from .items import FileRead, Incoming, Skipped
 

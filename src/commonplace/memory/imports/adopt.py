@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...errors import CommonplaceError
-from ...ledger.events import canonical
+from ...ledger.encoding import canonical
 from ..remembering import remember
 from ..verbs import Memory
 from . import read_memories

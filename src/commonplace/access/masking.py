@@ -1,7 +1,8 @@
-"""Secrets as they look in text: keys of known makers, credentials in URLs, passwords that are assigned.
+"""Masking: taking out of a text what looks like a secret.
 
-`find_secrets` tells where; what is done about it is for a policy to say. A hash, an id or a public key is no
-secret, and neither is a placeholder that stands where one belongs.
+It goes by the look alone: keys of known makers, credentials in URLs, passwords that are assigned. `find_secrets` says
+where they are and `masked` takes them out. A hash, an id or a public key is no secret, and neither is a placeholder
+that stands where one belongs. What a run has declared secret is taken out by `redact`.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ PLACEHOLDER = r"""(?ix)
 PASSWORD, TOO_LONG = "password", "too long to look through"
 LONGEST = 10_000_000
 """The longest text, in characters, that is looked through: more than an event can hold. A million take about 0.1 s, and
-0.7 s if the text names every kind of secret. Who reads what others wrote looks at the `beginning` of it."""
+0.7 s if the text names every kind of secret. Readers of others' texts look at the `beginning` of each."""
 SPARE = 10_000
 """How far a secret is followed beyond the end of what is shown."""
 
@@ -143,11 +144,11 @@ def find_secrets(text: str) -> list[Secret]:
     not looked through: all of it counts as one secret of the kind TOO_LONG."""
     if len(text) > LONGEST:
         return [Secret(0, len(text), TOO_LONG)]
-    found: list[Secret] = []
-    for one in sorted(_all(text), key=lambda one: (one.start, -one.end)):
-        if not found or one.start >= found[-1].end:
-            found.append(one)
-    return found
+    secrets: list[Secret] = []
+    for secret in sorted(_all(text), key=lambda secret: (secret.start, -secret.end)):
+        if not secrets or secret.start >= secrets[-1].end:
+            secrets.append(secret)
+    return secrets
 
 
 def masked(value: T) -> T:
@@ -170,9 +171,9 @@ def masked(value: T) -> T:
 
 def _masked_text(text: str) -> str:
     parts, end = [], 0
-    for one in find_secrets(text):
-        parts += [text[end : one.start], TOKEN]
-        end = one.end
+    for secret in find_secrets(text):
+        parts += [text[end : secret.start], TOKEN]
+        end = secret.end
     return "".join([*parts, text[end:]])
 
 
@@ -182,10 +183,10 @@ def beginning(text: str, most: int) -> str:
     if len(text) <= most:
         return masked(text)
     parts, end = [], 0
-    for one in find_secrets(text[: min(most + SPARE, LONGEST)]):
-        if one.start < most:
-            parts += [text[end : one.start], TOKEN]
-            end = one.end
+    for secret in find_secrets(text[: min(most + SPARE, LONGEST)]):
+        if secret.start < most:
+            parts += [text[end : secret.start], TOKEN]
+            end = secret.end
     return "".join([*parts, text[end : max(end, most)], "…"])
 
 
