@@ -443,7 +443,7 @@ def test_an_actor_reads_the_run_as_itself_and_cannot_take_anothers_turn(book: Bo
         lambda: fork.merge(),
         ben.reopen,
     ):
-        with pytest.raises(commonplace.Denied, match="whoever opened it|marks its own turns"):
+        with pytest.raises(commonplace.Denied, match="the actor that opened it|marks its own turns"):
             forbidden()
     assert (run.status, run.steps()["ada"]["status"]) == ("running", "finished")
     fork.close()  # his own

@@ -23,10 +23,10 @@ from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
 from .recall.checking import Checks
 from .recall.searching import IGNORED
-from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
 from .state.redaction import as_logged
 from .state.requests import STARTED
+from .state.rows import done_by, opened_run, steps_of
 from .state.visibility import EventVisibility
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class Session:
             return AgentMemory()
         with self.snapshot() as now:
             doer = done_by(now, self.run, self.actor)
-            return about(now, self.run).policy.doing(self.actor, doer).memory
+            return opened_run(now, self.run).policy.doing(self.actor, doer).memory
 
     @property
     def tiers(self) -> Collection[str]:
@@ -230,7 +230,7 @@ class Session:
             return ""
         with self.snapshot() as now:
             requested = now.get("recall.ignoring", self.run, self.actor)
-            step = None if requested is None else steps(now, self.run, None).get(self.actor)
+            step = None if requested is None else steps_of(now, self.run, None).get(self.actor)
         running = step is not None and step["status"] == STARTED and step["position"] < requested
         return "asked to, earlier in this turn" if running else ""
 

@@ -8,11 +8,7 @@ from typing import Any
 import msgspec
 
 from ..access.rights import OWNER
-from .cells import Fork
 from .policy import Policy, Start
-
-OPENED, CHANGED, STEPPED = "state.opened", "state.changed", "state.stepped"
-CLOSED, MERGED, VIOLATED = "state.closed", "state.merged", "state.violated"
 
 STARTED, ITERATED, RETRYING = "started", "iterated", "retrying"
 FINISHED, FAILED, SKIPPED = "finished", "failed", "skipped"
@@ -21,6 +17,13 @@ ENDINGS = ("completed", "failed", "cancelled")
 
 BUILDING = ("append", "increment")
 """Types of changes that build on what a field holds."""
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """Where a run branched off another one."""
+
+    run: str
+    at: int
 
 
 class Open(msgspec.Struct, frozen=True):

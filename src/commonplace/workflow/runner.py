@@ -27,9 +27,10 @@ from ..recording import record
 from ..run import Run, Turn
 from ..runs import Runs
 from ..runs import run as open_run
-from ..state.cells import State, about
+from ..state.cells import State
 from ..state.contract import violations
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, RunStep
+from ..state.rows import find_run
 from .agents import (
     AgentFailed,
     AgentFunction,
@@ -489,7 +490,7 @@ class Runner:
                 "max_depth, or delegation_loop.budget.max_depth"
             )
         with self.session.snapshot() as now:
-            known = about(now, id) if now.get("state.runs", id) is not None else None
+            known = find_run(now, id)
         if known is not None and known.parent != self.run.id:
             raise Conflict(
                 f"{id!r} is another run, and the name is needed for the subworkflow {inner.name!r}"
