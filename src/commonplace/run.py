@@ -185,9 +185,9 @@ class Run:
         """A run within this one, one level deeper. Its state begins with `inherit`, which comes from the events at
         the positions `sources`: what is erased there is erased in the child, too. Without a `policy`, this run's
         holds."""
-        for field, value, wanted in (("policy", policy, Policy), ("start", start, Start)):
-            if value is not None and not isinstance(value, wanted):
-                raise BadInput(f"{field} {shown(value)} is not a {wanted.__name__}")
+        for field, value, kind in (("policy", policy, Policy), ("start", start, Start)):
+            if value is not None and not isinstance(value, kind):
+                raise BadInput(f"{field} {shown(value)} is not a {kind.__name__}")
         if workflow is not None and not _is_plain(workflow):
             raise BadInput(
                 f"workflow {shown(workflow)} is not a mapping of strings, such as {{'name': 'daily'}}"

@@ -87,8 +87,8 @@ def start_without_values(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def change_without_values(payload: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: payload[name] for name in ("agent", "type", "size", "fields", "model")}
-    return {**kept, "payload": {}, "erased": True}
+    names = ("agent", "type", "size", "fields", "model")
+    return {**{name: payload[name] for name in names}, "payload": {}, "erased": True}
 
 
 def step_without_result(payload: dict[str, Any]) -> dict[str, Any]:

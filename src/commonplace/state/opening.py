@@ -32,7 +32,7 @@ def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
     if request.fork is not None:
         return _open_fork(overlay, request, request.fork)
     policy, depth = _within(overlay, request)
-    values = start_values(request.start, request.given, request.run, overlay.now)
+    values = start_values(request.start, request.initial, request.run, overlay.now)
     problems = list(_problems(policy, request.start, values))
     if problems:
         raise BadInput(
@@ -134,7 +134,7 @@ def _opened(
 PLACEHOLDER = re.compile(r"\$\{now\}|\{\{(RUN_ID|TIMESTAMP)\}\}|\$\{(run_id|timestamp)\}")
 
 
-def start_values(start: Start, given: Mapping[str, Any], run: str, now: int) -> dict[str, Any]:
+def start_values(start: Start, values: Mapping[str, Any], run: str, now: int) -> dict[str, Any]:
     """The state a run begins with: what the caller gives wins over auto_inject, that over the file's initial."""
 
     def filled(value: Any) -> Any:
@@ -146,4 +146,4 @@ def start_values(start: Start, given: Mapping[str, Any], run: str, now: int) -> 
             return [filled(inner) for inner in value]
         return value
 
-    return {**start.initial, **filled(start.auto_inject), **given}
+    return {**start.initial, **filled(start.auto_inject), **values}

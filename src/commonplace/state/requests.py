@@ -33,12 +33,12 @@ class Open(msgspec.Struct, frozen=True):
     by: str
     policy: Policy = Policy()
     start: Start = Start()
-    given: Mapping[str, Any] = {}
+    initial: Mapping[str, Any] = {}
     workflow: Mapping[str, str] = {}
     parent: str | None = None
     fork: Fork | None = None
     sources: tuple[int, ...] = ()
-    """The positions of the events that `given` comes from."""
+    """The positions of the events that `initial` comes from."""
 
 
 class RunStep(msgspec.Struct, frozen=True):
@@ -114,6 +114,10 @@ class Written(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     outcome: str = "stored"
 
+    def __str__(self) -> str:
+        notes = "".join(f"; {warning}" for warning in self.warnings)
+        return f"wrote {', '.join(self.fields) or 'nothing'} at position {self.position}{notes}"
+
 
 class Merged(msgspec.Struct, frozen=True):
     """What a merge did: the cells taken over, as agent.field, and what both sides had written."""
@@ -121,3 +125,8 @@ class Merged(msgspec.Struct, frozen=True):
     into: str
     fields: tuple[str, ...]
     conflicts: tuple[Mapping[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        fields = ", ".join(str(conflict["field"]) for conflict in self.conflicts)
+        both = f"; both sides had written {fields}" if fields else ""
+        return f"merged {', '.join(self.fields) or 'nothing'} into {self.into}{both}"

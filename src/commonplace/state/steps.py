@@ -36,12 +36,12 @@ def check_open(views: ViewReader, run: str) -> Totals:
     return totals
 
 
-def not_yours(overlay: Overlay, run: str, by: str, act: str, what: str) -> Denied | None:
+def not_yours(overlay: Overlay, run: str, by: str, act: str, subject: str) -> Denied | None:
     """The refusal, already recorded, of what only the owner and the actor that opened a run may do to it."""
     if by in (OWNER, opened_run(overlay, run).by):
         return None
     message = f"{by!r} may not {act} the run {run!r}: its owner can, and the actor that opened it"
-    return refuse(overlay, Denial(by, f"run.{act}", what, run), message)
+    return refuse(overlay, Denial(by, f"run.{act}", subject, run), message)
 
 
 def decide_step(overlay: Overlay, request: RunStep) -> int | Denied:
