@@ -43,8 +43,8 @@ from .state.requests import (
     RunStep,
     Written,
 )
-from .state.rows import opened_run, steps_of, totals_of
-from .state.sharing import PROJECTION, sees_others, state_in, takes_part, visible_state
+from .state.rows import PROJECTION, OpenedRun, opened_run, steps_of, totals_of
+from .state.sharing import sees_others, state_in, takes_part, visible_state
 
 if TYPE_CHECKING:
     from .ledger.ledger import At
@@ -96,20 +96,19 @@ class Run:
             return totals_of(snapshot, self.id).status
 
     @property
-    def position(self) -> int:
-        """The book's last position."""
-        with self._ledger.snapshot() as snapshot:
-            return snapshot.position
-
-    @property
     def policy(self) -> Policy:
-        with self._ledger.snapshot() as snapshot:
-            return opened_run(snapshot, self.id).policy
+        """The rules that hold in it."""
+        return self._opened.policy
 
     @property
     def depth(self) -> int:
+        """How many runs it is within."""
+        return self._opened.depth
+
+    @property
+    def _opened(self) -> OpenedRun:
         with self._ledger.snapshot() as snapshot:
-            return opened_run(snapshot, self.id).depth
+            return opened_run(snapshot, self.id)
 
     def steps(self) -> dict[str, dict[str, Any]]:
         """How far each node of the workflow's graph has come. An agent sees no results; under the strategy `isolated`
@@ -162,7 +161,9 @@ class Run:
             position = snapshot.position
         id = new_id() if run_id is None else check_name("run_id", run_id)
         self._submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
-        return Run(self._session, id, self._folder, self._persistence)
+        fork = Run(self._session, id, self._folder, self._persistence)
+        fork._begun()
+        return fork
 
     def merge(self, prefer: str | None = None) -> Merged:
         """Bring what this fork has written back into the run it came from. Where both have written, it is a

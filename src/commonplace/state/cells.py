@@ -17,9 +17,10 @@ from ..errors import BadInput
 from ..ledger.events import Event, canonical, decode
 from ..ledger.keys import Key
 from ..ledger.reader import ViewReader
+from ..ledger.views import View
 from .events import OPENED, STEPPED
 from .requests import FINISHED, Fork
-from .rows import lineage
+from .rows import WRITING, lineage
 
 Place = tuple[str, str]
 """An agent and a field of its entry; the agent is "" for what belongs to no agent."""
@@ -86,13 +87,11 @@ def _cell(row: dict[str, Any]) -> Cell:
     return Cell(row.get("value"), row["version"], "gone" in row, tuple(row.get("parts", ())))
 
 
-def cells_of(
-    views: ViewReader, run: str, fork: Fork | None, agent: str | None = None, view: str = "state.cells"
-) -> Cells:
+def cells_of(views: ViewReader, run: str, fork: Fork | None, agent: str | None = None) -> Cells:
     """Every cell of a run, or of one agent's entry in it."""
     cells: Cells = {}
     for reader, id in lineage(views, run, fork):
-        for key, row in reader.scan(view, id, *(() if agent is None else (agent,))):
+        for key, row in reader.scan("state.cells", id, *(() if agent is None else (agent,))):
             place = (str(key[1]), str(key[2]))
             cells.pop(place, None)
             if "gone" not in row:
@@ -171,7 +170,7 @@ def size_of(value: object) -> int:
     return len(canonical(value))
 
 
-def cell_keys(event: Event) -> list[Key]:
+def _keys(event: Event) -> list[Key]:
     """The cells that an event writes."""
     run, payload = event.run_id or "", event.payload
     if event.kind == OPENED:
@@ -186,7 +185,7 @@ def _initial(payload: dict[str, Any]) -> dict[Place, Any]:
     return {(agent, field): value for agent, field, value in payload["initial"]}
 
 
-def fold_cell(key: Key, before: Any, event: Event) -> Any:
+def _fold(key: Key, before: Any, event: Event) -> Any:
     agent, field = str(key[1]), str(key[2])
     if field == DONE:
         return {"value": True, "version": event.position}
@@ -202,3 +201,6 @@ def fold_cell(key: Key, before: Any, event: Event) -> Any:
     if type == "append" and held is not None:
         row["parts"] = [*held.get("parts", (held["version"],)), event.position]
     return row
+
+
+CELLS = View("state.cells", 1, _keys, _fold, kinds=WRITING)

@@ -162,7 +162,6 @@ def record_change(
         "payload": change.payload,
         "size": size - totals.size,
         "fields": keys - totals.fields,
-        "model": opened.policy.model,
     }
     if exact is not totals:
         payload["corrected"] = exact.corrected

@@ -11,6 +11,7 @@ from ..access.redact import Redactor
 from ..errors import BadInput
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
+from ..ledger.views import Kind
 from .policy import Policy
 
 OPENED, CHANGED, STEPPED = "state.opened", "state.changed", "state.stepped"
@@ -79,21 +80,17 @@ def _secret_names(secrecy: Secrecy, parents: list[Event]) -> list[str]:
     return sorted(fields) if Redactor(fields)(secrecy.content) != secrecy.content else []
 
 
-# What is left of an event that is erased: names, statuses and sizes, so that what was built on it stays valid.
-
-
-def start_without_values(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "initial": [], "secret": [], "erased": True}
-
-
-def change_without_values(payload: dict[str, Any]) -> dict[str, Any]:
-    names = ("agent", "type", "size", "fields", "model")
+def _change_without_values(payload: dict[str, Any]) -> dict[str, Any]:
+    names = ("agent", "type", "size", "fields")
     return {**{name: payload[name] for name in names}, "payload": {}, "erased": True}
 
 
-def step_without_result(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "reason": "", "result": {}, "secret": []}
-
-
-def end_without_reason(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "reason": ""}
+# What is left of an event that is erased: names, statuses and sizes, so that what was built on it stays valid.
+KINDS = (
+    Kind(OPENED, residue=lambda payload: {**payload, "initial": [], "secret": [], "erased": True}),
+    Kind(CHANGED, residue=_change_without_values),
+    Kind(STEPPED, residue=lambda payload: {**payload, "reason": "", "result": {}, "secret": []}),
+    Kind(CLOSED, residue=lambda payload: {**payload, "reason": ""}),
+    Kind(MERGED, residue=lambda payload: payload),
+    Kind(VIOLATED),
+)

@@ -55,7 +55,7 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
         )
     taken = {place: cell for place, cell in theirs.items() if request.prefer == "fork" or place not in clash}
     _take_over(overlay, request, fork.run, into, taken)
-    _take_over_steps(overlay, request.fork, fork.run, into, since)
+    _take_over_steps(overlay, request.fork, fork.run, since)
     fields = tuple(sorted(map(_name, taken)))
     payload = {"fork": request.fork, "fields": list(fields), "prefer": request.prefer}
     emit(overlay, MERGED, fork.run, request.by, payload)
@@ -110,10 +110,10 @@ def _take_over(
         record_change(overlay, into, totals, change, request.by, before, after, sources)
 
 
-def _take_over_steps(overlay: Overlay, fork: str, run: str, into: OpenedRun, since: int) -> None:
+def _take_over_steps(overlay: Overlay, fork: str, run: str, since: int) -> None:
     """Nodes that have finished in the fork have finished here, too: others may see what they share."""
     for key, step in overlay.scan("state.steps", fork):
         if step["status"] == FINISHED and not step["of"] and step["position"] > since:
             payload = {name: step[name] for name in ("status", "attempt", "iteration", "of")}
             payload |= {"node": str(key[1]), "reason": f"merged from {fork}", "result": {}}
-            emit(overlay, STEPPED, run, RUNTIME, {**payload, "model": into.policy.model})
+            emit(overlay, STEPPED, run, RUNTIME, payload)

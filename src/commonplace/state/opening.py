@@ -120,7 +120,6 @@ def _opened(
         "fork": msgspec.to_builtins(request.fork),
         "size": totals.size,
         "fields": totals.fields,
-        "model": policy.model,
     }
     secrecy = Secrecy(policy, [{field: value} for _, field, value in initial])
     opened = emit(overlay, OPENED, request.run, request.by, payload, request.sources, secrecy)

@@ -13,9 +13,15 @@ from ..errors import NotFound
 from ..ledger.events import Event, iso
 from ..ledger.keys import Key
 from ..ledger.reader import ViewReader
-from .events import CLOSED, OPENED, STEPPED
+from ..ledger.views import View
+from .events import CHANGED, CLOSED, MERGED, OPENED, STEPPED
 from .policy import Policy
-from .requests import FINISHED, Fork
+from .requests import Fork
+
+WRITING = frozenset({OPENED, CHANGED, STEPPED})
+"""The kinds of events that write to a run's state."""
+
+PROJECTION = "state.projection"
 
 
 class OpenedRun(msgspec.Struct, frozen=True):
@@ -123,11 +129,11 @@ def _digest(id: str) -> str:
 # How the rows are folded
 
 
-def run_key(event: Event) -> list[Key]:
+def _run_key(event: Event) -> list[Key]:
     return [(event.run_id or "",)]
 
 
-def fold_opened(_key: Key, _before: Any, event: Event) -> Any:
+def _fold_opened(_key: Key, _before: Any, event: Event) -> Any:
     payload = event.payload
     return msgspec.to_builtins(
         OpenedRun(
@@ -142,7 +148,7 @@ def fold_opened(_key: Key, _before: Any, event: Event) -> Any:
     )
 
 
-def fold_totals(_key: Key, before: Any, event: Event) -> Any:
+def _fold_totals(_key: Key, before: Any, event: Event) -> Any:
     payload = event.payload
     totals = before or {"size": 0, "fields": 0, "status": "running", "erased": 0, "corrected": 0}
     return {
@@ -155,41 +161,38 @@ def fold_totals(_key: Key, before: Any, event: Event) -> Any:
     }
 
 
-def step_key(event: Event) -> list[Key]:
+def _step_key(event: Event) -> list[Key]:
     return [(event.run_id or "", event.payload["node"])]
 
 
-def fold_step(_key: Key, before: Any, event: Event) -> Any:
-    payload = event.payload
-    row = {name: payload[name] for name in ("status", "attempt", "iteration", "reason", "result", "of")}
-    if "done_by" in payload:
-        row["done_by"] = payload["done_by"]
-    done = payload["status"] == FINISHED or bool(before and before["done"])
-    return {**row, "done": done, "position": event.position}
+def _fold_step(_key: Key, _before: Any, event: Event) -> Any:
+    names = ("status", "attempt", "iteration", "reason", "result", "of", "done_by")
+    row = {name: event.payload[name] for name in names if name in event.payload}
+    return {**row, "position": event.position}
 
 
-def rights_keys(event: Event) -> list[Key]:
+def _rights_keys(event: Event) -> list[Key]:
     """The actors whose rights a run narrows, and a node whose rights change with the agent that does it."""
     if event.kind == STEPPED:
-        return step_key(event) if "rule" in event.payload else []
+        return _step_key(event) if "rule" in event.payload else []
     policy = msgspec.convert(event.payload["policy"], Policy)
     return [(event.run_id or "", name) for name in policy.rules_of_agents]
 
 
-def fold_rights(key: Key, _before: Any, event: Event) -> Any:
+def _fold_rights(key: Key, _before: Any, event: Event) -> Any:
     if event.kind == STEPPED:
         return event.payload["rule"]
     return msgspec.to_builtins(msgspec.convert(event.payload["policy"], Policy).agent(str(key[1])).rule)
 
 
-def secret_keys(event: Event) -> list[Key]:
+def _secret_keys(event: Event) -> list[Key]:
     """One row for what each agent has said, and one for what the run was started with."""
     payload = event.payload
     holder = payload.get("agent") or payload.get("of") or payload.get("node") or ""
     return [(event.run_id or "", holder)] if payload.get("secret") else []
 
 
-def fold_secrets(_key: Key, before: Any, event: Event) -> Any:
+def _fold_secrets(_key: Key, before: Any, event: Event) -> Any:
     """Every text that a run's secret fields have ever held, with the field of the entry and the name under which it
     stood there, so that it is recognised elsewhere."""
     held, payload = before or {"fields": [], "texts": []}, event.payload
@@ -206,3 +209,28 @@ def fold_secrets(_key: Key, before: Any, event: Event) -> Any:
         "fields": sorted({*held["fields"], *payload["secret"]}),
         "texts": sorted({*map(tuple, held["texts"]), *texts}),
     }
+
+
+ROWS = (
+    View("state.runs", 1, _run_key, _fold_opened, kinds=frozenset({OPENED})),
+    View("state.rights", 1, _rights_keys, _fold_rights, kinds=frozenset({OPENED, STEPPED})),
+    View("state.totals", 1, _run_key, _fold_totals, kinds=WRITING | {CLOSED}),
+    View("state.steps", 1, _step_key, _fold_step, kinds=frozenset({STEPPED})),
+    View("state.secrets", 1, _secret_keys, _fold_secrets, kinds=WRITING),
+    View(
+        "state.merges",
+        1,
+        lambda event: [(event.run_id or "", event.payload["fork"])],
+        lambda _key, _before, event: event.position,
+        kinds=frozenset({MERGED}),
+    ),
+    # The projection of the cqrs model is the state as of this view's checkpoint, so it needs no rows of its own.
+    View(
+        PROJECTION,
+        1,
+        lambda _event: (),
+        lambda _key, before, _event: before,
+        kinds=frozenset(),
+        trailing=True,
+    ),
+)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..access.rights import OWNER
 from .cells import DONE, Cell, Cells, State, assembled, cells_of, finished_agents
 from .policy import Policy
-from .rows import OpenedRun, opened_run, runtime_keys
+from .rows import PROJECTION, OpenedRun, find_run, opened_run, runtime_keys
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At, Ledger
     from ..ledger.reader import ViewReader
 
 ALL = "*"
-PROJECTION = "state.projection"
 
 
 def visible_cells(policy: Policy, viewer: str, cells: Cells, finished: Collection[str]) -> Cells:
@@ -91,9 +90,9 @@ def visible_state(ledger: Ledger, run: str, viewer: str, at: At = None) -> State
         opened = opened_run(views, run)
         if at is not None or opened.policy.model != "cqrs" or not takes_part(opened, viewer):
             return state_in(views, run, viewer)
-        as_of = ledger.speaks_as_of(PROJECTION)
-        projected = cells_of(views, run, opened.fork, view=PROJECTION) if as_of else {}
-        return _state(views, run, opened, viewer, projected, as_of)
+        then = views.at(max(ledger.speaks_as_of(PROJECTION), views.meta.horizon))
+        projected = {} if find_run(then, run) is None else cells_of(then, run, opened.fork)
+        return _state(views, run, opened, viewer, projected, then.position)
 
 
 def state_in(views: ViewReader, run: str, viewer: str) -> State:

@@ -84,7 +84,6 @@ def _payload(overlay: Overlay, policy: Policy, request: RunStep, reason: str, be
         "reason": reason,
         "result": dict(request.result),
         "of": request.of,
-        "model": policy.model,
     }
     done_by = request.done_by if request.by == OWNER else before  # no agent lifts what binds it
     if done_by:
@@ -126,7 +125,6 @@ def _keep_error(overlay: Overlay, request: RunStep, error: dict[str, Any]) -> in
         entry[name[:100]] = value if isinstance(value, int | float | None) else _cut(str(value))
     entry |= {"agent": request.node, "at": iso(overlay.now)}
     payload = {"agent": "", "type": "append", "payload": {"_errors": entry}, "fields": 0, "size": 0}
-    payload |= {"model": opened.policy.model}
     sources: tuple[int, ...] = ()
     if opened.fork is not None:
         last = last_written(overlay, request.run, "", ("_errors",), opened.fork).get("_errors")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -240,19 +241,12 @@ def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, 
     late is not taken.
     """
     task.timeout = timeout
-    answers: list[Any] = []
 
-    def work() -> None:
-        try:
-            answer = function(task)
-            if inspect.isawaitable(answer):
-                answer = asyncio.run(_awaited(answer, timeout))
-            answers.append(answer)
-        except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
-            answers.append(as_failure(error))
-        task.ended.set()
+    def work() -> Any:
+        answer = function(task)
+        return asyncio.run(_awaited(answer, timeout)) if inspect.isawaitable(answer) else answer
 
-    threading.Thread(target=work, daemon=True, name=f"commonplace-agent-{task.agent}").start()
+    answers = _in_thread(work, task.ended, f"commonplace-agent-{task.agent}")
     task.ended.wait(timeout)
     if task.interrupted:
         raise Interrupted
@@ -268,6 +262,21 @@ def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, 
             "validation_error",
         )
     return dict(output or {})
+
+
+def _in_thread(work: Callable[[], Any], ended: threading.Event, name: str) -> list[Any]:
+    """Do the work in a thread. When `ended` is set, the list holds its answer, or an AgentFailed."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
+            answers.append(as_failure(error))
+        ended.set()
+
+    threading.Thread(target=run, daemon=True, name=name).start()
+    return answers
 
 
 async def _awaited(answer: Any, timeout: float) -> Any:
@@ -317,19 +326,12 @@ def _called_sensitive(name: str, section: object) -> Iterator[object]:
 
 def answer_within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:
     """What a person answers, unless they take too long."""
-    answers: list[str | AgentFailed | None] = []
-
-    def work() -> None:
-        try:
-            answers.append(ask(prompt, channel))
-        except Exception as error:  # noqa: BLE001  handed to the thread that waits for this one
-            answers.append(as_failure(error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    ended = threading.Event()
+    answers = _in_thread(partial(ask, prompt, channel), ended, "commonplace-ask")
+    ended.wait(seconds)
     if not answers:
         raise AgentFailed(f"nobody answered within {seconds:g} s", "timeout")
-    if isinstance(answers[0], AgentFailed):
-        raise answers[0]
-    return answers[0]
+    answer: str | AgentFailed | None = answers[0]
+    if isinstance(answer, AgentFailed):
+        raise answer
+    return answer

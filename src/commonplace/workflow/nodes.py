@@ -359,7 +359,8 @@ class NodeRun:
             outcome = self.runner.inner(inner, child).execute()
             if outcome.status != "completed":
                 raise AgentFailed(f"the subworkflow {inner.name} failed: {outcome.why}")
-        output, sources = passed_up(child, [inside.id for inside in inner.nodes], node.share_output or ())
+        agents, head = [inside.id for inside in inner.nodes], self.runner.session.ledger.head
+        output, sources = passed_up(child, head, agents, node.share_output or ())
         secret = tuple(child.policy.secret_fields)
         self._finish(output, contract=False, sources=sources, secret=secret)
 

@@ -79,10 +79,10 @@ def inherited(
     return {key: without(state[key], forbidden) for key in allowed}
 
 
-def passed_up(child: Run, agents: Sequence[str], fields: Sequence[str]) -> Carried:
-    """The fields that a subworkflow hands to its caller: from the last of its agents, in the order of its graph,
-    that has such a field and shares it, or from its state."""
-    state, policy = child.state(at=child.position), child.policy
+def passed_up(child: Run, head: int, agents: Sequence[str], fields: Sequence[str]) -> Carried:
+    """The fields that a subworkflow hands to its caller, as of the book's head: from the last of its agents, in the
+    order of its graph, that has such a field and shares it, or from its state."""
+    state, policy = child.state(at=head), child.policy
     passed: dict[str, Any] = {}
     sources: dict[str, tuple[int, ...]] = {}
     for field in fields:
