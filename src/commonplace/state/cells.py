@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
 class State(dict[str, Any]):
     """A run's state as plain data: `state[agent][field]` and `state[key]`. `as_of` is the position at which it
-    was so; give it to a write as `if_position=` to be told if somebody wrote in between."""
+    was so; give it to a write as `if_position=` to get a Conflict if a field was written in between."""
 
     def __init__(self, values: Mapping[str, Any], as_of: int, cells: Cells) -> None:
         super().__init__(values)

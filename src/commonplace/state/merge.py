@@ -31,7 +31,7 @@ def decide_merge(overlay: Overlay, request: Merge) -> Merged | Denied:
         return refused
     if totals_of(overlay, fork.run).status != "running":
         raise Conflict(
-            f"the run {fork.run!r} has ended, so nothing is merged into it any more: go on with the fork "
+            f"the run {fork.run!r} has ended, so nothing is merged into it any more: continue the fork "
             f"{request.fork!r} itself"
         )
     into = opened_run(overlay, fork.run)

@@ -25,7 +25,7 @@ from .sharing import takes_part
 
 def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
     if overlay.get("state.runs", request.run) is not None:
-        raise Conflict(f"the run {request.run!r} is already open: use its id alone to go on with it")
+        raise Conflict(f"the run {request.run!r} is already open: use its id alone to continue it")
     if not rights_of(overlay, request.by).emits("run.started"):
         message = f"{request.by!r} may not open runs: it may not record 'run.started'"
         return refuse(overlay, Denial(request.by, "emit", "run.started"), message)

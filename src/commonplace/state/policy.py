@@ -1,4 +1,4 @@
-"""What a run was started with: which rules hold for its state, and for whom.
+"""The rules that a run was started with: which hold for its state, and for whom.
 
 A policy is plain data. It is recorded with the run's first event, so that "what could she see then" has an
 answer long after the workflow's files have changed.
@@ -163,7 +163,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def rules_of_agents(self) -> dict[str, AccessRule]:
-        """What each of those named here is left of its rights; nothing, if nobody's are narrowed."""
+        """The rule that narrows the rights of each agent named here; {} if none narrows any."""
         rules = {name: self.agent(name).rule for name in (*self.others, *(self.agents or {}))}
         return rules if any(rule != AccessRule() for rule in rules.values()) else {}
 

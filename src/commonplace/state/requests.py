@@ -1,4 +1,4 @@
-"""What can be asked of a run's state, and what is answered. Plain data, so that it can wait in a queue."""
+"""The commands on a run's state and their answers. Plain data, so that a command can wait in a queue."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class RunStep(msgspec.Struct, frozen=True):
-    """A node of the graph has come somewhere. `error` is kept in the state's `_errors`, without secrets."""
+    """How far a node of the graph has come. `error` is kept in the state's `_errors`, without secrets."""
 
     run: str
     node: str
@@ -52,7 +52,7 @@ class RunStep(msgspec.Struct, frozen=True):
     reason: str = ""
     error: Mapping[str, Any] | None = None
     result: Mapping[str, Any] = {}
-    """What whoever resumes must know: the outputs of finished instances of a fan-out, say."""
+    """What a runner that resumes must know, for example the outputs of finished instances of a fan-out."""
     of: str = ""
     """The node that this is an instance of, if it is one."""
     sources: tuple[int, ...] = ()

@@ -1,7 +1,7 @@
 """What one actor may see of the ledger.
 
-Whatever an actor reads passes `EventVisibility`: it shows what the actor was allowed to see then and is allowed to see
-now, and takes out what nobody should read. What it may not see is as if it were not there.
+Everything an actor reads passes `EventVisibility`: it shows what the actor was allowed to see then and is allowed to
+see now, without the secrets of runs. What the actor may not see looks as if it did not exist.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class AgentTask(Turn):
         return next(iter(self.inputs.values()), None)
 
     def give_up(self, why: str) -> None:
-        """Nobody waits for this turn any more: what it writes from now on is refused."""
+        """End the turn from outside: what it writes from now on is refused."""
         self._session.refusal = self.own_run._session.refusal = why
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)

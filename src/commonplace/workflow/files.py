@@ -213,7 +213,7 @@ def normal(value: Any, words: schema.Schema, wrong: Set[Place] = frozenset(), pl
 
 
 def _misspelt(value: object, words: schema.Schema, place: Place) -> Iterator[tuple[Place, str, str]]:
-    """Keys that nobody reads and that look like ones that somebody does: a protection that is simply off."""
+    """Keys that are not read and look like ones that are: what such a key was meant to protect is unprotected."""
     properties, others = words.get("properties", {}), words.get("additionalProperties")
     for key, inner in value.items() if isinstance(value, dict) else ():
         meant = get_close_matches(key, properties, 1, 0.8) if key not in properties else []

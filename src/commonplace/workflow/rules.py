@@ -1,6 +1,6 @@
-"""The rules that a workflow keeps, each a function from the model to what breaks it.
+"""The rules that a workflow keeps, each a function from the model to the problems that break it.
 
-Rules that concern how a file is written are kept where it is read; here is what holds between the parts.
+What a file may hold is in its schema; here are the rules between its parts. `RULES` lists those of a workflow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Problems = Iterator[Problem]
 
 
 def check(workflow: Workflow, files: Mapping[str, str], to_run: bool) -> list[Problem]:
-    """What is wrong between the parts of a workflow, or with `to_run`, what keeps it from running. `files` has the
+    """The problems between the parts of a workflow; with `to_run`, those that keep it from running. `files` has the
     agents' files by id."""
     problems = [problem for rule in RULES for problem in rule(workflow)]
     for agent in workflow.agents.values():

@@ -9,7 +9,7 @@ Keywords of our own serve the messages and bring every dialect into one form (`n
     stands_for   the usual name of this key
     synonyms     other words for the same word
 
-Nothing (`null`) may stand for whatever is optional. What a schema cannot say is in `rules.py`.
+Nothing (`null`) may stand for anything optional. What a schema cannot say is in `rules.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _list(items: Schema, others: str = "", want: str = "a list") -> Schema:
 
 
 def _mapping(properties: dict[str, Schema], *required: str) -> Schema:
-    """A mapping of these properties, and of others that nobody reads."""
+    """A mapping of these properties, and of others that are not read."""
     return _kind("object", "a mapping (name: value)", properties=properties, required=[*required])
 
 
