@@ -117,7 +117,7 @@ def use_everything(book: Book) -> None:
     for model in ("shared_dict", "cqrs"):
         agents = {"ada": AgentPolicy(may_emit=("*",)), "ben": AgentPolicy()}
         policy = Policy(model=model, sensitive_fields=("key",), agents=agents)
-        opening = Open(f"state-{model}", "owner", policy, given={"topic": "x", "key": "abcdef"})
+        opening = Open(f"state-{model}", "owner", policy, initial={"topic": "x", "key": "abcdef"})
         book.ledger.submit("state.open", opening)
         run = book.run(run_id=opening.run)
         with run.agent("ada") as me:

@@ -289,7 +289,9 @@ def test_a_planted_secret_is_in_no_output_of_any_command(
     url = tmp_path / name
     with commonplace.open(url) as book:
         given: dict[str, Any] = {"api_key": secret} if where == "initial" else {}
-        opening = Open("r", "owner", Policy(sensitive_fields=("api_key",), never_share=("raw",)), given=given)
+        opening = Open(
+            "r", "owner", Policy(sensitive_fields=("api_key",), never_share=("raw",)), initial=given
+        )
         book.ledger.submit("state.open", opening)
         run = book.run(run_id="r")
         me = run.agent("ada")

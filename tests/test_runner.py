@@ -37,8 +37,9 @@ from commonplace.workflow.model import (
     Retry,
     Workflow,
 )
+from commonplace.workflow.nodes import wait_before
 from commonplace.workflow.passing import gathered, inherited
-from commonplace.workflow.runner import Runner, wait_before
+from commonplace.workflow.runner import Runner
 from tests.workflows import example, write
 
 Functions = Mapping[str, Callable[[AgentTask], Any] | str | list[str]]

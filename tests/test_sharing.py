@@ -121,7 +121,7 @@ def found_in(text: str) -> set[str]:
 
 
 def told(book: Book, case: Case) -> None:
-    opening = Open("r", "owner", case.policy, given={"topic": token("run", "topic"), "never": "x"})
+    opening = Open("r", "owner", case.policy, initial={"topic": token("run", "topic"), "never": "x"})
     book.ledger.submit("state.open", opening)
     run = book.run(run_id="r")
     for agent in AGENTS:

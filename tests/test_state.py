@@ -443,7 +443,7 @@ def test_an_actor_reads_the_run_as_itself_and_cannot_take_anothers_turn(book: Bo
         lambda: fork.merge(),
         ben.reopen,
     ):
-        with pytest.raises(commonplace.Denied, match="whoever opened it|marks its own turns"):
+        with pytest.raises(commonplace.Denied, match="the actor that opened it|marks its own turns"):
             forbidden()
     assert (run.status, run.steps()["ada"]["status"]) == ("running", "finished")
     fork.close()  # his own
@@ -462,3 +462,31 @@ def test_a_child_run_goes_one_level_deeper_within_the_limit(book: Book) -> None:
     with pytest.raises(commonplace.BadInput, match=r"R31"):
         run.child("x", inherit={}).child("y")
     assert [(one.id, one.parent) for one in book.runs.list()] == [("r", None), ("r/sub", "r"), ("x", "r")]
+
+
+@pytest.mark.spec("2.4", "7.1")
+def test_verbs_on_runs_take_the_run_itself_and_their_answers_read_as_sentences(book: Book) -> None:
+    run = open_run(book, given={"topic": "tea"})
+    written = run.agent("ada").write({"n": 1})
+    assert str(written) == f"wrote n at position {written.position}"
+    fork = book.fork(run, new_id="f")
+    fork.agent("ada").write({"n": 2})
+    assert [str(difference) for difference in book.diff(run, fork)] == ["changed ada.n: 1 → 2"]
+    assert str(book.runs.merge(fork)) == "merged ada.n into r"
+    infos = book.runs.list()
+    assert [str(info) for info in infos] == ["r: running", "f: running, forked from r"]
+    assert [book.runs.state(info)["ada"] for info in infos] == [{"n": 2}, {"n": 2}]
+    assert book.runs.get(infos[0]).id == book.runs.get(run).id == "r"
+
+
+def test_a_turn_has_all_that_an_actor_has(book: Book, tmp_path: Path) -> None:
+    book.record("agent.spoke", actor="ada", payload={"text": "outside the run"})
+    run = open_run(book)
+    with run.agent("ada") as me:
+        me.record("agent.spoke", payload={"text": "in the run"})
+        assert isinstance(me, commonplace.Actor)
+        assert repr(me) == "<Turn of 'ada' in the run 'r'>"
+        me.export(tmp_path / "turn.jsonl")
+    exported = (tmp_path / "turn.jsonl").read_text()
+    assert "in the run" in exported
+    assert "outside the run" not in exported

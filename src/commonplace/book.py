@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .ledger.ledger import At, Progress
     from .recall.receipts import Receipt
     from .run import Run
+    from .runs import RunInfo
     from .state.diff import Difference
 
 BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY, RECALL, WORK)
@@ -209,11 +210,13 @@ class Book(Participant):
         """As `receipts.get`."""
         return self.receipts.get(id, at)
 
-    def fork(self, run_id: str, at: At = None, new_id: str | None = None) -> Run:
+    def fork(self, run_id: str | Run | RunInfo, at: At = None, new_id: str | None = None) -> Run:
         """As `runs.fork`."""
         return self.runs.fork(run_id, at, new_id)
 
-    def diff(self, a: str, b: str, *, redacted: bool = False) -> list[Difference]:
+    def diff(
+        self, a: str | Run | RunInfo, b: str | Run | RunInfo, *, redacted: bool = False
+    ) -> list[Difference]:
         """As `runs.diff`."""
         return self.runs.diff(a, b, redacted=redacted)
 

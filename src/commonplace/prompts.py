@@ -46,8 +46,8 @@ from .recall.prompting import (
 from .recall.receipts import Counted, Receipt, around
 from .recall.receipts import read as read_receipt
 from .state.prompt import MOST, inputs
-from .state.reading import seen_state
 from .state.redaction import redactor_of
+from .state.sharing import visible_state
 from .verbs import ItemId, ReceiptId, RunId, method, verb
 from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
@@ -280,7 +280,7 @@ def _fixed_parts(session: Session, building: Building, task: str, parts: Collect
         building.add("task", f"## Task\n{task}")
     if session.run is None or "inputs" not in parts:
         return
-    state = seen_state(session.ledger, session.run, session.actor, building.at)
+    state = visible_state(session.ledger, session.run, session.actor, building.at)
     most = building.fitted("inputs", lambda size: inputs(session.actor, state, size), MOST)
     text = inputs(session.actor, state, most)
     if building.room.over({**building.parts, "inputs": text}) and text:

@@ -20,11 +20,9 @@ from .ledger.checks import check_if_position, check_name, check_text, check_whol
 from .ledger.encoding import blobs_of, encode_payload
 from .ledger.events import ERASED
 from .ledger.events import new_id as new_event_id
-from .participant import Participant
-from .state.cells import Fork, State, about, steps, sums
-from .state.opening import takes_part
+from .participant import Actor
+from .state.cells import State
 from .state.policy import Persistence, Policy, Start
-from .state.reading import seen_in, seen_state
 from .state.redaction import redactor_of
 from .state.requests import (
     FAILED,
@@ -32,6 +30,7 @@ from .state.requests import (
     STARTED,
     Change,
     Close,
+    Fork,
     Merge,
     Merged,
     Open,
@@ -39,7 +38,8 @@ from .state.requests import (
     RunStep,
     Written,
 )
-from .state.sharing import sees_others
+from .state.rows import PROJECTION, OpenedRun, opened_run, steps_of, totals_of
+from .state.sharing import sees_others, state_in, takes_part, visible_state
 from .verbs import verb
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Run:
         folder: Path | None = None,
         persistence: Persistence | None = None,
     ) -> None:
-        self._session = session
+        self._session = session.acting_as(session.actor, id)
         self._ledger = session.ledger
         self.id = id
         self.viewer = session.actor
@@ -69,7 +69,7 @@ class Run:
         self._persistence = persistence if folder is not None else None
 
     def _submit(self, command: str, request: Any) -> Any:
-        self._session.acting_as(self.viewer, self.id).check_may_act(command)
+        self._session.check_may_act(command)
         return self._session.write(command, request)
 
     # reading
@@ -80,46 +80,45 @@ class Run:
 
         Under the cqrs model the present comes from a projection that may lag; `.as_of` says how far it is.
         """
-        return seen_state(self._ledger, self.id, self.viewer, at)
+        return visible_state(self._ledger, self.id, self.viewer, at)
 
     @verb
     def catch_up(self) -> int:
         """Update the projection of the cqrs model; returns the position that it has reached."""
-        return self._ledger.follow("state.projection")
+        return self._ledger.follow(PROJECTION)
 
     @property
     def status(self) -> str:
         """running, completed, failed or cancelled."""
         with self._ledger.snapshot() as snapshot:
-            return sums(snapshot, self.id).status
-
-    @property
-    def position(self) -> int:
-        """The book's last position."""
-        with self._ledger.snapshot() as snapshot:
-            return snapshot.position
+            return totals_of(snapshot, self.id).status
 
     @property
     def policy(self) -> Policy:
-        with self._ledger.snapshot() as snapshot:
-            return about(snapshot, self.id).policy
+        """The rules that hold in it."""
+        return self._opened.policy
 
     @property
     def depth(self) -> int:
+        """How many runs it is within."""
+        return self._opened.depth
+
+    @property
+    def _opened(self) -> OpenedRun:
         with self._ledger.snapshot() as snapshot:
-            return about(snapshot, self.id).depth
+            return opened_run(snapshot, self.id)
 
     @verb
     def steps(self) -> dict[str, dict[str, Any]]:
         """How far each node of the workflow's graph has come. An agent sees no results; under the strategy `isolated`
         it sees only its own node."""
         with self._ledger.snapshot() as snapshot:
-            known = about(snapshot, self.id)
-            found = steps(snapshot, self.id, known.fork)
+            opened = opened_run(snapshot, self.id)
+            steps = steps_of(snapshot, self.id, opened.fork)
         if self.viewer == OWNER:
-            return found
-        shown = found if takes_part(known, self.viewer) and sees_others(known.policy) else {self.viewer}
-        return {node: {**found[node], "reason": "", "result": {}} for node in shown if node in found}
+            return steps
+        nodes = steps if takes_part(opened, self.viewer) and sees_others(opened.policy) else {self.viewer}
+        return {node: {**steps[node], "reason": "", "result": {}} for node in nodes if node in steps}
 
     def redacted(self, value: Any) -> Any:
         """A value without the secrets of this run, as a log or a page may show it. For the owner: others could
@@ -172,7 +171,9 @@ class Run:
             position = snapshot.position
         id = new_event_id() if new_id is None else check_name("new_id", new_id)
         self._submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
-        return Run(self._session, id, self._folder, self._persistence)
+        fork = Run(self._session, id, self._folder, self._persistence)
+        fork._begun()
+        return fork
 
     @verb
     def merge(self, prefer: str | None = None) -> Merged:
@@ -196,10 +197,10 @@ class Run:
         """A run within this one, one level deeper. Its state begins with `inherit`, which comes from the events at
         the positions `sources`: what is erased there is erased in the child, too. Without a `policy`, this run's
         holds."""
-        for field, given, wanted in (("policy", policy, Policy), ("start", start, Start)):
-            if given is not None and not isinstance(given, wanted):
-                raise BadInput(f"{field} {shown(given)} is not a {wanted.__name__}")
-        if workflow is not None and not is_plain(workflow):
+        for field, value, kind in (("policy", policy, Policy), ("start", start, Start)):
+            if value is not None and not isinstance(value, kind):
+                raise BadInput(f"{field} {shown(value)} is not a {kind.__name__}")
+        if workflow is not None and not _is_plain(workflow):
             raise BadInput(
                 f"workflow {shown(workflow)} is not a mapping of strings, such as {{'name': 'daily'}}"
             )
@@ -234,7 +235,8 @@ class Run:
         folder = Folder((self._folder or Path()).resolve())
         with self._ledger.snapshot() as snapshot:
             as_of = snapshot.position
-            state = redactor_of(snapshot, self.id, self.viewer)(dict(seen_in(snapshot, self.id, self.viewer)))
+            hide = redactor_of(snapshot, self.id, self.viewer)
+            state = hide(dict(state_in(snapshot, self.id, self.viewer)))
         path = PurePosixPath(persistence.path, f"{_file_name(self.id)}.{persistence.format}").as_posix()
         try:
             if persistence.format == "msgpack":
@@ -245,9 +247,8 @@ class Run:
             raise BadInput(
                 "msgpack cannot hold an integer this large: use state.persistence.format json"
             ) from None
-        self._session.services.outside.saved(
-            self.id, folder.path, path
-        )  # first, so that erasing finds it whatever happens
+        # First, so that erasing finds the file whatever happens.
+        self._session.services.outside.saved(self.id, folder.path, path)
         try:
             folder.write(path, data)
         except (OSError, UnsafePath) as error:
@@ -258,18 +259,17 @@ class Run:
         return (self._folder or Path()) / path, as_of
 
     def _begun(self) -> None:
-        """The runtime lets a projection begin with what the run was started with."""
+        """Update the projection of the cqrs model, which the runtime does at the start and after each turn."""
         if self.policy.model == "cqrs":
             self.catch_up()
 
-    def _ended(self) -> None:
-        """After an agent's turn."""
+    def _turn_ended(self) -> None:
         self._begun()
         self._save_if("per_agent")
 
     def _save_if(self, *intervals: str) -> None:
-        wanted = self._persistence
-        if wanted is not None and wanted.enabled and wanted.interval in intervals:
+        persistence = self._persistence
+        if persistence is not None and persistence.enabled and persistence.interval in intervals:
             self.save()
 
     def __enter__(self) -> Self:
@@ -278,14 +278,14 @@ class Run:
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
             self.close()
-        elif isinstance(error, Exception):  # Ctrl-C and the like leave it open, to be gone on with
+        elif isinstance(error, Exception):  # Ctrl-C leaves it open, so that it can be continued
             _beside(error, partial(self.close, "failed", plain_text(error)))
 
     def __repr__(self) -> str:
         return f"<Run {self.id!r} as {self.viewer}>"
 
 
-class Turn(Participant):
+class Turn(Actor):
     """One agent at work in a run: it has every verb and namespace that an actor has, inside the run, reads what it may
     see of the run's state, and writes its own entry."""
 
@@ -295,10 +295,13 @@ class Turn(Participant):
         """The run whose turn it takes."""
         self.agent = agent
 
+    def __repr__(self) -> str:
+        return f"<Turn of {self.agent!r} in the run {self.own_run.id!r}>"
+
     @property
     def state(self) -> State:
         """What this agent may see of the run's state, now."""
-        return seen_state(self._session.ledger, self.own_run.id, self.agent)
+        return visible_state(self._session.ledger, self.own_run.id, self.agent)
 
     @verb
     def write(
@@ -339,7 +342,7 @@ class Turn(Participant):
             raise BadInput(f"step {shown(step)} is not a RunStep")
         own = replace(step, run=self.own_run.id, node=self.agent, of="", by=self.own_run.viewer)
         self._change("set", output, step=own, **more)
-        self.own_run._ended()
+        self.own_run._turn_ended()
 
     @verb
     def fail(self, error: BaseException | str, **more: Any) -> None:
@@ -349,19 +352,24 @@ class Turn(Participant):
         if not isinstance(error, BaseException | str):
             raise BadInput(f"error {shown(error)} is neither an exception nor text: give what went wrong")
         kind = type(error).__name__ if isinstance(error, BaseException) else "error"
-        told = {"type": kind, "message": plain_text(error)}
-        self.own_run.step(self.agent, FAILED, reason=told["message"], error=told, **more)
+        message = plain_text(error)
+        details = {"type": kind, "message": message}
+        self.own_run.step(self.agent, FAILED, reason=message, error=details, **more)
 
     def _change(self, type: str, payload: Mapping[str, Any], **more: Any) -> Written:
+        run = self.own_run
         _, copy, blobs = encode_payload(payload)
-        copy = check_fields(copy)
+        values = _check_fields(copy)
         check_if_position(more.get("if_position"))
-        referred = set(blobs_of(copy)) - set(blobs)
-        if referred and self.own_run.viewer != OWNER and referred - set(blobs_of(dict(self.state))):
-            raise BadInput("a blob that is not in this run's state is given as Blob(data), not by its digest")
-        kind = check_name("the type of a change", type)
-        change = Change(self.own_run.id, self.agent, self.own_run.viewer, kind, copy, blobs=blobs, **more)
-        written: Written = self.own_run._submit("state.change", change)
+        if run.viewer != OWNER:
+            referred = set(blobs_of(values)) - set(blobs)
+            if referred and referred - set(blobs_of(dict(self.state))):
+                raise BadInput(
+                    "a blob that is not in this run's state is given as Blob(data), not by its digest"
+                )
+        type = check_name("the type of a change", type)
+        change = Change(run.id, self.agent, run.viewer, type, values, blobs=blobs, **more)
+        written: Written = run._submit("state.change", change)
         return written
 
     def __enter__(self) -> Self:
@@ -403,14 +411,14 @@ def _positions(sources: object) -> tuple[int, ...]:
     return tuple(sources)
 
 
-def is_plain(values: object) -> bool:
+def _is_plain(values: object) -> bool:
     """Whether this is a mapping of strings to strings."""
     return isinstance(values, Mapping) and all(
         isinstance(text, str) for text in (*values.keys(), *values.values())
     )
 
 
-def check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values under names that can be told apart. Raises BadInput."""
     named = {check_name("a field", name): value for name, value in values.items()}
     if len(named) < len(values):
@@ -433,5 +441,5 @@ def plain_text(error: object) -> str:
 
 def _file_name(run: str) -> str:
     """A run's id as a file name that no other run has, and that cannot leave its folder."""
-    plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_") else "-" for one in run)[:80]
+    plain = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "-" for char in run)[:80]
     return plain if plain == run else f"{plain}-{sha256(run.encode()).hexdigest()[:12]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +15,17 @@ from .access.rights import OWNER
 from .errors import BadInput, Conflict, NotFound, shown
 from .ledger.checks import check_name, check_text
 from .ledger.encoding import encode_payload
-from .ledger.events import Event
 from .ledger.events import new_id as new_event_id
 from .memory.verbs import Memory
-from .state.cells import About, State, about, no_run, run_at, sums
+from .state.cells import State
 from .state.diff import Difference, differences
 from .state.diff import redacted as redacted_differences
-from .state.opening import takes_part
+from .state.events import OPENED
 from .state.policy import Policy, Start
 from .state.redaction import redactor_of
-from .state.requests import OPENED, Merged, Open
+from .state.requests import Merged, Open
+from .state.rows import OpenedRun, find_run, no_run, totals_of
+from .state.sharing import takes_part
 from .verbs import RunId, verb
 
 if TYPE_CHECKING:
@@ -49,9 +50,18 @@ class RunInfo(msgspec.Struct, frozen=True):
     forked_from: str | None = None
     by: str | None = None
 
+    def __str__(self) -> str:
+        words = [self.status or "without a state", self.workflow and f"workflow {self.workflow}"]
+        words += [
+            self.parent and f"within {self.parent}",
+            self.forked_from and f"forked from {self.forked_from}",
+        ]
+        return f"{self.id}: {', '.join(word for word in words if word)}"
+
 
 RunInfos = list[RunInfo]
 Differences = list[Difference]
+Commands = list[str]
 
 
 def run(
@@ -73,14 +83,13 @@ def run(
 
     only_looks = session.refusal and run_id is not None and workflow is None and initial is None
     if not create or only_looks:
-        return known_run(session, "" if run_id is None else run_id)
+        return existing_run(session, "" if run_id is None else run_id)
     session.check_may_act("run")
     id = new_event_id() if run_id is None else check_name("run_id", run_id)
     plan = _plan(workflow)
     policy = Policy() if plan is None else replace(plan.policy, max_depth=plan.max_depth)
-    opened = Run(
-        session, id, None if plan is None else Path(plan.folder), None if plan is None else plan.persistence
-    )
+    place = (None, None) if plan is None else (Path(plan.folder), plan.persistence)
+    opened = Run(session, id, *place)
     values = encode_payload(initial or {})[1]
     if run_id is None or not _has_state(session, id):
         named = {} if plan is None else {"name": plan.name, "version": plan.version}
@@ -109,21 +118,21 @@ class Runs:
         """The runs that this actor may know of, in the order in which they were first seen."""
         session = self._session
         with session.snapshot(at) as snapshot:
-            runs = [_run_info(snapshot, str(key[0]), int(first)) for key, first in snapshot.scan("runs")]
-            upto = None if at is None else snapshot.position
-        if not session.is_owner:
-            with session.visibility.judging(upto) as judge:
-                seen = judge.visible_runs({info.id: info.first for info in runs})
-            runs = [info for info in runs if info.id in seen]
+            first = {str(key[0]): int(position) for key, position in snapshot.scan("runs")}
+            if not session.is_owner:
+                with session.visibility.judging(None if at is None else snapshot.position) as judge:
+                    visible = judge.visible_runs(first)
+                first = {id: position for id, position in first.items() if id in visible}
+            runs = [_run_info(snapshot, id, position) for id, position in first.items()]
         return sorted(runs, key=lambda info: info.first)
 
     @verb
-    def get(self, run_id: RunId) -> Run:
+    def get(self, run_id: RunId | Run | RunInfo) -> Run:
         """An existing run. Raises NotFound."""
-        return known_run(self._session, run_id)
+        return existing_run(self._session, _id_of(run_id))
 
     @verb
-    def state(self, run_id: RunId, at: At = None) -> State:
+    def state(self, run_id: RunId | Run | RunInfo, at: At = None) -> State:
         """The state of a run as of `at`, as far as this actor may see it."""
         return self.get(run_id).state(at)
 
@@ -166,55 +175,66 @@ class Runs:
         )
 
     @verb
-    def fork(self, run_id: RunId, at: At = None, new_id: str | None = None) -> Run:
+    def fork(self, run_id: RunId | Run | RunInfo, at: At = None, new_id: str | None = None) -> Run:
         """A new run that begins as another one was at `at`.
 
         `new_id` is an id for the new run."""
         return self.get(run_id).fork(at, new_id)
 
     @verb
-    def diff(self, a: str, b: str, *, redacted: bool = False) -> Differences:
+    def diff(self, a: str | Run | RunInfo, b: str | Run | RunInfo, *, redacted: bool = False) -> Differences:
         """What differs between two states, each a run's id, or `id@position` for an earlier one; with `redacted`, as a
         log or a page may show it.
 
         `a` is a run, or RUN@POSITION. `b` is the other one. `redacted` leaves secrets out."""
         states, hide = [], Redactor()
-        for named in (a, b):
-            id, at = run_at(check_text("a run to compare", named))
+        for run in (a, b):
+            id, at = _id_and_position(check_text("a run to compare", _id_of(run)))
             states.append(self.state(id, at))
             with self._session.snapshot() as snapshot:
                 hide |= redactor_of(snapshot, id, self._session.actor)
-        found = differences(*states)
-        return redacted_differences(found, hide) if redacted else found
+        changes = differences(*states)
+        return redacted_differences(changes, hide) if redacted else changes
 
     @verb
-    def merge(self, fork: RunId, prefer: str | None = None) -> Merged:
+    def merge(self, fork: RunId | Run | RunInfo, prefer: str | None = None) -> Merged:
         """Bring what a fork has written back into the run it came from: see `Run.merge`.
 
         `fork` is the id of the fork."""
         return self.get(fork).merge(prefer)
 
 
-Commands = list[str]
+def _id_of(run: str | Run | RunInfo) -> str:
+    from .run import Run
+
+    return run.id if isinstance(run, Run | RunInfo) else run
 
 
-def known_run(session: Session, run_id: str) -> Run:
+def _id_and_position(name: str) -> tuple[str, int | None]:
+    """A run's id and a position from `id@position`; None when only the id is given."""
+    id, mark, position = name.rpartition("@")
+    if mark and id and position.isascii() and position.isdigit() and len(position) < 20:
+        return id, int(position)
+    return name, None
+
+
+def existing_run(session: Session, run_id: str) -> Run:
     """A run that is there and that this actor takes part in. Raises NotFound."""
     from .run import Run
 
-    _about(session, run_id)
+    _opened(session, run_id)
     return Run(session, run_id)
 
 
-def _about(session: Session, run_id: str) -> About:
+def _opened(session: Session, run_id: str) -> OpenedRun:
     run_id = check_name("run_id", run_id)
     with session.snapshot() as snapshot:
-        known = about(snapshot, run_id) if snapshot.get("state.runs", run_id) is not None else None
-    if known is None or not takes_part(known, session.actor):
+        opened = find_run(snapshot, run_id)
+    if opened is None or not takes_part(opened, session.actor):
         if not session.is_owner:  # in both cases, so that not even the book's length tells which it was
             record_denial(session.acting_as(session.actor, run_id), "run", run_id)
         raise NotFound(no_run(run_id))
-    return known
+    return opened
 
 
 def _check_same_run(
@@ -222,16 +242,16 @@ def _check_same_run(
 ) -> None:
     """Check that a run that is there is the one that was meant. Raises Conflict; NotFound for an actor that takes no
     part in it."""
-    known = _about(session, id)
-    if plan is not None and plan != (known.workflow.get("name", ""), known.policy):
+    opened = _opened(session, id)
+    if plan is not None and plan != (opened.workflow.get("name", ""), opened.policy):
         raise Conflict(
-            f"the run {id!r} was started under other rules than this workflow's: go on with the files it "
+            f"the run {id!r} was started under other rules than this workflow's: continue it with the files it "
             "was started from, or choose another run_id"
         )
-    if values and session.actor not in (OWNER, known.by):
+    if values and session.actor not in (OWNER, opened.by):
         raise Conflict(f"the run {id!r} is there already: leave initial out to take part in it")
     if values:
-        _check_same_start(session.ledger.events(run_id=id, kinds=(OPENED,)), values, id)
+        _check_same_start(session, id, values)
 
 
 def _configure_memory(session: Session, plan: Workflow) -> None:
@@ -250,12 +270,12 @@ def _has_state(session: Session, run_id: str) -> bool:
 
 
 def _run_info(snapshot: Snapshot, id: str, first: int) -> RunInfo:
-    if snapshot.get("state.runs", id) is None:
+    opened = find_run(snapshot, id)
+    if opened is None:
         return RunInfo(id, first)
-    known = about(snapshot, id)
-    forked = None if known.fork is None else known.fork.run
-    status, name = sums(snapshot, id).status, known.workflow.get("name")
-    return RunInfo(id, first, status, name, known.parent, forked, known.by)
+    forked = None if opened.fork is None else opened.fork.run
+    status, workflow = totals_of(snapshot, id).status, opened.workflow.get("name")
+    return RunInfo(id, first, status, workflow, opened.parent, forked, opened.by)
 
 
 def _plan(workflow: str | Path | Workflow | None) -> Workflow | None:
@@ -271,20 +291,20 @@ def _plan(workflow: str | Path | Workflow | None) -> Workflow | None:
     return load(Path(workflow))
 
 
-def _check_same_start(opened: Iterator[Event], given: Mapping[str, Any], id: str) -> None:
-    """Going on with a run under other start values than its own would lose them silently."""
-    recorded: dict[str, Any] = {}
-    first = next(opened)
-    if first.erased:
+def _check_same_start(session: Session, id: str, values: Mapping[str, Any]) -> None:
+    """Continuing a run under other start values than its own would lose them silently. Raises Conflict."""
+    opened = next(session.ledger.events(run_id=id, kinds=(OPENED,)))
+    if opened.erased:
         return
-    for agent, field, value in first.payload["initial"]:
+    recorded: dict[str, Any] = {}
+    for agent, field, value in opened.payload["initial"]:
         if agent:
             recorded.setdefault(agent, {})[field] = value
         else:
             recorded[field] = value
-    other = sorted(name for name, value in given.items() if recorded.get(name) != value)
+    other = sorted(name for name, value in values.items() if recorded.get(name) != value)
     if other:
         raise Conflict(
-            f"the run {id!r} was started with other values of {', '.join(other)}: leave initial out to go on with "
+            f"the run {id!r} was started with other values of {', '.join(other)}: leave initial out to continue "
             "it, or choose another run_id"
         )

@@ -22,9 +22,9 @@ from .memory.requests import Remember
 from .memory.viewer import Viewer
 from .recall.premises import after_write
 from .recall.searching import IGNORED
-from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
 from .state.requests import STARTED
+from .state.rows import done_by, opened_run, steps_of
 from .state.visibility import EventVisibility
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Session:
             return AgentMemory()
         with self.snapshot() as now:
             doer = done_by(now, self.run, self.actor)
-            return about(now, self.run).policy.doing(self.actor, doer).memory
+            return opened_run(now, self.run).policy.doing(self.actor, doer).memory
 
     @property
     def tiers(self) -> Collection[str]:
@@ -211,7 +211,7 @@ class Session:
             return ""
         with self.snapshot() as now:
             requested = now.get("recall.ignoring", self.run, self.actor)
-            step = None if requested is None else steps(now, self.run, None).get(self.actor)
+            step = None if requested is None else steps_of(now, self.run, None).get(self.actor)
         running = step is not None and step["status"] == STARTED and step["position"] < requested
         return "asked to, earlier in this turn" if running else ""
 

@@ -160,7 +160,7 @@ class PremiseWatch:
     def _relying(self, views: ViewReader, event: Event, item: str, why: str, by: str) -> Iterator[Premise]:
         for (_, actor, run), row in views.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
-            over = run and (views.get("state.sums", run) or {}).get("status", "running") != "running"
+            over = run and (views.get("state.totals", run) or {}).get("status", "running") != "running"
             seen = self._may_see(views, str(actor), item)
             if row["as_of"] < event.position and not itself and not over and seen:
                 text = self._line(row["receipt"], item)

@@ -5,51 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied
+from ..ledger.events import Event
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
-from .accounts import grown
-from .cells import About, Cell, Sums, about, entry_of, last_written, reduced, size_of
+from .cells import Cell, entry_of, last_written, reduced, size_of
 from .contract import CONFIDENCE, FILLED_IN, violations
-from .emitting import emit, labels_for, secret_in, secret_names
-from .policy import RESERVED_KEYS, Policy
+from .events import CHANGED, VIOLATED, Secrecy, emit
+from .limits import check_limits, counted
+from .policy import RESERVED_KEYS, Policy, reserved
 from .redaction import redactor_of
-from .requests import BUILDING, CHANGED, VIOLATED, Change, Written
-from .sharing import reserved
+from .requests import BUILDING, Change, Written
+from .rows import OpenedRun, Totals, opened_run
 from .steps import check_open, decide_step
+
+Values = Mapping[str, Any]
 
 
 def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceError:
-    known = about(overlay, request.run)
+    opened = opened_run(overlay, request.run)
     totals = check_open(overlay, request.run)
-    refused = _may_not_write(overlay, known.policy, request)
+    refused = _may_not_write(overlay, opened.policy, request)
     if refused:
         return refused
-    last = {
-        name: last_written(overlay, request.run, request.agent, name, known.fork) for name in request.payload
-    }
-    _check_if_position(overlay, request, last)
-    before = {name: one.value for name, one in last.items() if one is not None and not one.gone}
-    given, after = dict(request.payload), outcome(request, before)
-    warnings, broken = _conform(overlay, known, request, given, after)
+    last = last_written(overlay, request.run, request.agent, request.payload, opened.fork)
+    if request.if_position is not None:
+        _check_if_position(overlay, request, request.if_position, last)
+    last = {name: cell for name, cell in last.items() if not cell.gone}
+    before = {name: cell.value for name, cell in last.items()}
+    after = outcome(request, before)
+    filled_in, broken = _conform(overlay, opened, request, after)
     if broken:
-        broken = [{**one, "field": _above_secrets(known.policy, one["field"])} for one in broken]
-        told = {"agent": request.agent, "violations": broken}
-        emit(overlay, VIOLATED, request.run, RUNTIME, told)
+        emit(overlay, VIOLATED, request.run, RUNTIME, {"agent": request.agent, "violations": broken})
         return ContractViolation(request.agent, broken)
-    if given or request.step is None:
-        built_on = _built_on(known, request, last)
-        sources = (*request.sources, *built_on)
-        record_change(overlay, known, totals, request, request.agent, given, before, after, sources)
+    if filled_in:
+        request = replace(request, payload={**request.payload, **filled_in})
+    secret: list[str] = []
+    if request.payload or request.step is None:
+        sources = (*request.sources, *_built_on(opened, request, last))
+        change = record_change(
+            overlay, opened, totals, request, request.agent, before, after | filled_in, sources
+        )
+        secret = change.payload.get("secret", [])
     position = overlay.position
     if request.step is not None:
-        marked = decide_step(overlay, request.step)
-        if isinstance(marked, Denied):
-            return marked
-    hidden = tuple(sorted(known.policy.secret_fields.intersection(given)))
-    return Written(position, tuple(sorted(given)), hidden, warnings)
+        step = decide_step(overlay, request.step)
+        if isinstance(step, Denied):
+            return step
+    stated_none = f"{request.agent} stated no confidence; {FILLED_IN} was filled in (R17)"
+    return Written(
+        position,
+        tuple(sorted(request.payload)),
+        tuple(name for name in secret if name in request.payload),
+        (stated_none,) if filled_in else (),
+    )
 
 
 def _may_not_write(overlay: Overlay, policy: Policy, request: Change) -> Denied | None:
@@ -60,40 +73,40 @@ def _may_not_write(overlay: Overlay, policy: Policy, request: Change) -> Denied 
     if policy.agents is None and overlay.get("state.cells", request.run, "", agent) is not None:
         raise BadInput(f"the run was started with a value under the name {agent!r}: choose another name")
     if request.by not in (agent, OWNER):
-        told = f"{request.by!r} may not write to the entry of {agent!r}: an agent writes its own"
-        return refuse(overlay, Denial(request.by, "state.write", agent, request.run), told)
+        message = f"{request.by!r} may not write to the entry of {agent!r}: an agent writes its own"
+        return refuse(overlay, Denial(request.by, "state.write", agent, request.run), message)
     if forbidden:
-        names = ", ".join(forbidden)
-        told = f"{agent!r} may not write {names} (R13): the runtime fills {', '.join(RESERVED_KEYS)}. Use other names"
-        return refuse(overlay, Denial(agent, "state.write", names, request.run), told)
+        names, keys = ", ".join(forbidden), ", ".join(RESERVED_KEYS)
+        message = f"{agent!r} may not write {names} (R13): the runtime fills {keys}. Use other names"
+        return refuse(overlay, Denial(agent, "state.write", names, request.run), message)
     return None
 
 
-def _check_if_position(overlay: Overlay, request: Change, last: Mapping[str, Cell | None]) -> None:
-    if request.if_position is None:
-        return
-    moved = {name: one for name, one in last.items() if one is not None and one.version > request.if_position}
-    if not moved:
+def _check_if_position(overlay: Overlay, request: Change, if_position: int, last: Mapping[str, Cell]) -> None:
+    newer = {name: cell for name, cell in last.items() if cell.version > if_position}
+    if not newer:
         return
     hide = redactor_of(overlay, request.run, request.agent)
-    stale = [
+    conflicts = [
         {
             "field": name,
-            "seen": request.if_position,
-            "current": one.version,
-            "value": hide.under(name, one.value),
+            "seen": if_position,
+            "current": cell.version,
+            "value": hide.under(name, cell.value),
         }
-        for name, one in moved.items()
+        for name, cell in newer.items()
     ]
-    told = ", ".join(f"{one['field']} (you saw {one['seen']}, it is at {one['current']})" for one in stale)
+    listed = ", ".join(
+        f"{name} (you saw {if_position}, it is at {cell.version})" for name, cell in newer.items()
+    )
     raise Conflict(
-        f"the state of {request.agent!r} has moved on: {told}. Read it again, decide again, and write with the "
+        f"the state of {request.agent!r} has moved on: {listed}. Read it again, decide again, and write with the "
         "new as_of",
-        stale,
+        conflicts,
     )
 
 
-def outcome(request: Change, before: Mapping[str, Any]) -> dict[str, Any]:
+def outcome(request: Change, before: Values) -> dict[str, Any]:
     """What each field will hold; a removed one is not in it."""
     if request.type == "remove":
         return {}
@@ -101,56 +114,22 @@ def outcome(request: Change, before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _conform(
-    overlay: Overlay, known: About, request: Change, given: dict[str, Any], after: dict[str, Any]
-) -> tuple[tuple[str, ...], list[dict[str, str]]]:
-    """Hold a write against the agent's contract: what was filled in for it, and what breaks it."""
-    contract = known.policy.agent(request.agent).contract if request.contract else None
+    overlay: Overlay, opened: OpenedRun, request: Change, after: Values
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Check a write against the agent's contract. Returns what is filled in for the agent, and what breaks the
+    contract."""
+    policy = opened.policy
+    contract = policy.agent(request.agent).contract if request.contract else None
     if contract is None:
-        return (), []
-    warnings: tuple[str, ...] = ()
-    entry = entry_of(overlay, request.run, request.agent, known.fork)
-    entry = {name: value for name, value in entry.items() if name not in given} | after
-    fills_in = known.policy.validation == "warn" and CONFIDENCE not in contract.get("required", ())
+        return {}, []
+    entry = entry_of(overlay, request.run, request.agent, opened.fork)
+    entry = {name: value for name, value in entry.items() if name not in request.payload} | dict(after)
+    fills_in = policy.validation == "warn" and CONFIDENCE not in contract.get("required", ())
+    filled_in: dict[str, Any] = {}
     if CONFIDENCE not in entry and fills_in and not request.partial:
-        warnings = (f"{request.agent} stated no confidence; {FILLED_IN} was filled in (R17)",)
-        for values in (given, after, entry):
-            values[CONFIDENCE] = FILLED_IN
-    return warnings, violations(contract, entry, request.partial)
-
-
-def record_change(
-    overlay: Overlay,
-    known: About,
-    totals: Sums,
-    request: Change,
-    actor: str,
-    given: Mapping[str, Any],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    sources: tuple[int, ...],
-) -> None:
-    """Record a change within the limits. Its event says what it adds to the state's size and keys, because a
-    row can only be folded from what events say."""
-    sizes = {name: size_of(value) for name, value in after.items()}
-    size = sum(sizes.values()) - sum(size_of(value) for value in before.values())
-    by = Sums(size, _more_keys(overlay, known, request, before, after))
-    size, keys, righted = grown(overlay, request.run, known, totals, by, sizes)
-    payload: dict[str, Any] = {
-        "agent": request.agent,
-        "type": request.type,
-        "payload": given,
-        "size": size,
-        "fields": keys,
-        "model": known.policy.model,
-    }
-    if righted:
-        payload["righted"] = righted
-    if known.fork is not None and request.type in BUILDING:
-        payload["values"] = after  # a fork's own cells do not know what they build on
-    secret = secret_names(known.policy, given, {*request.secret, *secret_in(overlay, sources)})
-    if secret:
-        payload["secret"] = secret
-    emit(overlay, CHANGED, request.run, actor, payload, labels_for(secret), sources, request.blobs)
+        filled_in = {CONFIDENCE: FILLED_IN}
+    broken = violations(contract, entry | filled_in, request.partial)
+    return filled_in, [{**broke, "field": _above_secrets(policy, broke["field"])} for broke in broken]
 
 
 def _above_secrets(policy: Policy, field: str) -> str:
@@ -160,23 +139,51 @@ def _above_secrets(policy: Policy, field: str) -> str:
     return ".".join(parts[:end])
 
 
-def _built_on(known: About, request: Change, last: Mapping[str, Cell | None]) -> tuple[int, ...]:
+def record_change(
+    overlay: Overlay,
+    opened: OpenedRun,
+    totals: Totals,
+    change: Change,
+    actor: str,
+    before: Values,
+    after: Values,
+    sources: tuple[int, ...],
+) -> Event:
+    """Record a change within the limits. Its event says what it adds to the state's size and keys, because a
+    row can only be folded from what events say."""
+    sizes = {name: size_of(value) for name, value in after.items()}
+    exact = counted(overlay, change.run, opened, totals)
+    size = exact.size + sum(sizes.values()) - sum(map(size_of, before.values()))
+    keys = exact.fields + _more_keys(overlay, opened, change, before, after)
+    check_limits(opened.policy.limits, Totals(size, keys), sizes)
+    payload: dict[str, Any] = {
+        "agent": change.agent,
+        "type": change.type,
+        "payload": change.payload,
+        "size": size - totals.size,
+        "fields": keys - totals.fields,
+    }
+    if exact is not totals:
+        payload["corrected"] = exact.corrected
+    if opened.fork is not None and change.type in BUILDING:
+        payload["values"] = after  # a fork's own cells do not know what they build on
+    secrecy = Secrecy(opened.policy, change.payload, change.secret)
+    return emit(overlay, CHANGED, change.run, actor, payload, sources, secrecy, change.blobs)
+
+
+def _built_on(opened: OpenedRun, request: Change, last: Mapping[str, Cell]) -> tuple[int, ...]:
     """The positions of what a fork takes over from the run before it in order to build on it."""
-    if known.fork is None or request.type not in BUILDING:
+    if opened.fork is None or request.type not in BUILDING:
         return ()
-    return tuple(
-        position for one in last.values() if one is not None and not one.gone for position in one.sources
-    )
+    return tuple(position for cell in last.values() for position in cell.sources)
 
 
-def _more_keys(
-    views: ViewReader, known: About, request: Change, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> int:
+def _more_keys(views: ViewReader, opened: OpenedRun, change: Change, before: Values, after: Values) -> int:
     """By how many keys the state grows at its top: 1 with an agent's first field, -1 without its last."""
     if before and after:
         return 0
-    if not request.agent:
+    if not change.agent:
         return len(after.keys() - before.keys()) - len(before.keys() - after.keys())
-    entry = entry_of(views, request.run, request.agent, known.fork)
+    entry = entry_of(views, change.run, change.agent, opened.fork)
     left = {name for name in entry if name not in before} | after.keys()
     return bool(left) - bool(entry)

@@ -23,22 +23,20 @@ def violations(
     contract: dict[str, Any], output: dict[str, Any], partial: bool = False
 ) -> list[dict[str, str]]:
     """What is wrong with an output. `partial`: fields may still be missing."""
-    found = []
+    broken = []
     for error in _validator(canonical(contract)).iter_errors(output):
-        if partial and error.validator == "required" and not error.absolute_path:
-            continue
-        for field, rule in _told(error):
-            found.append({"field": field, "rule": rule})
+        if not (partial and error.validator == "required" and not error.absolute_path):
+            broken += [{"field": field, "rule": rule} for field, rule in _in_words(error)]
     stated = output.get(CONFIDENCE)
     if CONFIDENCE in output and not (
         isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated <= 1
     ):
-        told = {"field": CONFIDENCE, "rule": "must be a number from 0 to 1"}
-        found = [one for one in found if one["field"] != CONFIDENCE] + [told]
-    return sorted(found, key=lambda one: (one["field"], one["rule"]))
+        broken = [each for each in broken if each["field"] != CONFIDENCE]
+        broken.append({"field": CONFIDENCE, "rule": "must be a number from 0 to 1"})
+    return sorted(broken, key=lambda each: (each["field"], each["rule"]))
 
 
-def _told(error: Any) -> Iterator[tuple[str, str]]:
+def _in_words(error: Any) -> Iterator[tuple[str, str]]:
     """Field and rule in words, without the value that broke it."""
     field = ".".join(str(part) for part in error.absolute_path)
     limit = error.validator_value
@@ -50,8 +48,8 @@ def _told(error: Any) -> Iterator[tuple[str, str]]:
         for name in sorted(_undeclared(error.schema, error.instance)):
             yield f"{field}.{name}" if field else name, "is not declared"
     elif error.validator == "type":
-        wanted = limit if isinstance(limit, str) else " or ".join(map(str, limit))
-        yield field, f"must be of type {wanted}"
+        kinds = limit if isinstance(limit, str) else " or ".join(map(str, limit))
+        yield field, f"must be of type {kinds}"
     elif error.validator in ("anyOf", "oneOf", "allOf", "not", "if", "$ref", "contains", "dependentSchemas"):
         yield field, f"does not meet {error.validator}"
     else:
@@ -127,4 +125,8 @@ def _undeclared(schema: dict[str, Any], value: dict[str, Any]) -> list[str]:
     """The properties that a schema does not speak of."""
     patterns = [compiled(pattern) for pattern in schema.get("patternProperties", ())]
     declared = schema.get("properties", {})
-    return [name for name in value if name not in declared and not any(one.search(name) for one in patterns)]
+    return [
+        name
+        for name in value
+        if name not in declared and not any(pattern.search(name) for pattern in patterns)
+    ]

@@ -23,24 +23,28 @@ class Difference(msgspec.Struct, frozen=True):
     parts: tuple[str, ...] = ()
     """The names that the path is made of."""
 
+    def __str__(self) -> str:
+        values = {"added": f"{self.after}", "removed": f"{self.before}"}
+        return f"{self.change} {self.path}: {values.get(self.change, f'{self.before} → {self.after}')}"
+
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """Field by field, in the order of their paths; lists are compared whole."""
-    keep = [{key: value for key, value in one.items() if key not in VOLATILE} for one in (a, b)]
-    return list(_walk(keep[0], keep[1], ()))
+    lasting = [{key: value for key, value in state.items() if key not in VOLATILE} for state in (a, b)]
+    return list(_walk(lasting[0], lasting[1], ()))
 
 
-def redacted(found: list[Difference], hide: Redactor) -> list[Difference]:
+def redacted(differences: list[Difference], hide: Redactor) -> list[Difference]:
     """The same differences as a log or a page may show them. Below a secret field not even names are shown."""
     shown: dict[tuple[tuple[str, ...], str], Difference] = {}
-    for one in found:
-        secret = next((n for n, name in enumerate(one.parts) if name in hide.fields), None)
-        parts = tuple(hide.text(name) for name in one.parts[: None if secret is None else secret + 1])
+    for each in differences:
+        secret = next((n for n, name in enumerate(each.parts) if name in hide.fields), None)
+        parts = tuple(hide.text(name) for name in each.parts[: None if secret is None else secret + 1])
         before, after = (
             None if value is None else TOKEN if secret is not None else hide(value)
-            for value in (one.before, one.after)
+            for value in (each.before, each.after)
         )
-        shown[parts, one.change] = Difference(".".join(parts), one.change, before, after, parts)
+        shown[parts, each.change] = Difference(".".join(parts), each.change, before, after, parts)
     return list(shown.values())
 
 

@@ -10,37 +10,38 @@ import msgspec
 
 from ..access.commands import Denial, refuse
 from ..access.patterns import bad_pattern
-from ..access.rights import OWNER, rights_of
+from ..access.rights import rights_of
 from ..errors import BadInput, Conflict, Denied
 from ..ledger.checks import is_name, iso
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
-from .accounts import check_limits
-from .cells import About, Fork, Sums, about, place_of, size_of, sums
-from .emitting import emit, labels_for, secret_in, secret_names
-from .policy import Policy, Start
-from .requests import OPENED, Open
-from .sharing import reserved
+from .cells import size_of
+from .events import OPENED, Secrecy, emit
+from .limits import check_limits
+from .policy import Policy, Start, reserved
+from .requests import Fork, Open
+from .rows import Totals, opened_run, totals_of
+from .sharing import takes_part
 
 
 def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
     if overlay.get("state.runs", request.run) is not None:
-        raise Conflict(f"the run {request.run!r} is already open: use its id alone to go on with it")
+        raise Conflict(f"the run {request.run!r} is already open: use its id alone to continue it")
     if not rights_of(overlay, request.by).emits("run.started"):
-        told = f"{request.by!r} may not open runs: it may not record 'run.started'"
-        return refuse(overlay, Denial(request.by, "emit", "run.started"), told)
+        message = f"{request.by!r} may not open runs: it may not record 'run.started'"
+        return refuse(overlay, Denial(request.by, "emit", "run.started"), message)
     if request.fork is not None:
         return _open_fork(overlay, request, request.fork)
     policy, depth = _within(overlay, request)
-    values = start_values(request.start, request.given, request.run, overlay.now)
+    values = start_values(request.start, request.initial, request.run, overlay.now)
     problems = list(_problems(policy, request.start, values))
     if problems:
         raise BadInput(
             f"the run cannot start: {'; '.join(problems)}. Give the values as initial={{…}}, or in the file's "
             "state.initial or state.auto_inject"
         )
-    initial = [one for key, value in values.items() for one in place_of(policy.agents, key, value)]
-    totals = Sums(sum(size_of(value) for _, _, value in initial), len(values))
+    initial = [cell for key, value in values.items() for cell in _cells(policy.agents, key, value)]
+    totals = Totals(sum(size_of(value) for _, _, value in initial), len(values))
     check_limits(policy.limits, totals, {name: size_of(value) for name, value in values.items()})
     return _opened(overlay, request, policy, dict(request.workflow), initial, totals, depth)
 
@@ -50,7 +51,7 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
     and with no more rights than there."""
     if request.parent is None:
         return request.policy, 0
-    parent = about(overlay, request.parent)
+    parent = opened_run(overlay, request.parent)
     if not takes_part(parent, request.by):
         raise Conflict(f"{request.by!r} takes no part in {request.parent!r} and cannot delegate from it")
     deepest = parent.policy.max_depth
@@ -62,34 +63,44 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
     return request.policy.within(parent.policy), parent.depth + 1
 
 
+def _cells(agents: Mapping[str, Any] | None, key: str, value: object) -> list[tuple[str, str, Any]]:
+    """Where a start value goes: an agent's own object to that agent's entry, anything else to the run."""
+    if agents is not None and key in agents and isinstance(value, dict):
+        return [(key, field, inner) for field, inner in value.items()]
+    return [("", key, value)]
+
+
 def _problems(policy: Policy, start: Start, values: Mapping[str, Any]) -> list[str]:
-    found = [f"{key} is the runtime's own (R13)" for key in reserved(values)]
+    agents = policy.agents or {}
+    problems = [f"{key} is the runtime's own (R13)" for key in reserved(values)]
     missing = [name for name in start.required_fields if name not in values]
-    if (
-        policy.validation != "strict"
-    ):  # some files list what an agent answers, which is not there at the start
-        agents = (policy.agents or {}).values()
-        answered = {name for one in agents for name in (one.contract or {}).get("properties", {})}
+    if policy.validation != "strict":
+        # Some files list what an agent answers, which is not there at the start.
+        answered = {
+            name for agent in agents.values() for name in (agent.contract or {}).get("properties", {})
+        }
         missing = [name for name in missing if name not in answered]
-    found += [f"{name} is required and missing" for name in missing]
-    found += [f"{key!a:.60} is not a name" for key in values if not is_name(key)]
-    for key, value in values.items():
-        if policy.agents is not None and key in policy.agents:
-            if not isinstance(value, dict):
-                found.append(f"{key} is an agent, so its start value is an object of fields")
-            elif reserved(value) or "" in value:
-                found.append(f"the start value of {key} has a field that is no name for one")
+    problems += [f"{name} is required and missing" for name in missing]
+    problems += [f"{key!a:.60} is not a name" for key in values if not is_name(key)]
+    for key in [key for key in values if key in agents]:
+        if not isinstance(values[key], dict):
+            problems.append(f"{key} is an agent, so its start value is an object of fields")
+        elif reserved(values[key]) or "" in values[key]:
+            problems.append(f"the start value of {key} has a field that is no name for one")
     reasons = {pattern: bad_pattern(pattern) for pattern in policy.patterns}
-    found += [f"the pattern {pattern!r:.60} cannot be used: {why}" for pattern, why in reasons.items() if why]
-    return found
+    return problems + [
+        f"the pattern {pattern!r:.60} cannot be used: {reason}"
+        for pattern, reason in reasons.items()
+        if reason
+    ]
 
 
 def _open_fork(overlay: Overlay, request: Open, fork: Fork) -> Event:
     if not 0 < fork.at <= overlay.position:
         raise BadInput(f"{fork.at} is not in this book: fork at a position from 1 to {overlay.position}")
     then = overlay.at(fork.at)
-    known, totals = about(then, fork.run), sums(then, fork.run)
-    return _opened(overlay, request, known.policy, known.workflow, [], totals, known.depth)
+    source, totals = opened_run(then, fork.run), totals_of(then, fork.run)
+    return _opened(overlay, request, source.policy, source.workflow, [], totals, source.depth)
 
 
 def _opened(
@@ -98,52 +109,41 @@ def _opened(
     policy: Policy,
     workflow: dict[str, str],
     initial: list[tuple[str, str, Any]],
-    totals: Sums,
+    totals: Totals,
     depth: int,
 ) -> Event:
-    values = [{field: value} for _, field, value in initial]
     payload = {
         "policy": msgspec.to_builtins(policy),
         "workflow": workflow,
-        "initial": [list(one) for one in initial],
+        "initial": [list(cell) for cell in initial],
         "parent": request.parent,
         "depth": depth,
-        "fork": None if request.fork is None else {"run": request.fork.run, "at": request.fork.at},
+        "fork": msgspec.to_builtins(request.fork),
         "size": totals.size,
         "fields": totals.fields,
-        "model": policy.model,
-        "secret": secret_names(policy, values, secret_in(overlay, request.sources)),
     }
-    opened = emit(
-        overlay, OPENED, request.run, request.by, payload, labels_for(payload["secret"]), request.sources
-    )
-    named = {"workflow": workflow.get("name", "")}
+    secrecy = Secrecy(policy, [{field: value} for _, field, value in initial])
+    opened = emit(overlay, OPENED, request.run, request.by, payload, request.sources, secrecy)
+    started = {"workflow": workflow.get("name", "")}
     if request.fork is not None:
-        named["forked_from"] = request.fork.run
-    overlay.emit(draft("run.started", actor=request.by, run_id=request.run, payload=named))
+        started["forked_from"] = request.fork.run
+    overlay.emit(draft("run.started", actor=request.by, run_id=request.run, payload=started))
     return opened
-
-
-def takes_part(known: About, actor: str) -> bool:
-    """Whether a run is an actor's business: the owner's, whoever opened it, its agents. Without a workflow,
-    every agent may take part."""
-    agents = known.policy.agents
-    return actor in (OWNER, known.by) or agents is None or actor in agents
 
 
 PLACEHOLDER = re.compile(r"\$\{now\}|\{\{(RUN_ID|TIMESTAMP)\}\}|\$\{(run_id|timestamp)\}")
 
 
-def start_values(start: Start, given: Mapping[str, Any], run: str, now: int) -> dict[str, Any]:
+def start_values(start: Start, values: Mapping[str, Any], run: str, now: int) -> dict[str, Any]:
     """The state a run begins with: what the caller gives wins over auto_inject, that over the file's initial."""
 
     def filled(value: Any) -> Any:
         if isinstance(value, str):
-            return PLACEHOLDER.sub(lambda found: run if "run_id" in found[0].lower() else iso(now), value)
+            return PLACEHOLDER.sub(lambda match: run if "run_id" in match[0].lower() else iso(now), value)
         if isinstance(value, dict):
             return {name: filled(inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [filled(inner) for inner in value]
         return value
 
-    return {**start.initial, **filled(start.auto_inject), **given}
+    return {**start.initial, **filled(start.auto_inject), **values}

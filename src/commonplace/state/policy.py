@@ -1,4 +1,4 @@
-"""What a run was started with: which rules hold for its state, and for whom.
+"""The rules that a run was started with: which hold for its state, and for whom.
 
 A policy is plain data. It is recorded with the run's first event, so that "what could she see then" has an
 answer long after the workflow's files have changed.
@@ -6,6 +6,7 @@ answer long after the workflow's files have changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,11 @@ RESERVED_KEYS = ("_meta", "_errors", "_trace", "_workflow")
 """Keys that the runtime fills; an agent's write to one is refused (R13)."""
 
 MB = 1024 * 1024
+
+
+def reserved(fields: Iterable[str]) -> list[str]:
+    """Those of the fields that are reserved keys."""
+    return [field for field in fields if field in RESERVED_KEYS]
 
 
 class StateLimits(msgspec.Struct, frozen=True):
@@ -103,13 +109,13 @@ class AgentPolicy(msgspec.Struct, frozen=True):
         """What its workflow leaves it of its rights in the book, for the length of the run."""
         served = self.memory.served
         tiers = {tier: self.access.get(tier) if tier in served else "none" for tier in TIERS}
-        said = {tier: permission for tier, permission in tiers.items() if permission is not None}
-        return AccessRule(tiers=said or None, may_emit=self.may_emit)
+        named = {tier: permission for tier, permission in tiers.items() if permission is not None}
+        return AccessRule(tiers=named or None, may_emit=self.may_emit)
 
     def within(self, outer: AgentPolicy) -> AgentPolicy:
         """The same part, with no more rights and no more memory than the other has."""
         named = [tier for tier in TIERS if tier in self.access or tier in outer.access]
-        both = ((tier, [one.access.get(tier, "read_write") for one in (self, outer)]) for tier in named)
+        both = ((tier, [part.access.get(tier, "read_write") for part in (self, outer)]) for tier in named)
         return replace(
             self,
             memory=self.memory.within(outer.memory),
@@ -157,7 +163,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def rules_of_agents(self) -> dict[str, AccessRule]:
-        """What each of those named here is left of its rights; nothing, if nobody's are narrowed."""
+        """The rule that narrows the rights of each agent named here; {} if none narrows any."""
         rules = {name: self.agent(name).rule for name in (*self.others, *(self.agents or {}))}
         return rules if any(rule != AccessRule() for rule in rules.values()) else {}
 
@@ -165,7 +171,7 @@ class Policy(msgspec.Struct, frozen=True):
     def secret_fields(self) -> frozenset[str]:
         """The names of fields that no log, trace, audit entry, error or page may show (R14)."""
         agents = (self.agents or {}).values()
-        flagged = (name for one in agents for name in (*one.sensitive, *one.not_shareable))
+        flagged = (name for agent in agents for name in (*agent.sensitive, *agent.not_shareable))
         return frozenset((*self.sensitive_fields, *self.never_share, *flagged))
 
 

@@ -13,44 +13,34 @@ from ..access.rights import OWNER, RUNTIME
 from ..ledger.encoding import blobs_of
 from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.reader import ViewReader
-from .cells import about, lineage
+from .events import CHANGED, CONTENT, OPENED, STEPPED
 from .policy import Policy
-from .requests import CHANGED, OPENED, STEPPED
+from .rows import find_run, lineage, opened_run
 from .sharing import hidden_fields, shares
-
-CONTENT = {
-    "state.changed": ("payload", "values"),
-    "state.stepped": ("reason", "result"),
-    "state.closed": ("reason",),
-    "state.opened": (),
-    "state.merged": (),
-    "state.violated": (),
-}
-"""Which parts of the runtime's own events hold content; their other parts are names that it gave."""
 
 
 def redactor_of(views: ViewReader, run: str | None, said_by: str = OWNER) -> Redactor:
-    """The secret fields of a run, its patterns, and the texts that its secret fields have ever held, wherever they turn
-    up in what somebody says. A run within another one, or forked from one, keeps that one's secrets, too.
+    """The secret fields of a run, its patterns, and the texts that its secret fields have ever held, to be taken out of
+    what `said_by` says. A run within another one, or forked from one, keeps that one's secrets, too.
 
     Texts that `said_by` could not know are left alone: an agent that guesses would see by what is taken out of its
     words that it has guessed right. The owner and the runtime know everything.
     """
-    if run is None or views.get("state.runs", run) is None:
+    opened = None if run is None else find_run(views, run)
+    if run is None or opened is None:
         return Redactor()
-    known = about(views, run)
-    hide = Redactor(known.policy.secret_fields, known.policy.patterns)
-    for one, id in lineage(views, run, known.fork):
-        policy, parent = about(one, id).policy, about(one, id).parent
-        for (_, holder), row in one.scan("state.secrets", id):
-            held = [
+    hide = Redactor(opened.policy.secret_fields, opened.policy.patterns)
+    for reader, id in lineage(views, run, opened.fork):
+        branch = opened_run(reader, id)
+        for (_, holder), row in reader.scan("state.secrets", id):
+            texts = [
                 text
                 for field, name, text in row["texts"]
-                if _knows(policy, said_by, str(holder), field, name)
+                if _knows(branch.policy, said_by, str(holder), field, name)
             ]
-            hide |= Redactor(row["fields"], secrets=held)
-        if parent is not None:
-            hide |= redactor_of(views, parent, said_by)
+            hide |= Redactor(row["fields"], secrets=texts)
+        if branch.parent is not None:
+            hide |= redactor_of(views, branch.parent, said_by)
     return hide
 
 
@@ -62,18 +52,19 @@ def _knows(policy: Policy, actor: str, holder: str, field: str, name: str) -> bo
 
 
 class Redactors:
-    """How a log may show events, by what is known of their runs and of those who said them when each is asked for."""
+    """Redacts events as a log may show them. Keeps the redactors of runs and speakers for as long as the book stays at
+    one position."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Redactor] = {}
+        self._redactors: dict[tuple[str, str], Redactor] = {}
         self._position = -1
 
     def redacted(self, views: ViewReader, event: Event) -> Event:
-        """The event as a log may show it now; the views shows the present."""
+        """The event as a log may show it now. `views` shows the present."""
         if event.run_id is None or event.erased:
             return event
         if views.position != self._position:  # more may be secret by now
-            self._known.clear()
+            self._redactors.clear()
             self._position = views.position
         hide = self._of(views, event.run_id, OWNER)
         # The owner knows every secret, so where there is none for the owner there is none at all.
@@ -81,9 +72,9 @@ class Redactors:
 
     def _of(self, views: ViewReader, run: str, said_by: str) -> Redactor:
         key = (run, said_by)
-        if key not in self._known:
-            self._known[key] = redactor_of(views, *key)
-        return self._known[key]
+        if key not in self._redactors:
+            self._redactors[key] = redactor_of(views, *key)
+        return self._redactors[key]
 
 
 def as_logged(open: Callable[[int | None], AbstractContextManager[ViewReader]]) -> Callable[[Event], Event]:
@@ -107,10 +98,8 @@ def runs_affected(
     opened, changed = set[str](), set[str]()
     for event in events:
         if event.kind == ERASED:
-            gone = [find(entry.id) for entry in erased_by(event)]
-            changed |= {
-                one.run_id or "" for one in gone if one is not None and one.kind in (OPENED, CHANGED, STEPPED)
-            }
+            erased = filter(None, (find(entry.id) for entry in erased_by(event)))
+            changed |= {gone.run_id or "" for gone in erased if gone.kind in (OPENED, CHANGED, STEPPED)}
         elif event.kind == OPENED:
             opened.add(event.run_id or "")
         elif event.kind in (CHANGED, STEPPED) and event.payload.get("secret"):
@@ -125,11 +114,11 @@ def with_those_below(views: ViewReader, runs: set[str]) -> set[str]:
     above = {
         str(key[0]): (row["parent"], (row["fork"] or {}).get("run")) for key, row in views.scan("state.runs")
     }
-    found, size = set(runs), 0
-    while size < len(found):
-        size = len(found)
-        found |= {run for run, those in above.items() if not found.isdisjoint(those)}
-    return found
+    affected, size = set(runs), 0
+    while size < len(affected):
+        size = len(affected)
+        affected |= {run for run, sources in above.items() if not affected.isdisjoint(sources)}
+    return affected
 
 
 def redacted(event: Event, hide: Redactor) -> Event:

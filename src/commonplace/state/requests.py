@@ -1,4 +1,4 @@
-"""What can be asked of a run's state, and what is answered. Plain data, so that it can wait in a queue."""
+"""The commands on a run's state and their answers. Plain data, so that a command can wait in a queue."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Any
 import msgspec
 
 from ..access.rights import OWNER
-from .cells import Fork
 from .policy import Policy, Start
-
-OPENED, CHANGED, STEPPED = "state.opened", "state.changed", "state.stepped"
-CLOSED, MERGED, VIOLATED = "state.closed", "state.merged", "state.violated"
 
 STARTED, ITERATED, RETRYING = "started", "iterated", "retrying"
 FINISHED, FAILED, SKIPPED = "finished", "failed", "skipped"
@@ -23,6 +19,13 @@ BUILDING = ("append", "increment")
 """Types of changes that build on what a field holds."""
 
 
+class Fork(msgspec.Struct, frozen=True):
+    """Where a run branched off another one."""
+
+    run: str
+    at: int
+
+
 class Open(msgspec.Struct, frozen=True):
     """Open a run. With `fork`, it begins as that run was then."""
 
@@ -30,16 +33,16 @@ class Open(msgspec.Struct, frozen=True):
     by: str
     policy: Policy = Policy()
     start: Start = Start()
-    given: Mapping[str, Any] = {}
+    initial: Mapping[str, Any] = {}
     workflow: Mapping[str, str] = {}
     parent: str | None = None
     fork: Fork | None = None
     sources: tuple[int, ...] = ()
-    """The positions of the events that `given` comes from."""
+    """The positions of the events that `initial` comes from."""
 
 
 class RunStep(msgspec.Struct, frozen=True):
-    """A node of the graph has come somewhere. `error` is kept in the state's `_errors`, without secrets."""
+    """How far a node of the graph has come. `error` is kept in the state's `_errors`, without secrets."""
 
     run: str
     node: str
@@ -49,7 +52,7 @@ class RunStep(msgspec.Struct, frozen=True):
     reason: str = ""
     error: Mapping[str, Any] | None = None
     result: Mapping[str, Any] = {}
-    """What whoever resumes must know: the outputs of finished instances of a fan-out, say."""
+    """What a runner that resumes must know, for example the outputs of finished instances of a fan-out."""
     of: str = ""
     """The node that this is an instance of, if it is one."""
     sources: tuple[int, ...] = ()
@@ -111,6 +114,10 @@ class Written(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     outcome: str = "stored"
 
+    def __str__(self) -> str:
+        notes = "".join(f"; {warning}" for warning in self.warnings)
+        return f"wrote {', '.join(self.fields) or 'nothing'} at position {self.position}{notes}"
+
 
 class Merged(msgspec.Struct, frozen=True):
     """What a merge did: the cells taken over, as agent.field, and what both sides had written."""
@@ -118,3 +125,8 @@ class Merged(msgspec.Struct, frozen=True):
     into: str
     fields: tuple[str, ...]
     conflicts: tuple[Mapping[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        fields = ", ".join(str(conflict["field"]) for conflict in self.conflicts)
+        both = f"; both sides had written {fields}" if fields else ""
+        return f"merged {', '.join(self.fields) or 'nothing'} into {self.into}{both}"

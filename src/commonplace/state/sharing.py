@@ -1,26 +1,32 @@
-"""The sharing algebra: which fields of whose entry an agent may see. One pure function decides (R16)."""
+"""Who sees which part of a run's state: the sharing rules as pure functions (R16), and reading a state under them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .cells import DONE, Cell, Cells
-from .policy import RESERVED_KEYS, Policy
+from ..access.rights import OWNER
+from .cells import DONE, Cell, Cells, State, assembled, cells_of, finished_agents
+from .policy import Policy
+from .rows import PROJECTION, OpenedRun, find_run, opened_run, runtime_keys
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import At, Ledger
+    from ..ledger.reader import ViewReader
 
 ALL = "*"
 
 
-def visible(policy: Policy, viewer: str, found: Cells, finished: Collection[str]) -> Cells:
+def visible_cells(policy: Policy, viewer: str, cells: Cells, finished: Collection[str]) -> Cells:
     """The cells that an agent may see, with nested fields that it may not see taken out of their values."""
-    seen: Cells = {}
-    for (agent, field), one in found.items():
+    visible: Cells = {}
+    for (agent, field), cell in cells.items():
         if agent == viewer or (field == DONE and sees_others(policy)):
-            seen[agent, field] = one
+            visible[agent, field] = cell
         elif shares(policy, agent, viewer, field, agent in finished):
             hidden = hidden_fields(policy, agent)
-            seen[agent, field] = Cell(without(one.value, hidden), one.version) if hidden else one
-    return seen
+            visible[agent, field] = Cell(without(cell.value, hidden), cell.version) if hidden else cell
+    return visible
 
 
 def shares(policy: Policy, agent: str, viewer: str, field: str, finished: bool) -> bool:
@@ -36,19 +42,19 @@ def shares(policy: Policy, agent: str, viewer: str, field: str, finished: bool) 
         return True
     if policy.strategy == "isolated":
         return field in takes or ALL in takes
-    ruled = rules_between(policy, agent, viewer)
+    ruled = _rules_between(policy, agent, viewer)
     return field in (policy.agent(agent).share_output if ruled is None else ruled)
 
 
-def rules_between(policy: Policy, agent: str, viewer: str) -> set[str] | None:
+def _rules_between(policy: Policy, agent: str, viewer: str) -> set[str] | None:
     """The fields that rules from one agent to the other list; None when there is no such rule."""
-    found = [
+    rules = [
         rule.fields
         for rule in policy.rules
         if rule.source == agent
         and (viewer in rule.to if rule.to else agent in policy.agent(viewer).depends_on)
     ]
-    return {field for fields in found for field in fields} if found else None
+    return {field for fields in rules for field in fields} if rules else None
 
 
 def hidden_fields(policy: Policy, agent: str) -> frozenset[str]:
@@ -70,5 +76,36 @@ def without(value: Any, hidden: Collection[str]) -> Any:
     return value
 
 
-def reserved(fields: Collection[str]) -> list[str]:
-    return [field for field in fields if field in RESERVED_KEYS]
+def takes_part(opened: OpenedRun, actor: str) -> bool:
+    """Whether an actor takes part in a run: the owner, the one who opened it, its agents. Without a workflow, every
+    agent may take part."""
+    agents = opened.policy.agents
+    return actor in (OWNER, opened.by) or agents is None or actor in agents
+
+
+def visible_state(ledger: Ledger, run: str, viewer: str, at: At = None) -> State:
+    """The state of a run as of `at`, as far as the viewer may see it. Under the cqrs model the present comes from a
+    projection that may lag; `.as_of` says how far it is."""
+    with ledger.snapshot(at) as views:
+        opened = opened_run(views, run)
+        if at is not None or opened.policy.model != "cqrs" or not takes_part(opened, viewer):
+            return state_in(views, run, viewer)
+        then = views.at(max(ledger.speaks_as_of(PROJECTION), views.meta.horizon))
+        projected = {} if find_run(then, run) is None else cells_of(then, run, opened.fork)
+        return _state(views, run, opened, viewer, projected, then.position)
+
+
+def state_in(views: ViewReader, run: str, viewer: str) -> State:
+    """The state of a run as of a snapshot, as far as the viewer may see it."""
+    opened = opened_run(views, run)
+    if not takes_part(opened, viewer):
+        return State({}, views.position, {})
+    return _state(views, run, opened, viewer, cells_of(views, run, opened.fork), views.position)
+
+
+def _state(views: ViewReader, run: str, opened: OpenedRun, viewer: str, cells: Cells, as_of: int) -> State:
+    around = runtime_keys(views, run, opened)
+    if viewer != OWNER:
+        cells = visible_cells(opened.policy, viewer, cells, finished_agents(cells))
+        around = around if sees_others(opened.policy) else {}
+    return State({**around, **assembled(cells)}, as_of, cells)

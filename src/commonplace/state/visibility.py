@@ -1,7 +1,7 @@
 """What one actor may see of the ledger.
 
-Whatever an actor reads passes `EventVisibility`: it shows what the actor was allowed to see then and is allowed to see
-now, and takes out what nobody should read. What it may not see is as if it were not there.
+Everything an actor reads passes `EventVisibility`: it shows what the actor was allowed to see then and is allowed to
+see now, without the secrets of runs. What the actor may not see looks as if it did not exist.
 """
 
 from __future__ import annotations
@@ -50,18 +50,25 @@ class VisibleEvents:
         return replace(event, parents=tuple(id for id in event.parents if id in visible))
 
     def visible_runs(self, first: Mapping[str, int]) -> set[str]:
-        """The runs of which the actor sees an event, of these with the positions of their first ones. Most runs show
-        one of their first events; the others are read on until they show one."""
-        found, rest = set[str](), iter(first.items())
-        while some := {run: position - 1 for run, position in islice(rest, PAGE)}:
-            size = 1
-            while some:
-                pages = {run: self._read(after, size, run) for run, after in some.items()}
-                events = [event for page in pages.values() for event in page]
-                found |= {str(event.run_id) for event in self.visible(events)}
-                some = {run: page[-1].position for run, page in pages.items() if page and run not in found}
+        """The runs of which the actor sees an event, of these with the positions of their first ones."""
+        visible, rest = set[str](), iter(first.items())
+        while batch := dict(islice(rest, PAGE)):
+            # Most runs show their second event, `run.started`; the others are read from their first one on.
+            shown, _ = self._look(batch, 1)
+            after, size = {run: position - 1 for run, position in batch.items() if run not in shown}, 2
+            visible |= shown
+            while after:
+                shown, after = self._look(after, size)
+                visible |= shown
                 size = min(FIRST_PAGE, size * 2)
-        return found
+        return visible
+
+    def _look(self, after: Mapping[str, int], size: int) -> tuple[set[str], dict[str, int]]:
+        """Read the next events of runs. Returns the runs that show one, and where to read on in the others."""
+        pages = {run: self._read(position, size, run) for run, position in after.items()}
+        events = self.visible([event for page in pages.values() for event in page])
+        shown = {str(event.run_id) for event in events}
+        return shown, {run: page[-1].position for run, page in pages.items() if page and run not in shown}
 
     def _read(self, after: int, limit: int, run: str) -> list[Event]:
         records = self.now.reads.records(after, self._upto, limit, run)
@@ -97,14 +104,14 @@ class EventVisibility:
         with ExitStack() as stack:
             moments = [None] if at is None else [None, at]
             snapshots = [stack.enter_context(self._open(moment)) for moment in moments]
-            yield VisibleEvents([(one, rights_of(one, self.actor, self._run)) for one in snapshots])
+            yield VisibleEvents([(each, rights_of(each, self.actor, self._run)) for each in snapshots])
 
     def events(
         self, events: Iterable[Event], at: int | None, by_id: Callable[[Collection[str]], Iterable[Event]]
     ) -> Iterator[Event]:
         """Those of the events that the actor may see, without secrets and without the ids of what it may not
-        see. `by_id` finds events. A page is judged at a time, each under the rights in force then. Pages grow: who
-        wants one event does not pay for many."""
+        see. `by_id` finds events. Each page is judged under the rights in force then. Pages grow, so that a caller
+        who wants one event does not pay for many."""
         source, size = iter(events), FIRST_PAGE
         while page := list(islice(source, size)):
             yield from self._page(page, at, by_id)
@@ -114,8 +121,8 @@ class EventVisibility:
         self, page: list[Event], at: int | None, by_id: Callable[[Collection[str]], Iterable[Event]]
     ) -> list[Event]:
         with self.judging(at) as judge:
-            seen = judge.visible(page)
-            others = {id for event in seen for id in event.parents} - {event.id for event in page}
+            events = judge.visible(page)
+            others = {id for event in events for id in event.parents} - {event.id for event in page}
             parents = judge.visible(list(by_id(others))) if others else ()
-            visible = {event.id for events in (seen, parents) for event in events}
-            return [self._redactors.redacted(judge.now, judge.shown(event, visible)) for event in seen]
+            visible = {event.id for event in (*events, *parents)}
+            return [self._redactors.redacted(judge.now, judge.shown(event, visible)) for event in events]

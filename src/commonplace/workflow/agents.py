@@ -1,7 +1,7 @@
 """How an agent is run: a Python function (sync or async), `module:function`, or a command (JSON in, JSON out).
 
-Whatever goes wrong inside is an `AgentFailed` with a reason in one of a few words, so that retries can tell a
-server that is busy from an output that will never do.
+A failure inside is an `AgentFailed` with one of a few reasons, so that retries can tell a server that is busy from an
+output that will never do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -34,7 +35,7 @@ from .model import Agent, Workflow
 AgentFunction = Callable[["AgentTask"], Any]
 
 Ask = Callable[[str, str], str | None]
-"""Asks a person: given a prompt and the channel's name, answers what they said, or None to end."""
+"""Asks a person. Takes a prompt and the channel's name, and returns the answer, or None to end."""
 
 REASONS = ("timeout", "rate_limit", "server_error", "validation_error", "auth_error", "error")
 MOST_OUTPUT = 16 * 1024 * 1024
@@ -70,7 +71,7 @@ class AgentTask(Turn):
         answer: str | None = None,
         hide: Redactor = NOTHING,
     ) -> None:
-        # As the agent, not as whoever runs it.
+        # As the agent, not as the actor that runs the workflow.
         super().__init__(Run(run._session.acting_as(check_actor(agent)), run.id), agent)
         self._hide = hide
         self.attempt = attempt
@@ -91,7 +92,7 @@ class AgentTask(Turn):
         return next(iter(self.inputs.values()), None)
 
     def give_up(self, why: str) -> None:
-        """Nobody waits for this turn any more: what it writes from now on is refused."""
+        """End the turn from outside: what it writes from now on is refused."""
         self._session.refusal = self.own_run._session.refusal = why
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -103,54 +104,54 @@ class AgentTask(Turn):
 
 
 def find_agent(
-    agent: Agent, folder: Path, given: Mapping[str, AgentFunction | str | list[str]]
+    agent: Agent, folder: Path, agents: Mapping[str, AgentFunction | str | list[str]]
 ) -> AgentFunction:
-    """The function that does an agent's work. Nothing is imported or started before it is called for."""
-    known = given.get(agent.id)
-    if callable(known):
-        return known
+    """The function that does an agent's work, from `agents` or as its file says. Nothing is imported or started before
+    it is called for."""
+    chosen = agents.get(agent.id)
+    if callable(chosen):
+        return chosen
     runtime = agent.runtime
-    named = known if isinstance(known, str) else runtime.get("callable") or runtime.get("entrypoint")
-    command = known if isinstance(known, list) else runtime.get("command")
-    if isinstance(named, str) and ":" in named:
-        return imported(named, folder)
+    name = chosen if isinstance(chosen, str) else runtime.get("callable") or runtime.get("entrypoint")
+    command = chosen if isinstance(chosen, list) else runtime.get("command")
+    if isinstance(name, str) and ":" in name:
+        return imported(name, folder)
     if isinstance(command, str):
         command = [command]
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        return as_command(command, folder, named_by_files=command is not known)
+        return as_command(command, folder, named_by_files=command is not chosen)
     raise BadInput(
         f"nobody says how to run the agent {agent.id!r}: give agents={{{agent.id!r}: function}}, or write "
         f"runtime.callable: module:function, or runtime.command: [program, argument], into its agent file"
     )
 
 
-def imported(named: str, folder: Path) -> AgentFunction:
+def imported(name: str, folder: Path) -> AgentFunction:
     """`module:function`, the module looked for in the workflow's folder first: there it is this workflow's own,
     also when another workflow has one of the same name."""
-    module, _, name = named.partition(":")
+    module, _, path = name.partition(":")
     place = str(folder.resolve())
     if place not in sys.path:
         sys.path.insert(0, place)  # for what the module itself imports
     try:
-        found: Any = _from_file(module, folder.resolve()) or importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        function: Any = _from_file(module, folder.resolve()) or importlib.import_module(module)
+        for part in path.split("."):
+            function = getattr(function, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"{named!r} cannot be imported ({error}): write module:function") from error
-    if not callable(found):
-        raise BadInput(f"{named!r} is not a function")
-    function: AgentFunction = found
-    return function
+        raise BadInput(f"{name!r} cannot be imported ({error}): write module:function") from error
+    if not callable(function):
+        raise BadInput(f"{name!r} is not a function")
+    return function  # type: ignore[no-any-return]
 
 
 def _from_file(module: str, folder: Path) -> ModuleType | None:
     name = f"{module.replace('.', '/')}.py"
     package = name.partition("/")[0]
     try:
-        there = [Folder(folder).stat(one) for one in (package, name)]
+        statuses = [Folder(folder).stat(path) for path in (package, name)]
     except UnsafePath as error:
         raise BadInput(f"{module} is not a module of this workflow: {error}") from error
-    if any(one is not None and stat.S_ISLNK(one.st_mode) for one in there):
+    if any(status is not None and stat.S_ISLNK(status.st_mode) for status in statuses):
         raise BadInput(f"{module} is a link in the workflow's folder: put the module itself there")
     path = folder / name
     if not path.is_file():
@@ -160,10 +161,9 @@ def _from_file(module: str, folder: Path) -> ModuleType | None:
         spec = importlib.util.spec_from_file_location(unique, path)
         assert spec is not None
         assert spec.loader is not None
-        made = importlib.util.module_from_spec(spec)
-        sys.modules[unique] = made
+        sys.modules[unique] = importlib.util.module_from_spec(spec)
         try:
-            spec.loader.exec_module(made)
+            spec.loader.exec_module(sys.modules[unique])
         except BaseException:
             del sys.modules[unique]
             raise
@@ -177,7 +177,7 @@ def as_command(command: list[str], folder: Path, named_by_files: bool = False) -
     def run(task: AgentTask) -> Any:
         if named_by_files:
             _check_program(command[0], folder)
-        given = {
+        request = {
             "run_id": task.own_run.id,
             "agent": task.agent,
             "attempt": task.attempt,
@@ -195,7 +195,7 @@ def as_command(command: list[str], folder: Path, named_by_files: bool = False) -
             start_new_session=True,
         ) as process:
             task.process = process
-            out, err = process.communicate(json.dumps(given).encode())
+            out, err = process.communicate(json.dumps(request).encode())
         return _answer_of(command[0], process.returncode, out, err)
 
     return run
@@ -224,50 +224,59 @@ def _answer_of(program: str, code: int, out: bytes, err: bytes) -> Any:
     except (ValueError, RecursionError):
         answer = None
     if isinstance(answer, dict) and isinstance(answer.get("error"), dict):
-        told = answer["error"]
-        raise AgentFailed(str(told.get("message", "failed")), str(told.get("reason", "error")))
+        error = answer["error"]
+        raise AgentFailed(str(error.get("message", "failed")), str(error.get("reason", "error")))
     if code != 0:
-        said = err.decode(errors="replace").strip()[-500:]
-        raise AgentFailed(f"{program} ended with exit code {code}: {said}", "server_error")
+        text = err.decode(errors="replace").strip()[-500:]
+        raise AgentFailed(f"{program} ended with exit code {code}: {text}", "server_error")
     if not isinstance(answer, dict):
         raise AgentFailed(f"{program} must write one JSON object to stdout", "validation_error")
     return answer
 
 
 def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, Any]:
-    """Run an agent and answer its output. Raises AgentFailed, whatever happened in there.
+    """Run an agent and return its output. Raises AgentFailed for every failure.
 
     A function that takes too long cannot be stopped from outside: it is left behind, and what it answers
     late is not taken.
     """
     task.timeout = timeout
-    said: list[Any] = []
 
-    def work() -> None:
-        try:
-            answer = function(task)
-            if inspect.isawaitable(answer):
-                answer = asyncio.run(_awaited(answer, timeout))
-            said.append(answer)
-        except BaseException as error:  # noqa: BLE001  handed to whoever waits for this thread
-            said.append(as_failure(error))
-        task.ended.set()
+    def work() -> Any:
+        answer = function(task)
+        return asyncio.run(_awaited(answer, timeout)) if inspect.isawaitable(answer) else answer
 
-    threading.Thread(target=work, daemon=True, name=f"commonplace-agent-{task.agent}").start()
+    answers = _in_thread(work, task.ended, f"commonplace-agent-{task.agent}")
     task.ended.wait(timeout)
     if task.interrupted:
         raise Interrupted
-    if not said:
+    if not answers:
         task.give_up(f"the turn of {task.agent!r} is over: it took too long, and nobody waits for it")
         raise AgentFailed(f"{task.agent} took longer than {timeout:g} s", "timeout")
-    if isinstance(said[0], AgentFailed):
-        raise said[0]
-    if said[0] is not None and not isinstance(said[0], Mapping):
+    output = answers[0]
+    if isinstance(output, AgentFailed):
+        raise output
+    if output is not None and not isinstance(output, Mapping):
         raise AgentFailed(
-            f"{task.agent} answered a {type(said[0]).__name__}: an output is a dict of fields",
+            f"{task.agent} answered a {type(output).__name__}: an output is a dict of fields",
             "validation_error",
         )
-    return dict(said[0] or {})
+    return dict(output or {})
+
+
+def _in_thread(work: Callable[[], Any], ended: threading.Event, name: str) -> list[Any]:
+    """Do the work in a thread. When `ended` is set, the list holds its answer, or an AgentFailed."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
+            answers.append(as_failure(error))
+        ended.set()
+
+    threading.Thread(target=run, daemon=True, name=name).start()
+    return answers
 
 
 async def _awaited(answer: Any, timeout: float) -> Any:
@@ -275,7 +284,7 @@ async def _awaited(answer: Any, timeout: float) -> Any:
 
 
 def as_failure(error: BaseException) -> AgentFailed:
-    """What happened, in one of a few words."""
+    """An error as a failure with one of the reasons."""
     if isinstance(error, AgentFailed):
         return error
     reason = "error"
@@ -293,43 +302,36 @@ def as_failure(error: BaseException) -> AgentFailed:
 def secret_environment(workflow: Workflow) -> list[str]:
     """The values of the environment variables that the workflow calls sensitive."""
     security = workflow.document.get("security")
-    said = security.get("sensitive_env", ()) if isinstance(security, dict) else ()
-    names = [said] if isinstance(said, str) else list(said) if isinstance(said, list | tuple | dict) else []
+    listed = security.get("sensitive_env", ()) if isinstance(security, dict) else ()
+    names = [listed] if isinstance(listed, str) else list(listed) if isinstance(listed, list | dict) else []
     names += _called_sensitive("", workflow.document.get("env"))
-    found = [os.environ.get(name, "") for name in names if isinstance(name, str)]
-    return [one for one in found if len(one) >= SHORTEST_LINE]  # a shorter one would stand in anything
+    values = [os.environ.get(name, "") for name in names if isinstance(name, str)]
+    return [value for value in values if len(value) >= SHORTEST_LINE]  # a shorter one would match anything
 
 
-def _called_sensitive(name: str, about: object) -> Iterator[object]:
-    """The variables that say `sensitive: true`, by their own name or the one they stand under, in whatever lists and
-    sections they stand."""
-    if isinstance(about, list):
-        for one in about:
-            yield from _called_sensitive(name, one)
-    elif isinstance(about, dict):
-        if about.get("sensitive") is not None and not isinstance(about["sensitive"], dict | list):
-            if about["sensitive"]:
-                yield about.get("name", name)
+def _called_sensitive(name: str, section: object) -> Iterator[object]:
+    """The variables that say `sensitive: true`, by their own name or the one they stand under, at any depth of lists
+    and sections."""
+    if isinstance(section, list):
+        for inner in section:
+            yield from _called_sensitive(name, inner)
+    elif isinstance(section, dict):
+        if section.get("sensitive") is not None and not isinstance(section["sensitive"], dict | list):
+            if section["sensitive"]:
+                yield section.get("name", name)
             return
-        for inner, one in about.items():
-            yield from _called_sensitive(inner, one)
+        for key, inner in section.items():
+            yield from _called_sensitive(key, inner)
 
 
 def answer_within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:
     """What a person answers, unless they take too long."""
-    said: list[str | AgentFailed | None] = []
-
-    def work() -> None:
-        try:
-            said.append(ask(prompt, channel))
-        except Exception as error:  # noqa: BLE001  handed to whoever waits for this thread
-            said.append(as_failure(error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not said:
+    ended = threading.Event()
+    answers = _in_thread(partial(ask, prompt, channel), ended, "commonplace-ask")
+    ended.wait(seconds)
+    if not answers:
         raise AgentFailed(f"nobody answered within {seconds:g} s", "timeout")
-    if isinstance(said[0], AgentFailed):
-        raise said[0]
-    return said[0]
+    answer: str | AgentFailed | None = answers[0]
+    if isinstance(answer, AgentFailed):
+        raise answer
+    return answer

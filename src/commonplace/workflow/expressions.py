@@ -25,7 +25,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "abs": abs,
-    "exists": lambda one: one is not None,
+    "exists": lambda value: value is not None,
 }
 COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -34,8 +34,8 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, many: one in many,
-    ast.NotIn: lambda one, many: one not in many,
+    ast.In: lambda value, many: value in many,
+    ast.NotIn: lambda value, many: value not in many,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
@@ -106,9 +106,9 @@ def _as_python(text: str) -> str:
     `{…}` is a literal."""
     closing: list[str] = []
 
-    def written(found: re.Match[str]) -> str:
-        word = found[0]
-        if found[1]:
+    def written(match: re.Match[str]) -> str:
+        word = match[0]
+        if match[1]:
             return word  # text in quotes
         if word.endswith("{"):
             closing.extend([" "] * word.count("{") if word != "{" else ["}"])
@@ -167,30 +167,30 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.IfExp):
         return _value(node.body if _value(node.test, names) else node.orelse, names)
     if isinstance(node, ast.List | ast.Tuple):
-        return [_value(one, names) for one in node.elts]
+        return [_value(element, names) for element in node.elts]
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
-        return {_value(key, names): _value(one, names) for key, one in pairs if key is not None}
+        return {_value(key, names): _value(value, names) for key, value in pairs if key is not None}
     if isinstance(node, ast.Compare):
         return _compared(node, names)
     if isinstance(node, ast.BinOp):
         return ARITHMETIC[type(node.op)](_value(node.left, names), _value(node.right, names))
     assert isinstance(node, ast.Call)
-    given = [_value(one, names) for one in node.args]
+    arguments = [_value(argument, names) for argument in node.args]
     if isinstance(node.func, ast.Attribute):
         of = _value(node.func.value, names)
-        return of.get(*given) if isinstance(of, Mapping) else (*given, None)[1]
+        return of.get(*arguments) if isinstance(of, Mapping) else (*arguments, None)[1]
     assert isinstance(node.func, ast.Name)
-    return 0 if node.func.id == "len" and given == [None] else CALLS[node.func.id](*given)
+    return 0 if node.func.id == "len" and arguments == [None] else CALLS[node.func.id](*arguments)
 
 
 def _both_or_either(node: ast.BoolOp, names: Mapping[str, Any]) -> Any:
-    found = None
-    for one in node.values:
-        found = _value(one, names)
-        if bool(found) != isinstance(node.op, ast.And):
-            return found
-    return found
+    value = None
+    for operand in node.values:
+        value = _value(operand, names)
+        if bool(value) != isinstance(node.op, ast.And):
+            return value
+    return value
 
 
 def _compared(node: ast.Compare, names: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
-"""A workflow's files as plain data that fits their schema, in one form whatever dialect they are written in.
+"""A workflow's files as plain data that fits their schema, in one form for all dialects.
 
-Reading goes on after a mistake, so that all of them are told at once: what does not fit counts as not written.
+Reading continues after a mistake, so that all of them are told at once: what does not fit counts as not written.
 """
 
 from __future__ import annotations
@@ -28,6 +28,35 @@ from .model import WORKFLOW_FILE, Problem
 _SCHEMAS = {True: schema.WORKFLOW, False: schema.AGENT}
 Place = tuple[str | int, ...]
 Level = Literal["error", "warning"]
+Section = dict[str, Any]
+
+
+def mapping(value: object) -> Section:
+    """The value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def at_path(section: object, path: str) -> Any:
+    """What stands at a dotted path in a section, or None."""
+    for name in path.split("."):
+        section = mapping(section).get(name)
+    return section
+
+
+def gathered_from(section: Section, **paths: str) -> Section:
+    """Values from other places of a section, each from the first of its dotted paths (separated by spaces) that has
+    one; a switch is off if any of them says so."""
+    values = {name: [at_path(section, path) for path in listed.split()] for name, listed in paths.items()}
+    stated = {name: [each for each in several if each is not None] for name, several in values.items()}
+    return {
+        name: False if any(each is False for each in several) else several[0]
+        for name, several in stated.items()
+        if several
+    }
+
+
+def is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 (Path.is_file raises for some names)
 
 
 def read_yaml(path: Path, max_bytes: int = 1_000_000, within: Path | None = None) -> object:
@@ -148,8 +177,8 @@ def _mistakes(error: Any) -> Iterator[tuple[Place, str, str]]:
                 yield (*place, name), f"write {missing['want'].rstrip(',')}", missing.get("rule", "")
     elif error.validator == "additionalProperties":
         for name in error.instance.keys() - words["properties"].keys():
-            known = ", ".join(words["properties"])
-            yield (*place, name), f"{shown(name)} is not known here; write one of {known}", ""
+            allowed = ", ".join(words["properties"])
+            yield (*place, name), f"{shown(name)} is not known here; write one of {allowed}", ""
     else:
         yield place, f"write {words['want']} here, not {kind_of(error.instance)}", words.get("rule", "")
 
@@ -173,22 +202,23 @@ def normal(value: Any, words: schema.Schema, wrong: Set[Place] = frozenset(), pl
         return [normal(value, words["items"], wrong, place)]
     if not isinstance(value, dict) or not ("properties" in words or "additionalProperties" in words):
         return value
-    known, others = words.get("properties", {}), words.get("additionalProperties") or {}
+    properties, others = words.get("properties", {}), words.get("additionalProperties") or {}
     usual: dict[str, Any] = {}
-    for key, inner in sorted(value.items(), key=lambda pair: "stands_for" in known.get(pair[0], {})):
-        plain = normal(inner, known.get(key, others), wrong, (*place, key))
+    for key, inner in sorted(value.items(), key=lambda pair: "stands_for" in properties.get(pair[0], {})):
+        of_key = properties.get(key, others)
+        plain = normal(inner, of_key, wrong, (*place, key))
         if plain is not None or words.get("listed"):
-            usual.setdefault(known.get(key, others).get("stands_for", key), {} if plain is None else plain)
+            usual.setdefault(of_key.get("stands_for", key), {} if plain is None else plain)
     return usual
 
 
 def _misspelt(value: object, words: schema.Schema, place: Place) -> Iterator[tuple[Place, str, str]]:
-    """Keys that nobody reads and that look like ones that somebody does: a protection that is simply off."""
-    known = words.get("properties", {})
+    """Keys that are not read and look like ones that are: what such a key was meant to protect is unprotected."""
+    properties, others = words.get("properties", {}), words.get("additionalProperties")
     for key, inner in value.items() if isinstance(value, dict) else ():
-        meant = get_close_matches(key, known, 1, 0.8) if key not in known else []
-        if meant and words.get("additionalProperties") is None:
+        meant = get_close_matches(key, properties, 1, 0.8) if key not in properties else []
+        if meant and others is None:
             yield (*place, key), key, meant[0]
-        yield from _misspelt(inner, known.get(key, words.get("additionalProperties") or {}), (*place, key))
+        yield from _misspelt(inner, properties.get(key, others or {}), (*place, key))
     for index, inner in enumerate(value if isinstance(value, list) else ()):
         yield from _misspelt(inner, words.get("items", {}), (*place, index))

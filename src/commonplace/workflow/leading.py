@@ -20,7 +20,7 @@ SECONDS = 30.0
 
 
 class RunLead:
-    """The right to run a run. `check` raises Busy when somebody else has taken it meanwhile."""
+    """The right to run a run. `check` raises Busy when another process has taken it meanwhile."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -33,7 +33,7 @@ class RunLead:
 
 @contextmanager
 def leading(store: Store, run: str) -> Iterator[RunLead]:
-    """Hold the lease of a run for the length of a `with` block. Raises Busy when somebody else holds it."""
+    """Hold the lease of a run for the length of a `with` block. Raises Busy when another process holds it."""
     name, me = f"run/{sha256(run.encode()).hexdigest()}", f"{_self()} {new_id()}"
     lease = store.lease(name, me, SECONDS)
     if lease.holder != me and _is_dead(lease.holder):

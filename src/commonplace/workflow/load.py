@@ -1,6 +1,6 @@
 """A workflow's files, in any dialect they are written in, as the one model that everything else sees.
 
-The files fit their schema, and what a schema can say of dialects is in one form. Here comes the rest: what may stand in
+The files fit their schema, and what a schema can say of dialects is in one form (`files.py`). Here, what may stand in
 more than one place is brought together, and what the files name (agents, folders, subworkflows) is read.
 """
 
@@ -16,25 +16,19 @@ from msgspec.structs import replace
 
 from ..access.patterns import bad_pattern
 from ..access.rights import EVERYBODY, TIERS
-from ..errors import BadInput, shown
-from ..files.plain_yaml import kind_of
-from ..memory.portions import DigestRules, merged, rules_with
+from ..errors import shown
+from ..memory.portions import merged
 from ..state.policy import AgentMemory, AgentPolicy, Persistence, Policy, SharingRule, Start
 from . import model
-from .files import Files, Level
-from .model import AGENT_FILE, WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
-from .rules import ancestors, check, mapping, parts
+from .agent_files import AgentFiles
+from .files import Files, Level, Section, at_path, gathered_from, is_file, mapping
+from .model import WORKFLOW_FILE, BadWorkflow, Node, Problem, Workflow
+from .rules import ancestors, check, parts
 
 MAX_NODES = 1_000
 MAX_NESTED = 8
-AGENT_FILES = (AGENT_FILE, "agent.yml")
 DEEP = 5
 """How deep managers may delegate without a warning."""
-
-# The types of a flat contract that JSON Schema calls otherwise, and what only a JSON Schema can hold.
-_TYPES = {"str": "string", "text": "string", "int": "integer", "float": "number", "bool": "boolean"}
-_TYPES |= {"list": "array", "dict": "object", "map": "object"}
-_SCHEMA_WORDS = {"$schema", "$ref", "$defs", "allOf", "anyOf", "oneOf"}
 
 # Of each tier: whether it is on by default, the setting that says where its files are, and its defaults. How large
 # MEMORY.md may be and how long logs are kept are the book's settings, unless a file says otherwise.
@@ -44,27 +38,19 @@ _TIERS: dict[str, tuple[bool, str, dict[str, Any]]] = {
     "episodic": (True, "path", {}),
     "semantic": (False, "index_path", {"index_path": "data/embeddings", "similarity_metric": "cosine"}),
 }
-_NOT_SETTINGS = {
-    "enabled",
-    "path",
-    "file",
-    "directory",
-    "index_path",
-    "daily_log",
-    "auto_curate",
-    "curate_interval",
-}
+_NOT_SETTINGS = {"enabled", "path", "file", "directory", "index_path", "daily_log"}
+_NOT_SETTINGS |= {"auto_curate", "curate_interval"}
+_PATTERNS = ("security.redaction.patterns", "observability.redaction.patterns", "security.redact_patterns")
 
 Texts = tuple[str, ...]
-Section = dict[str, Any]
 
 
 def load(place: str | os.PathLike[str]) -> Workflow:
     """The workflow in this folder, or in this file, to be run. BadWorkflow lists all that keeps it from running;
     `examine` tells what else there is to say."""
-    workflow, problems = _found(Path(place), to_run=True)
+    workflow, problems = _read(Path(place), to_run=True)
     if workflow is None:
-        raise BadWorkflow(os.fspath(place), tuple(one for one in problems if one.level == "error"))
+        raise BadWorkflow(os.fspath(place), tuple(each for each in problems if each.level == "error"))
     return workflow
 
 
@@ -74,14 +60,17 @@ def examine(place: str | os.PathLike[str]) -> tuple[Workflow | None, list[Proble
     Whatever the files hold, it is told as problems. What a run does without, and a file should not, is an error
     here; a file that lies alone is examined without its agents.
     """
-    return _found(Path(place), to_run=False)
+    return _read(Path(place), to_run=False)
 
 
-def _found(place: Path, to_run: bool) -> tuple[Workflow | None, list[Problem]]:
-    if not _is_file(place):
+def _read(place: Path, to_run: bool) -> tuple[Workflow | None, list[Problem]]:
+    if not is_file(place):
         return _examine(place, 0, {}, place, to_run)
     workflow, problems = _examine(place.parent, 0, {}, place.parent, to_run, place.name)
-    return workflow, [replace(one, file=place.name) if one.file == WORKFLOW_FILE else one for one in problems]
+    return workflow, [
+        replace(problem, file=place.name) if problem.file == WORKFLOW_FILE else problem
+        for problem in problems
+    ]
 
 
 def _examine(
@@ -100,16 +89,16 @@ def _examine(
         document = None
     if document is None:
         return None, files.problems
-    agents = _Agents(files)
+    agents = AgentFiles(files)
     workflow = _Loader(files, agents, document).workflow()
-    files.problems += agents.missing if to_run or agents.files or not agents.missing else [_ALONE]
-    files.problems += check(workflow, agents.files, to_run)
+    files.problems += agents.missing if to_run or agents.paths or not agents.missing else [_ALONE]
+    files.problems += check(workflow, agents.paths, to_run)
     problems, inner = _in_file_order(files), {}
     for path in dict.fromkeys(node.subworkflow for node in workflow.nodes if node.subworkflow):
         real = os.path.realpath(folder / path)
         if real not in done:
-            done[real], found = _examine(folder / path, level + 1, done, top, to_run)
-            problems += [replace(problem, file=f"{path}/{problem.file}") for problem in found]
+            done[real], more = _examine(folder / path, level + 1, done, top, to_run)
+            problems += [replace(problem, file=f"{path}/{problem.file}") for problem in more]
         inner[path] = done[real]
     if None in inner.values() or any(problem.level == "error" for problem in problems):
         return None, problems
@@ -120,10 +109,6 @@ _ALONE = Problem(
     "warning", WORKFLOW_FILE, "orchestration.graph", "R8",
     "no agent's folder lies beside this file: agents were not looked at, and it cannot run without them",
 )  # fmt: skip
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113 (Path.is_file raises for some names)
 
 
 def _in_file_order(files: Files) -> list[Problem]:
@@ -154,40 +139,44 @@ def _paths(value: object, path: str) -> Iterator[str]:
 class _Loader:
     """The model of one workflow's file."""
 
-    def __init__(self, files: Files, agents: _Agents, document: Section) -> None:
+    def __init__(self, files: Files, agents: AgentFiles, document: Section) -> None:
         self._files, self._agents, self._document = files, agents, document
 
     def _tell(self, path: str, message: str, rule: str = "", level: Level = "error") -> None:
         self._files.tell(WORKFLOW_FILE, path, message, rule, level)
 
+    def _section(self, path: str) -> Section:
+        return mapping(at_path(self._document, path))
+
     def workflow(self) -> Workflow:
-        root, written = self._document, mapping(self._files.documents[WORKFLOW_FILE])
-        orchestration, state = root.get("orchestration", {}), root.get("state", {})
-        graph = mapping(written.get("orchestration")).get("graph")
-        nodes = self._nodes(orchestration.get("graph", []), graph)
+        written = mapping(self._files.documents[WORKFLOW_FILE])
+        orchestration, state = self._section("orchestration"), self._section("state")
+        nodes = self._nodes(orchestration.get("graph", []), at_path(written, "orchestration.graph"))
         max_depth, delegation = self._delegation()
-        memory = self._memory(root.get("memory", {}))
-        persistence = state.get("persistence", {})
-        path = self._folder(persistence, "state.persistence", "path")
+        memory = self._memory(self._section("memory"))
+        persistence = {**state.get("persistence", {})}
+        if not self._path(persistence, "state.persistence", "path"):
+            persistence.pop("path", None)
         more = {
-            "awp": root.get("awp", ""),
+            "awp": self._document.get("awp", ""),
             "nodes": nodes,
             "execution": self._execution(orchestration.get("execution", {})),
             "degradation": [
-                self._degradation(*one) for one in enumerate(orchestration.get("degradation", []))
+                self._degradation(f"orchestration.degradation[{index}]", section)
+                for index, section in enumerate(orchestration.get("degradation", []))
             ],
             "policy": self._policy(state, nodes, memory),
             "start": convert(state, Start),
-            "persistence": convert(persistence | ({"path": path} if path else {}), Persistence),
+            "persistence": convert(persistence, Persistence),
             "memory": memory,
             "agents": self._agents.by_id,
             "max_depth": max_depth,
             "delegation": delegation,
             "document": written,
         }
-        return convert({"name": "", **root.get("workflow", {}), **more}, Workflow)
+        return convert({"name": "", **self._section("workflow"), **more}, Workflow)
 
-    def _folder(self, section: Section, at: str, name: str, below: str = "") -> str:
+    def _path(self, section: Section, at: str, name: str, below: str = "") -> str:
         """A path that stays inside the workflow's folder, or inside the folder `below` in it; "" when it does not."""
         path: str | None = section.get(name)
         if path is None:
@@ -205,34 +194,42 @@ class _Loader:
             self._tell("orchestration.graph", many)
         ids = frozenset(node.get("id", "") for node in graph)
         return tuple(
-            self._node(f"orchestration.graph[{at}]", node, mapping(written[at]), ids)
-            for at, node in enumerate(graph[:MAX_NODES])
+            self._node(f"orchestration.graph[{index}]", node, mapping(written[index]), ids)
+            for index, node in enumerate(graph[:MAX_NODES])
         )
 
     def _node(self, at: str, node: Section, written: Section, ids: frozenset[str]) -> Node:
         id, is_sub = node.get("id", ""), "subworkflow" in node
         agent = node.get("agent", "" if is_sub else id)
-        waits = enumerate(node.get("depends_on", []))
+        waits_for = enumerate(node.get("depends_on", []))
+        loop = f"{at}.delegation_loop"
         more = {
             "id": id,
-            "agent": self._agents.named(f"{at}.agent", agent, id) if agent else "",
-            "depends_on": [self._dependency(f"{at}.depends_on[{index}]", one) for index, one in waits],
+            "agent": self._agents.id_of(f"{at}.agent", agent, id) if agent else "",
+            "depends_on": [
+                self._dependency(f"{at}.depends_on[{index}]", other) for index, other in waits_for
+            ],
             "share_input": _share_input(node.get("share_input", []), ids),
-            "timeout": node.get("timeout", {}).get("per_agent"),
+            "timeout": at_path(node, "timeout.per_agent"),
             "retry": _retry(node["retry"]) if "retry" in node else None,
             "subworkflow": self._subworkflow(at, node["subworkflow"]) if is_sub else "",
-            "max_depth": self._depth_of_node(at, node),
+            "max_depth": self._depth(
+                (at, node),
+                (f"{at}.budget", at_path(node, "budget")),
+                (f"{loop}.budget", at_path(node, "delegation_loop.budget")),
+                (loop, at_path(node, "delegation_loop")),
+            ),
             "document": written,
         }
         return convert({**node, **more}, Node)
 
     def _subworkflow(self, at: str, section: Section) -> str:
         root, place = self._files.root, f"{at}.subworkflow"
-        path = self._folder({"subworkflow": section.get("path")}, at, "subworkflow")
+        path = self._path({"subworkflow": section.get("path")}, at, "subworkflow")
         path = PurePosixPath(path).as_posix() if path else ""
-        if not path or not _is_file(root / path / WORKFLOW_FILE):
-            want = f"write a folder below this one that has a {WORKFLOW_FILE}"
-            self._agents.missing.append(Problem("error", WORKFLOW_FILE, place, "R8", want))
+        if not path or not is_file(root / path / WORKFLOW_FILE):
+            message = f"write a folder below this one that has a {WORKFLOW_FILE}"
+            self._agents.missing.append(Problem("error", WORKFLOW_FILE, place, "R8", message))
         elif os.path.realpath(root / path) == os.path.realpath(root):
             self._tell(place, "this is the workflow itself; write a folder below it", "R6")
         return path
@@ -246,137 +243,123 @@ class _Loader:
         return model.Dependency(id, when or ("success" if condition in ("", "expression") else condition))
 
     def _execution(self, section: Section) -> model.Execution:
-        handling, usual = section.get("error_handling", {}), model.Execution().on_error
-        usual = handling.get("default", usual)
-        defaults = {f"timeout_{name}": seconds for name, seconds in section.get("timeout", {}).items()}
-        defaults["on_error"] = handling.get("on_final_failure", usual) if usual == "retry" else usual
-        settings = self._document.get("settings", {})
-        defaults |= {name: settings[name] for name in ("max_concurrent",) if name in settings}
+        names = ("per_agent", "total", "idle")
+        other = gathered_from(section, **{f"timeout_{name}": f"timeout.{name}" for name in names})
+        other |= gathered_from(self._section("settings"), max_concurrent="max_concurrent")
+        handling = section.get("error_handling", {})
+        if "default" in handling:
+            default = handling["default"]
+            other["on_error"] = handling.get("on_final_failure", default) if default == "retry" else default
         retry = _retry(section.get("retry", {}), handling.get("max_retries"))
-        return convert({**defaults, **section, "retry": retry}, model.Execution)
+        return convert({**other, **section, "retry": retry}, model.Execution)
 
-    def _degradation(self, index: int, section: Section) -> model.Degradation:
-        at, fallback = f"orchestration.degradation[{index}]", section.get("fallback", "")
+    def _degradation(self, at: str, section: Section) -> model.Degradation:
+        fallback = section.get("fallback", "")
         implied = "fallback" if fallback else "cached_results" if "max_staleness" in section else "skip"
         section = {"node": "", "action": implied, **section}
         if not section["node"]:
             self._tell(f"{at}.node", "write it; there is no default")
         if section["action"] == "fallback" and not fallback:
             self._tell(f"{at}.fallback", "write the agent to run instead")
-        id = self._agents.named(f"{at}.fallback", fallback, "") if fallback else ""
+        id = self._agents.id_of(f"{at}.fallback", fallback, "") if fallback else ""
         return convert({**section, "fallback": id}, model.Degradation)
 
     def _delegation(self) -> tuple[int, Section | None]:
         """How deep managers may delegate, and the whole section, wherever it stands; None: there is none."""
-        depth, whole = Workflow("", "").max_depth, None
-        for above in ("", "orchestration.", "settings."):
-            section = (self._document.get(above[:-1], {}) if above else self._document).get("delegation_loop")
+        max_depth, delegation = Workflow("", "").max_depth, None
+        for path in ("delegation_loop", "orchestration.delegation_loop", "settings.delegation_loop"):
+            section = at_path(self._document, path)
             if section is not None:
-                whole, at = section, f"{above}delegation_loop"
-                said = self._depth((f"{at}.budget", section.get("budget")), (at, section))
-                depth = depth if said is None else said
-        return depth, whole
+                delegation = section
+                depth = self._depth((f"{path}.budget", section.get("budget")), (path, section))
+                max_depth = max_depth if depth is None else depth
+        return max_depth, delegation
 
     def _depth(self, *places: tuple[str, object]) -> int | None:
         """How deep the first of these sections that says so lets runs delegate."""
-        said = [(at, mapping(section).get("max_depth")) for at, section in places]
-        for at, depth in said:
+        depths = [(at, at_path(section, "max_depth")) for at, section in places]
+        for at, depth in depths:
             if depth is not None and depth > DEEP:
                 message = f"{depth} levels deep is a lot; write {DEEP} or less unless you must"
                 self._tell(f"{at}.max_depth", message, "R32", "warning")
-        return next((depth for _, depth in said if depth is not None), None)
-
-    def _depth_of_node(self, at: str, node: Section) -> int | None:
-        loop = mapping(node.get("delegation_loop"))
-        inner = f"{at}.delegation_loop"
-        return self._depth(
-            (at, node),
-            (f"{at}.budget", node.get("budget")),
-            (f"{inner}.budget", loop.get("budget")),
-            (inner, loop),
-        )
+        return next((depth for _, depth in depths if depth is not None), None)
 
     # rules for state and memory
 
     def _policy(self, state: Section, nodes: tuple[Node, ...], memory: model.MemorySettings) -> Policy:
-        sharing, security = state.get("sharing", {}), self._document.get("security", {})
+        sharing = state.get("sharing", {})
         above, agents = ancestors(nodes), self._agents.by_id
-        secret = (*sharing.get("sensitive_fields", ()), *security.get("sensitive_fields", ()))
+        secret = (
+            *sharing.get("sensitive_fields", ()),
+            *self._section("security").get("sensitive_fields", ()),
+        )
+        policies = {node.id: _agent_policy(node, agents.get(node.agent), above, memory) for node in nodes}
         more = {
-            "model": state.get("model", Policy().model),
-            "rules": [self._rule(*one) for one in enumerate(sharing.get("rules", []))],
+            "rules": [
+                self._rule(f"state.sharing.rules[{index}]", rule)
+                for index, rule in enumerate(sharing.get("rules", []))
+            ],
             "sensitive_fields": list(dict.fromkeys(secret)),
             "patterns": self._patterns(),
-            "limits": state.get("limits", {}),
-            "agents": {node.id: _agent_policy(node, agents.get(node.agent), above, memory) for node in nodes}
-            or None,
+            "agents": policies or None,
             "others": _others({node.id for node in nodes}, agents, memory),
         }
-        named = {name: sharing[name] for name in ("strategy", "never_share", "validation") if name in sharing}
-        return convert({**named, **more}, Policy)
+        names = ("model", "limits", "sharing.strategy", "sharing.never_share", "sharing.validation")
+        own = gathered_from(state, **{name.rpartition(".")[2]: name for name in names})
+        return convert({**own, **more}, Policy)
 
-    def _rule(self, index: int, section: Section) -> SharingRule:
-        at, source, names = (
-            f"state.sharing.rules[{index}]",
-            section.get("from", ""),
-            section.get("fields", ()),
-        )
-        if not source or not names:
-            want = "write from: agent, to: [agents] and fields: [names]"
-            self._tell(at if source else f"{at}.from", want, "R16")
+    def _rule(self, at: str, section: Section) -> SharingRule:
+        source, fields = section.get("from", ""), tuple(section.get("fields", ()))
+        if not source or not fields:
+            message = "write from: agent, to: [agents] and fields: [names]"
+            self._tell(at if source else f"{at}.from", message, "R16")
         return SharingRule(
-            source, tuple(id for id in section.get("to", ()) if id not in ("*", "all")), tuple(names)
+            source, tuple(id for id in section.get("to", ()) if id not in ("*", "all")), fields
         )
 
     def _patterns(self) -> list[str]:
         """The regular expressions that are redacted, from all the places that may hold them."""
-        good: dict[str, None] = {}
-        for place in (
-            "security.redaction.patterns",
-            "observability.redaction.patterns",
-            "security.redact_patterns",
-        ):
-            section, *above, name = self._document, *place.split(".")
-            for word in above:
-                section = section.get(word, {})
-            for index, item in enumerate(section.get(name, ())):
+        patterns: dict[str, None] = {}
+        for place in _PATTERNS:
+            for index, item in enumerate(at_path(self._document, place) or ()):
                 pattern: Any = item.get("pattern", item.get("regex")) if isinstance(item, dict) else item
                 if (reason := bad_pattern(pattern)) is None:
-                    good[pattern] = None
+                    patterns[pattern] = None
                 else:
                     message = f"{shown(pattern)} is not a pattern that can be used: {reason}"
                     self._tell(f"{place}[{index}]", message, "R14")
-        return list(good)
+        return list(patterns)
 
     def _memory(self, section: Section) -> model.MemorySettings:
-        workspace = self._folder(section, "memory", "workspace_dir") or "workspace"
-        places = [("memory", section), ("memory.tiers", section.get("tiers", {}))]
-        sources = {tier: [(f"{at}.{tier}", one.get(tier, {})) for at, one in places] for tier in TIERS}
-        beside = [*places, *sources["working"]]
-        sources["working"] += [(f"{at}.daily_log", one.get("daily_log", {})) for at, one in beside]
-        curation: Section = {}
-        for _, one in sources["long_term"]:
-            other_names = (("auto_curate", "enabled"), ("curate_interval", "schedule"))
-            curation |= {name: one[written] for written, name in other_names if written in one}
+        workspace = self._path(section, "memory", "workspace_dir") or "workspace"
+        curation = gathered_from(
+            section,
+            enabled="tiers.long_term.auto_curate long_term.auto_curate",
+            schedule="tiers.long_term.curate_interval long_term.curate_interval",
+        )
         more = {
-            "access_control": section.get("access_control", {}),
             "curation": {**curation, **section.get("curation", {})},
-            "tiers": {tier: self._tier(tier, found, workspace) for tier, found in sources.items()},
+            "tiers": {tier: self._tier(tier, section, workspace) for tier in TIERS},
         }
         return convert({**section, **more}, model.MemorySettings)
 
-    def _tier(self, name: str, sources: list[tuple[str, Section]], workspace: str) -> model.Tier:
+    def _tier(self, name: str, memory: Section, workspace: str) -> model.Tier:
         """One tier from all the places that speak of it; what a daily log says is the working tier's."""
         on, place, defaults = _TIERS[name]
+        paths = [name, f"tiers.{name}"]
+        if name == "working":
+            paths += ["daily_log", "tiers.daily_log", "working.daily_log", "tiers.working.daily_log"]
         settings, below = dict(defaults), workspace if place in ("file", "directory") else ""
-        for at, section in sources:
+        switches = []
+        for at in paths:
+            section = mapping(at_path(memory, at))
             named = place if place in section else "path"
-            path = self._folder(section, at, named, below)
+            path = self._path(section, f"memory.{at}", named, below)
             if named == "path" and below:  # it is seen from the workflow's folder
                 path = path.removeprefix(f"{below}/")
             settings |= {key: value for key, value in section.items() if key not in _NOT_SETTINGS}
             settings |= {place: path} if path else {}
-        switches = [section["enabled"] for _, section in sources if "enabled" in section]
+            switches += [section["enabled"]] if "enabled" in section else []
         return model.Tier(all(switches) if switches else on, settings)
 
 
@@ -389,13 +372,13 @@ def _share_input(written: list[str] | dict[str, list[str]], ids: frozenset[str])
     """State fields under "", an agent's fields under its id, all of them as "*"."""
     if isinstance(written, dict):
         return {producer: tuple(names) for producer, names in written.items()}
-    found: dict[str, Texts] = {}
+    inputs: dict[str, Texts] = {}
     for entry in written:
         producer, dot, name = entry.partition(".")
         if producer not in ids:
             producer, name = "", entry
-        found[producer] = (*found.get(producer, ()), name if dot or not producer else "*")
-    return found
+        inputs[producer] = (*inputs.get(producer, ()), name if dot or not producer else "*")
+    return inputs
 
 
 def _others(
@@ -403,23 +386,22 @@ def _others(
 ) -> dict[str, AgentPolicy]:
     """What holds for agents that are no nodes: fallbacks, those that access_control names, and everybody else."""
     anybody = AgentPolicy(memory=_memory_policy(model.AgentMemorySettings(tiers=TIERS), memory))
-    found = {EVERYBODY: anybody}
+    policies = {EVERYBODY: anybody}
     for name in sorted({*agents, *memory.access_control} - nodes):
         agent = agents.get(name)
-        found[name] = replace(
+        policies[name] = replace(
             anybody,
             memory=anybody.memory if agent is None else _memory_policy(agent.memory, memory),
             access=memory.access_control.get(name, {}),
             may_emit=None if agent is None else agent.may_emit,
         )
-    return found
+    return policies
 
 
 def _agent_policy(
     node: Node, agent: model.Agent | None, above: dict[str, Texts], memory: model.MemorySettings
 ) -> AgentPolicy:
     contract = agent.contract if agent else None
-    own = model.AgentMemorySettings() if agent is None else agent.memory
     return AgentPolicy(
         contract=contract,
         share_output=node.share_output or (),
@@ -427,7 +409,7 @@ def _agent_policy(
         depends_on=above.get(node.id, ()),
         not_shareable=_flagged(contract, "x-awp-shareable", False),
         sensitive=_flagged(contract, "x-awp-sensitive", True),
-        memory=_memory_policy(own, memory),
+        memory=_memory_policy(agent.memory if agent else model.AgentMemorySettings(), memory),
         access=memory.access_control.get(node.id, {}),
         may_emit=agent.may_emit if agent else None,
     )
@@ -457,128 +439,5 @@ def _memory_policy(own: model.AgentMemorySettings, all: model.MemorySettings) ->
 
 def _flagged(schema: object, flag: str, value: bool) -> Texts:
     """The names of the properties, at any depth of a schema, that carry this flag."""
-    named = (pair for part in parts(schema) for pair in mapping(part.get("properties")).items())
-    return tuple(dict.fromkeys(name for name, one in named if mapping(one).get(flag) is value))
-
-
-class _Agents:
-    """The agents that were named so far, by their ids and by the folders of their files."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self.by_id: dict[str, model.Agent] = {}
-        self.by_folder: dict[str, model.Agent | None] = {}
-        self.files: dict[str, str] = {}
-        self.missing: list[Problem] = []
-        """Agents and subworkflows that are named, and have no files."""
-
-    def named(self, at: str, text: str, id: str) -> str:
-        """The id of the agent that is named by its folder, or by a folder's name below agents/."""
-        if not id and text in self.by_id:
-            return text
-        path = PurePosixPath(text if "/" in text else f"agents/{text}")
-        folder = (path.parent if path.name in AGENT_FILES else path).as_posix()
-        files = [file for name in AGENT_FILES if _is_file(self._files.root / (file := f"{folder}/{name}"))]
-        file = files[0] if files else f"{folder}/{AGENT_FILE}"
-        if reason := self._files.escape(text) or self._files.escape(file):
-            self._files.tell(WORKFLOW_FILE, at, reason)
-            return ""
-        if folder not in self.by_folder:
-            self.by_folder[folder] = self._read(folder, file) if files else None
-        agent = self.by_folder[folder]
-        if not files:
-            want = f"there is no {file}; write it, or name a folder that has one"
-            self.missing.append(Problem("error", WORKFLOW_FILE, at, "R8", want))
-        elif agent is not None and id and agent.id and agent.id != id:
-            message = f"{file} is of the agent {agent.id!r}; give node and identity.id one id"
-            self._files.tell(WORKFLOW_FILE, at, message, "R8")
-        elif agent is not None and self.by_id.setdefault(agent.id, agent) is not agent:
-            message = f"{agent.id!r} is also the id of another agent's file; give each its own"
-            self._files.tell(WORKFLOW_FILE, at, message, "R5")
-        return agent.id if agent is not None else id
-
-    def _read(self, folder: str, file: str) -> model.Agent | None:
-        document = self._files.read(file)
-        if document is None:
-            return None
-        id = document.get("identity", {}).get("id", "")
-        self.files.setdefault(id, file)
-        more = {
-            "id": id,
-            "contract": self._contract(file, document.get("output", {}).get("contract")),
-            "memory": self._memory(file, document.get("memory", {})),
-            "document": self._files.documents[file],
-            "folder": "" if folder == f"agents/{id}" else folder,
-        }
-        return convert({**document, **more}, model.Agent)
-
-    def _memory(self, file: str, section: Section) -> model.AgentMemorySettings:
-        tiers = section.get("tiers")
-        settings: Section = tiers if isinstance(tiers, dict) else {}
-        daily, long_term = section.get("daily_log", {}), section.get("long_term", {})
-        of_tier, working = settings.get("long_term", {}), settings.get("working", {})
-        most = {**long_term, **of_tier}.get("max_tokens")
-        said: Section = {
-            "daily_log_enabled": daily.get("enabled", True),
-            "daily_log_auto_write": False not in (daily.get("auto_write"), working.get("auto_write")),
-            "long_term_inject": False not in (of_tier.get("inject"), long_term.get("inject")),
-            **({} if most is None else {"long_term_max_tokens": most}),
-            **{name: value for name, value in section.items() if name != "tiers"},
-        }
-        if tiers:
-            said["tiers"] = [tier for tier in tiers if settings.get(tier, {}).get("enabled", True)]
-        memory = convert(said, model.AgentMemorySettings)
-        try:
-            rules_with(DigestRules(), memory.v1)
-        except BadInput as error:
-            self._files.tell(file, "memory.v1", str(error))
-        return memory
-
-    def _contract(self, file: str, contract: Section | None) -> Section | None:
-        """The contract as a JSON Schema, also when it was written as a flat map of fields."""
-        if not contract:
-            return None
-        properties = contract.get("properties")
-        nested = isinstance(properties, dict) and all(
-            isinstance(one, dict | bool) for one in properties.values()
-        )
-        if nested or isinstance(contract.get("type"), str | list) or not _SCHEMA_WORDS.isdisjoint(contract):
-            fields = mapping(properties).items()
-            needed = [name for name, field in fields if mapping(field).get("x-awp-required") is True]
-            return {"type": "object", **contract, **_required(contract, needed)}
-        for name, field in contract.items():
-            if not isinstance(field, dict | str | None):
-                message = f"write {{type: …}} here, not {kind_of(field)}"
-                self._files.tell(file, f"output.contract.{name}", message, "R9")
-        return {"type": "object", **_fields(contract)}
-
-
-def _required(schema: dict[str, Any], needed: list[str]) -> dict[str, Any]:
-    """The keyword `required` with these names too, where there is anything to say."""
-    listed = schema.get("required", [])
-    if not needed or not isinstance(listed, list):
-        return {}
-    return {"required": [*listed, *(name for name in needed if name not in listed)]}
-
-
-def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """`properties` and `required` of a flat map, whose fields may be maps of fields again."""
-    properties, needed = {}, []
-    for name, one in given.items():
-        field: dict[str, Any] = {"type": one} if isinstance(one, str) else dict(mapping(one))
-        if isinstance(field.get("required"), bool) and field.pop("required"):
-            needed.append(name)
-        for flag in ("shareable", "sensitive"):
-            if flag in field:
-                field[f"x-awp-{flag}"] = field.pop(flag)
-        if isinstance(kind := field.get("type"), str):
-            field["type"] = _TYPES.get(kind, kind)
-            if kind == "any":
-                del field["type"]
-        if isinstance(field.get("properties"), dict):
-            below = _fields(field["properties"])
-            field |= {"properties": below["properties"], **_required(field, below.get("required", []))}
-        if isinstance(field.get("items"), dict | str):
-            field["items"] = _fields({"items": field["items"]})["properties"]["items"]
-        properties[name] = field
-    return {"properties": properties, **_required({}, needed)}
+    properties = (pair for part in parts(schema) for pair in mapping(part.get("properties")).items())
+    return tuple(dict.fromkeys(name for name, field in properties if mapping(field).get(flag) is value))

@@ -19,25 +19,25 @@ Carried = tuple[dict[str, Any], tuple[int, ...]]
 erased there is erased wherever it was carried."""
 
 
-def passed_down(node: Node, seen: State) -> Carried:
+def passed_down(node: Node, state: State) -> Carried:
     """What a subworkflow starts with: what share_input names, of what its node may see. A node that declares
     inheritance gets everything it may see instead, less what is kept back."""
     written = node.document
     if "inherited_state_keys" in written or "forbidden_inheritance_keys" in written:
         forbidden = written.get("forbidden_inheritance_keys", ())
-        taken = inherited(seen, written.get("inherited_state_keys"), forbidden)
-        return taken, seen.sources(*taken)
+        taken = inherited(state, written.get("inherited_state_keys"), forbidden)
+        return taken, state.sources(*taken)
     passed: dict[str, Any] = {}
     sources: tuple[int, ...] = ()
     for producer, fields in node.share_input.items():
-        entry = seen if not producer else seen.get(producer, {})
+        entry = state if not producer else state.get(producer, {})
         named = [field for field in (entry if "*" in fields else fields) if field not in RESERVED_KEYS]
         chosen = {field: entry[field] for field in named if field in entry}
         twice = sorted(passed.keys() & chosen.keys())
         if twice:
             raise BadInput(f"share_input takes {', '.join(twice)} from two places: name one of them")
         passed |= chosen
-        sources += seen.sources(producer, fields=chosen) if producer else seen.sources(*chosen)
+        sources += state.sources(producer, fields=chosen) if producer else state.sources(*chosen)
     return passed, sources
 
 
@@ -48,12 +48,12 @@ def gathered(strategy: str, outputs: Sequence[dict[str, Any]]) -> Any:
     if strategy == "first":
         return outputs[0] if outputs else None
     if strategy == "majority":
-        votes = Counter(canonical(one) for one in outputs)
-        return max(outputs, key=lambda one: votes[canonical(one)]) if outputs else None
+        votes = Counter(canonical(output) for output in outputs)
+        return max(outputs, key=lambda output: votes[canonical(output)]) if outputs else None
     if strategy == "reduce":
         whole: dict[str, Any] = {}
-        for one in outputs:
-            for name, value in one.items():
+        for output in outputs:
+            for name, value in output.items():
                 whole[name] = _joined(whole[name], value) if name in whole else value
         return whole
     return list(outputs)
@@ -64,7 +64,7 @@ def _joined(a: Any, b: Any) -> Any:
         return [*a, *b]
     if isinstance(a, dict) and isinstance(b, dict):
         return {**a, **b}
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in (a, b)):
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in (a, b)):
         return a + b
     return b
 
@@ -75,24 +75,24 @@ def inherited(
     """What a sub-manager starts with: all that its manager sees, or only the keys named, never a forbidden or
     reserved one."""
     chosen = list(state) if only is None else [key for key in only if key in state]
-    kept = {key: state[key] for key in chosen if key not in forbidden and not key.startswith("_")}
-    return {key: without(value, forbidden) for key, value in kept.items()}
+    allowed = [key for key in chosen if key not in forbidden and not key.startswith("_")]
+    return {key: without(state[key], forbidden) for key in allowed}
 
 
-def passed_up(child: Run, agents: Sequence[str], fields: Sequence[str]) -> Carried:
-    """The fields that a subworkflow hands to its caller: from the last of its agents, in the order of its graph,
-    that has such a field and shares it, or from its state."""
-    state, policy = child.state(at=child.position), child.policy
-    found: dict[str, Any] = {}
+def passed_up(child: Run, head: int, agents: Sequence[str], fields: Sequence[str]) -> Carried:
+    """The fields that a subworkflow hands to its caller, as of the book's head: from the last of its agents, in the
+    order of its graph, that has such a field and shares it, or from its state."""
+    state, policy = child.state(at=head), child.policy
+    passed: dict[str, Any] = {}
     sources: dict[str, tuple[int, ...]] = {}
     for field in fields:
         if field in state and field not in policy.never_share and field not in agents:
-            found[field] = without(state[field], policy.never_share)
+            passed[field] = without(state[field], policy.never_share)
             sources[field] = state.sources(field)
         for agent in agents:
             entry, hidden = state.get(agent, {}), hidden_fields(policy, agent)
             shared = policy.strategy == "full" or field in policy.agent(agent).share_output
             if field in entry and field not in hidden and shared:
-                found[field] = without(entry[field], hidden)
+                passed[field] = without(entry[field], hidden)
                 sources[field] = state.sources(agent, fields=(field,))
-    return found, tuple(position for one in sources.values() for position in one)
+    return passed, tuple(position for positions in sources.values() for position in positions)

@@ -1,6 +1,6 @@
-"""The rules that a workflow keeps, each a function from the model to what breaks it.
+"""The rules that a workflow keeps, each a function from the model to the problems that break it.
 
-Rules that concern how a file is written are kept where it is read; here is what holds between the parts.
+What a file may hold is in its schema; here are the rules between its parts. `RULES` lists those of a workflow.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..ledger.checks import is_name
 from ..state.contract import bad_pattern_in
 from ..state.policy import RESERVED_KEYS, Strictness
 from .expressions import check_expression
+from .files import mapping
 from .model import AGENT_FILE, WORKFLOW_FILE, Agent, Node, Problem, Workflow
 
 NAMESPACES = {"web", "http", "file", "shell", "terminal", "agent", "memory", "arithmetic"}
@@ -35,32 +36,27 @@ Problems = Iterator[Problem]
 
 
 def check(workflow: Workflow, files: Mapping[str, str], to_run: bool) -> list[Problem]:
-    """What is wrong between the parts of a workflow, or with `to_run`, what keeps it from running. `files` has the
+    """The problems between the parts of a workflow; with `to_run`, those that keep it from running. `files` has the
     agents' files by id."""
     problems = [problem for rule in RULES for problem in rule(workflow)]
     for agent in workflow.agents.values():
         file = files.get(agent.id) or f"{agent.place}/{AGENT_FILE}"
-        found = (*_contract(agent, workflow.policy.validation, to_run), *_namespaces(agent.document))
-        problems += [replace(problem, file=file) for problem in found]
+        own = (*_contract(agent, workflow.policy.validation, to_run), *_namespaces(agent.document))
+        problems += [replace(problem, file=file) for problem in own]
     return problems
 
 
 def ancestors(nodes: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
     """For each node all that it depends on, directly or not, in the order of the graph; {} with a cycle."""
-    waits = {node.id: [one.id for one in node.depends_on] for node in nodes}
+    waits_for = {node.id: [dependency.id for dependency in node.depends_on] for node in nodes}
     above: dict[str, set[str]] = {}
     try:
-        for id in TopologicalSorter(waits).static_order():
-            direct = [one for one in waits.get(id, ()) if one in waits]
-            above[id] = set(direct).union(*(above[one] for one in direct))
+        for id in TopologicalSorter(waits_for).static_order():
+            direct = [other for other in waits_for.get(id, ()) if other in waits_for]
+            above[id] = set(direct).union(*(above[other] for other in direct))
     except CycleError:
         return {}
-    return {id: tuple(one for one in waits if one in above[id]) for id in waits}
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, dict) else {}
+    return {id: tuple(other for other in waits_for if other in above[id]) for id in waits_for}
 
 
 def parts(schema: object) -> Iterator[dict[str, Any]]:
@@ -101,11 +97,11 @@ def _reserved_names(workflow: Workflow) -> Problems:
 
 
 def _unique_ids(workflow: Workflow) -> Problems:
-    seen: set[str] = set()
+    ids: set[str] = set()
     for path, node in _nodes(workflow):
-        if node.id and node.id in seen:
+        if node.id and node.id in ids:
             yield _error("R5", f"{path}.id", f"{node.id!r} is another node's id too; write one of its own")
-        seen.add(node.id)
+        ids.add(node.id)
 
 
 def _acyclic(workflow: Workflow) -> Problems:
@@ -121,13 +117,13 @@ def _acyclic(workflow: Workflow) -> Problems:
 def _references(workflow: Workflow) -> Problems:
     """Whatever names a node names one that is there."""
     named = [
-        ("R7", f"{path}.depends_on[{at}]", one.id)
+        ("R7", f"{path}.depends_on[{at}]", dependency.id)
         for path, node in _nodes(workflow)
-        for at, one in enumerate(node.depends_on)
+        for at, dependency in enumerate(node.depends_on)
     ]
     named += [
-        ("R7", f"orchestration.degradation[{at}].node", one.node)
-        for at, one in enumerate(workflow.degradation)
+        ("R7", f"orchestration.degradation[{at}].node", way.node)
+        for at, way in enumerate(workflow.degradation)
     ]
     for index, rule in enumerate(workflow.policy.rules):
         sides = [("from", rule.source), *((f"to[{at}]", id) for at, id in enumerate(rule.to))]
@@ -153,7 +149,7 @@ def _retries(workflow: Workflow) -> Problems:
 def _start(workflow: Workflow) -> Problems:
     """What a run's state begins with is not the runtime's, and what it must have is set by someone."""
     start, strict = workflow.start, workflow.policy.validation == "strict"
-    given = {**start.initial, **start.auto_inject}
+    set_here = {**start.initial, **start.auto_inject}
     answered = {name for agent in workflow.agents.values() for name in _fields(agent)}
     named = [(f"state.initial.{name}", name) for name in start.initial]
     named += [(f"state.auto_inject.{name}", name) for name in start.auto_inject]
@@ -161,10 +157,10 @@ def _start(workflow: Workflow) -> Problems:
     for path, name in named + required:
         if name in RESERVED_KEYS:
             yield _error("R13", path, f"{name} is the runtime's own key; give the field another name")
-        elif name in answered and name not in given:
+        elif name in answered and name not in set_here:
             message = "is an agent's answer, not there at the start; take it out, or give it in initial"
             yield _warning("R17", path, f"{name} {message}", strict)
-        elif name not in given:
+        elif name not in set_here:
             yield _warning("", path, f"nothing here sets {shown(name)}; each caller must give it")
 
 
@@ -175,14 +171,14 @@ def _sharing(workflow: Workflow) -> Problems:
     if policy.rules and policy.strategy != "selective":
         message = f"rules do nothing under {policy.strategy}; write strategy: selective, or take them out"
         yield _warning("R16", "state.sharing.rules", message)
-    known = {*start.initial, *start.auto_inject, *start.required_fields}
+    at_start = {*start.initial, *start.auto_inject, *start.required_fields}
     for path, node in _nodes(workflow):
         yield from _shared(workflow, node.id, node.share_output or (), f"{path}.share_output")
         for producer, fields in node.share_input.items():
-            wanted = tuple(name for name in fields if name != "*")
             if producer:
-                yield from _shared(workflow, producer, wanted, f"{path}.share_input.{producer}")
-            elif missing := [name for name in fields if name not in known]:
+                names = tuple(name for name in fields if name != "*")
+                yield from _shared(workflow, producer, names, f"{path}.share_input.{producer}")
+            elif missing := [name for name in fields if name not in at_start]:
                 message = f"nothing here sets {shown(missing[0])}; each caller must give it"
                 yield _warning("R16", f"{path}.share_input", message)
 
@@ -240,10 +236,10 @@ def _audit(workflow: Workflow) -> Problems:
 
 def _conditions(workflow: Workflow) -> Problems:
     for path, node in _nodes(workflow):
-        said = {f"depends_on[{at}]": one.condition for at, one in enumerate(node.depends_on)}
-        said |= {"enabled": node.enabled} if isinstance(node.enabled, str) else {}
-        said |= {"loop.condition": node.loop.condition} if node.loop and node.loop.condition else {}
-        for place, text in said.items():
+        texts = {f"depends_on[{at}]": dependency.condition for at, dependency in enumerate(node.depends_on)}
+        texts |= {"enabled": node.enabled} if isinstance(node.enabled, str) else {}
+        texts |= {"loop.condition": node.loop.condition} if node.loop and node.loop.condition else {}
+        for place, text in texts.items():
             if text not in ("success", "failure", "always") and (reason := check_expression(text)):
                 yield _error("", f"{path}.{place}", reason)
 
@@ -268,7 +264,7 @@ def _contract(agent: Agent, validation: Strictness, to_run: bool) -> Problems:
     declared = mapping(_fields(agent)["confidence"])
     bounds = [declared[word] for word in ("minimum", "maximum") if declared.get(word) is not None]
     if declared.get("type") != "number" or not all(
-        isinstance(one, int | float) and 0 <= one <= 1 for one in bounds
+        isinstance(bound, int | float) and 0 <= bound <= 1 for bound in bounds
     ):
         yield _error("R17", place, f"confidence is a number from 0 to 1; write {want}")
     elif len(bounds) < 2:
@@ -302,9 +298,10 @@ def _namespaces(document: dict[str, Any]) -> Problems:
     for prefix, section in (("", document), ("capabilities.", capabilities)):
         tools, at = mapping(section.get("tools")), f"{prefix}tools"
         brought = [*_tools(section.get("custom_tools"), f"{prefix}custom_tools")]
-        brought += [one for word in BRINGING for one in _tools(tools.get(word), f"{at}.{word}")]
-        allowed = [(f"{at}.allowed[{index}]", one) for index, one in enumerate(_listed(tools.get("allowed")))]
-        brought += [(place, str(one.get("name"))) for place, one in allowed if isinstance(one, dict)]
+        brought += [tool for word in BRINGING for tool in _tools(tools.get(word), f"{at}.{word}")]
+        listed = enumerate(_listed(tools.get("allowed")))
+        allowed = [(f"{at}.allowed[{index}]", tool) for index, tool in listed]
+        brought += [(place, str(tool.get("name"))) for place, tool in allowed if isinstance(tool, dict)]
         for place, name in brought:
             if name.partition(".")[0] in NAMESPACES:
                 message = f"{shown(name)} is in a namespace of the runtime; write a name of your own"

@@ -9,7 +9,7 @@ Keywords of our own serve the messages and bring every dialect into one form (`n
     stands_for   the usual name of this key
     synonyms     other words for the same word
 
-Nothing (`null`) may stand for whatever is optional. What a schema cannot say is in `rules.py`.
+Nothing (`null`) may stand for anything optional. What a schema cannot say is in `rules.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _list(items: Schema, others: str = "", want: str = "a list") -> Schema:
 
 
 def _mapping(properties: dict[str, Schema], *required: str) -> Schema:
-    """A mapping of these properties, and of others that nobody reads."""
+    """A mapping of these properties, and of others that are not read."""
     return _kind("object", "a mapping (name: value)", properties=properties, required=[*required])
 
 
@@ -78,9 +78,9 @@ def _of(kind: type[Struct], /, **more: Schema) -> Schema:
 
 def _also(schema: Schema, **names: str) -> Schema:
     """The mapping, with other names of its properties."""
-    known = schema["properties"]
-    others = {other: known[name] | {"stands_for": name} for other, name in names.items()}
-    return schema | {"properties": known | others}
+    properties = schema["properties"]
+    others = {other: properties[name] | {"stands_for": name} for other, name in names.items()}
+    return schema | {"properties": properties | others}
 
 
 def _of_type(kind: Any) -> Schema:
@@ -95,8 +95,8 @@ def _of_type(kind: Any) -> Schema:
         return _of(kind)
     if kind in (int, float):
         bounds = {"low": limits.ge, "high": limits.le}
-        given = {name: bound for name, bound in bounds.items() if bound is not None}
-        return _number("integer" if kind is int else "number", **given)
+        stated = {name: bound for name, bound in bounds.items() if bound is not None}
+        return _number("integer" if kind is int else "number", **stated)
     shapes: dict[Any, Schema] = {bool: FLAG, str: TEXT, bool | str: FLAG_OR_TEXT, tuple: NAMES, dict: OPEN}
     return shapes[kind if kind in shapes else get_origin(kind)]
 
