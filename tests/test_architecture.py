@@ -106,6 +106,7 @@ def test_surfaces_only_translate() -> None:
         "verbs",
         "version",
         "work.handles",
+        "work.holding",
         "work.verbs",
         "workflow.load",
     }

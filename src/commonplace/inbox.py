@@ -9,7 +9,7 @@ import msgspec
 from .memory.items import Item
 from .memory.verbs import Memory
 from .work.opening import Works, work
-from .work.verbs import Inbox
+from .work.records import Inbox
 
 if TYPE_CHECKING:
     from .ledger.ledger import At

@@ -167,7 +167,8 @@ def held(place: str) -> Verb:
     """A verb of a work, of something in it or of a claim, with what it is called on as its first parameters."""
     from ..verbs import NOTHING, Parameter, verb_of
     from ..work.handles import Approvals, TaskHandle, WorkManagement
-    from ..work.verbs import Claim, Work
+    from ..work.holding import Claim
+    from ..work.verbs import Work
 
     kind, _, name = place.partition("/")
     work = Parameter("work", str, NOTHING, "the id of the work", True)

@@ -33,7 +33,8 @@ from .shell import Output, Shell, plain
 
 if TYPE_CHECKING:
     from ..verbs import Verb
-    from ..work.verbs import Claim, Work
+    from ..work.holding import Claim
+    from ..work.verbs import Work
 
 TASKS = frozenset({"task", "depends_on", "blocks", "affects", "on", "parent", "reverses", "decision"})
 """Parameters that are ids of tasks, or of what was recorded about a work."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .info import WorkInfo, info_of
+from .reading import Reading, lease_name
 from .records import Approval, Branch, Decision, Escalation
 from .tasks import FINAL, Task
-from .transaction import Reading, WorkInfo, info_of, lease_name
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At

@@ -13,8 +13,9 @@ from ..index.words import tokens
 from ..ledger.events import MAX_PARENTS, check_name
 from ..memory.remembering import remember
 from ..memory.verbs import Memory
+from .checks import checked_text
 from .kinds import COMPLETED, SUBMITTED
-from .tasks import Task, checked_text
+from .tasks import Task
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At

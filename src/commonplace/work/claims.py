@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..ledger.events import Event
+from .artifacts import Made, next_version, path_key
 from .graph import NewTask, add, cancel, new_edges, settle
 from .kinds import (
     BLOCKED,
@@ -35,8 +34,9 @@ from .kinds import (
     REVIEWED,
     SUBMITTED,
 )
+from .reading import lease_name
 from .tasks import OnFailure, Task, TaskResult, check_is, placed, role_lane
-from .transaction import WorkTransaction, command, given_back, lease_name, moved
+from .transaction import WorkTransaction, command, given_back, moved
 
 log = logging.getLogger("commonplace")
 
@@ -381,26 +381,6 @@ def _too_much(tx: WorkTransaction, task: Task, subtasks: Sequence[NewTask]) -> D
             told = f"{tx.act.by!r} may split task {task.id!r}, but not {what}: that takes the right to orchestrate"
             return tx.refuse("orchestrate", task.id, f"{told}. It is about {one.title!r}")
     return None
-
-
-class Made(msgspec.Struct, frozen=True):
-    """Something that was made: what is said of it, its path among that, and what stays when that is erased."""
-
-    said: dict[str, Any]
-    more: dict[str, Any]
-
-
-def path_key(work: str, path: str) -> str:
-    """What stands for a path where its versions are counted: it stays when the path is erased."""
-    return sha256(f"{work}\n{path}".encode()).hexdigest()
-
-
-def next_version(tx: WorkTransaction, path: str) -> dict[str, Any]:
-    """Which version of it something under a path is, and which one was before."""
-    key = path_key(tx.work, path)
-    last = tx.overlay.get("work.paths", tx.work, key)
-    version, previous = (1, None) if last is None else (last["version"] + 1, last["id"])
-    return {"path_key": key, "version": version, "previous": previous}
 
 
 def _produce(tx: WorkTransaction, task: Task, made: Made) -> str:

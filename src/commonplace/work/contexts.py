@@ -16,13 +16,14 @@ from ..recall.digesting import receipt_of
 from ..recall.lines import DigestLine
 from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.searching import remembered_about
-from .claims import path_key
+from .artifacts import path_key
+from .info import WorkInfo, info_of
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
 from .radar import Overlap, Sharing, overlaps_of
+from .reading import Reading
 from .records import Artifact, Decision, Discovery, Nudge, nudge_for
 from .tasks import Task
-from .transaction import Reading, WorkInfo, info_of
 from .words import words_of
 
 if TYPE_CHECKING:

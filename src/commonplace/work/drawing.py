@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BadInput, shown
+from .info import WorkInfo
 from .tasks import Task
-from .transaction import WorkInfo
 
 COLOURS = {
     "pending": "#e8e8e8", "assigned": "#cfe2ff", "in_progress": "#9ec5fe", "blocked": "#f8d7da", "review": "#fff3cd",

@@ -13,6 +13,16 @@ from msgspec.structs import replace
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
 from ..ledger.events import check_name, decode, encode_payload, new_id
+from .checks import (
+    checked_flag,
+    checked_metadata,
+    checked_policy,
+    checked_priority,
+    checked_role,
+    checked_text,
+    id_of,
+    names,
+)
 from .kinds import (
     ADDED,
     ANSWERED,
@@ -27,18 +37,7 @@ from .kinds import (
     RESOLVED,
     UNBLOCKED,
 )
-from .tasks import (
-    Task,
-    check_is,
-    checked_flag,
-    checked_metadata,
-    checked_policy,
-    checked_priority,
-    checked_role,
-    checked_text,
-    placed,
-    waiting_less,
-)
+from .tasks import Task, check_is, placed, waiting_less
 from .transaction import WorkTransaction, command, given_back, moved
 
 DEPENDENTS = ("block", "cancel", "free")
@@ -106,20 +105,6 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         checked_metadata(fields["metadata"]),
         None if parent is None else id_of(parent),
     )
-
-
-def id_of(task: object) -> str:
-    """The id of a task that is given as it is, or by its id."""
-    return task.id if isinstance(task, Task) else check_name("a task", task)
-
-
-def names(field: str, given: object) -> tuple[str, ...]:
-    """The ids of a list of tasks, each once."""
-    if given is None:
-        return ()
-    if isinstance(given, str | Task) or not isinstance(given, Sequence):
-        raise BadInput(f"{field} {shown(given)} is not a list: give the ids of tasks, such as [task.id]")
-    return tuple(dict.fromkeys(id_of(one) for one in given))
 
 
 # adding

@@ -14,21 +14,24 @@ from ..files.private import new_file
 from ..ledger.erase import EraseRequest
 from ..ledger.events import check_call, check_path, check_text
 from .capability import EVERY
-from .graph import DEPENDENTS, id_of, names
-from .kinds import DECIDED
-from .records import RECORDS, Approval, Decision, checked, record_id
-from .tasks import (
-    Task,
+from .checks import (
+    checked,
     checked_flag,
     checked_metadata,
     checked_policy,
     checked_priority,
     checked_role,
     checked_text,
+    id_of,
+    names,
     required_text,
     texts,
 )
-from .transaction import WorkInfo, checked_limits, checked_settings
+from .graph import DEPENDENTS
+from .info import WorkInfo, checked_limits, checked_settings
+from .kinds import DECIDED
+from .records import RECORDS, Approval, Decision, record_id
+from .tasks import Task
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At, Progress

@@ -18,14 +18,16 @@ import msgspec
 
 from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
+from .checks import seconds
+from .info import WorkInfo, info_of
 from .people import lead_lease, steps_of
+from .reading import READY_FOR_MANY
 from .records import Escalation, Nudge, nudge_for, record_of
 from .tasks import Task
-from .transaction import READY_FOR_MANY, WorkInfo, info_of
-from .verbs import Work, seconds
+from .verbs import Work
 
 if TYPE_CHECKING:
-    from .transaction import Reading
+    from .reading import Reading
 
 log = logging.getLogger("commonplace")
 

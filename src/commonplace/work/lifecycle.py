@@ -15,9 +15,10 @@ from ..ledger.overlay import Overlay
 from ..memory.cores import Core, no_core
 from ..memory.cores import may_know as may_know_core
 from .graph import NewTask, add
+from .info import WORK_MOVES, WorkInfo, info_of, may_know
 from .kinds import CREATED
 from .tasks import FINAL, STATUSES
-from .transaction import WORK_MOVES, Act, WorkInfo, WorkTransaction, command, info_of, may_know
+from .transaction import Act, WorkTransaction, command
 
 
 class Plan(msgspec.Struct, frozen=True):

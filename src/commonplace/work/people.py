@@ -7,6 +7,7 @@ from typing import Any
 
 from ..access.rights import Rights
 from ..errors import BadInput, Conflict
+from .info import info_of
 from .kinds import (
     ACKNOWLEDGED,
     COMPLETED,
@@ -18,9 +19,10 @@ from .kinds import (
     LED,
     NUDGED,
 )
+from .reading import Reading
 from .records import ALL, DELIVERIES, ORCHESTRATOR, PRIORITIES
 from .tasks import Task
-from .transaction import Reading, WorkTransaction, command, info_of
+from .transaction import WorkTransaction, command
 
 STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
 """In which order the leader is told of what has happened; then come ready tasks, and stuck ones."""

@@ -10,11 +10,12 @@ from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
 from ..ledger.events import check_name
 from ..recall.data import as_data, as_name
+from .info import WorkInfo, info_of
 from .kinds import NUDGED
 from .people import carried, in_order, premise_nudge, waiting
+from .reading import Reading
 from .records import Approval, Decision, Nudge, nudge_for
 from .tasks import Task
-from .transaction import Reading, WorkInfo, info_of
 from .verbs import Work
 
 if TYPE_CHECKING:

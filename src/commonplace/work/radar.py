@@ -12,9 +12,9 @@ import msgspec
 from ..access.rights import Rights, rights_of
 from .alike import Verdict, Words, answered, compared
 from .kinds import ADDED, DISCOVERED
+from .reading import Reading
 from .records import Discovery
 from .tasks import Task
-from .transaction import Reading
 from .words import words_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ are the same code for every kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,11 +19,14 @@ from ..access.secrets import masked
 from ..errors import BadInput, Conflict, shown
 from ..ledger.events import check_name, new_id
 from ..memory.visibility import may_read_id
-from .claims import held, next_version
-from .graph import answer_record, cancel, names
+from .artifacts import next_version
+from .checks import checked, checked_flag, checked_text, names, required_text, texts
+from .claims import held
+from .graph import answer_record, cancel
 from .kinds import ASKED, BRANCHED, DECIDED, DISCOVERED, ESCALATED, LINKED, NUDGED, PRODUCED
-from .tasks import Task, checked_flag, checked_text, placed, required_text, texts, waiting_less
-from .transaction import Reading, WorkTransaction, command
+from .reading import Reading
+from .tasks import Task, placed, waiting_less
+from .transaction import WorkTransaction, command
 
 PRIORITIES = ("low", "normal", "high", "critical")
 DELIVERIES = ("next_turn", "immediate", "when_idle")
@@ -149,12 +152,6 @@ Check = Callable[[str, Any], Any]
 
 def one_of(what: str, *allowed: str) -> Check:
     return lambda _field, given: checked(what, given, allowed)
-
-
-def checked(what: str, given: object, allowed: Sequence[str]) -> str:
-    if given not in allowed:
-        raise BadInput(f"there is no {what} {shown(given)}: it is one of {', '.join(allowed)}")
-    return str(given)
 
 
 def record_id(given: object) -> str:
@@ -508,3 +505,17 @@ def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
     return record_of(
         Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None
     )
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """What waits for a person."""
+
+    approvals: tuple[Approval, ...]
+    branches: tuple[Branch, ...]
+    reviews: tuple[Task, ...]
+    escalations: tuple[Escalation, ...]
+    failed: tuple[Task, ...]
+    candidates: tuple[Any, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(getattr(self, name)) for name in self.__struct_fields__)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec.structs import asdict
 
-from ..access.rights import ROLES
-from ..access.secrets import masked
-from ..errors import BadInput, BadMove, Conflict, TooLarge, shown
-from ..ledger.events import MAX_PAYLOAD, check_text, encode_payload
+from ..errors import BadMove, Conflict
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -32,7 +27,6 @@ assigned."""
 
 STATUSES = tuple(MOVES)
 FINAL = frozenset({"completed", "cancelled"})
-HIGHEST = 1_000_000
 
 ARTIFACT_TYPES = ("file", "code", "document", "config", "test", "migration", "schema")
 
@@ -197,82 +191,3 @@ def check_is(task: Task, status: str, wanted: str, instead: str) -> None:
     check_moves(task, wanted)
     if task.status != status:
         raise Conflict(f"task {task.id!r} is {task.status}, not {status}: {instead}")
-
-
-def checked_policy(given: object) -> OnFailure | None:
-    """A failure policy from its name or its fields."""
-    if given is None:
-        return None
-    if isinstance(given, OnFailure):
-        given = asdict(given)
-    fields = {"policy": given} if isinstance(given, str) else given
-    try:
-        return msgspec.convert(fields, OnFailure)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise BadInput(
-            f"on_failure {shown(given)} is not a policy: {error}. Give retry, reassign, escalate, skip or abort, or a "
-            "mapping with policy, retries, backoff and then"
-        ) from None
-
-
-def checked_role(given: object) -> str | None:
-    """A role that a task is for; None, or nothing in it, is any."""
-    if given in (None, ""):
-        return None
-    if not isinstance(given, str) or given not in ROLES:
-        raise BadInput(
-            f"for_role {shown(given)} is no role: give one of {', '.join(ROLES)}, or None for anybody"
-        )
-    return str(given)
-
-
-def checked_text(field: str, given: object) -> str:
-    """What somebody says, without the secrets that are in it. It is kept whole, or refused."""
-    text = check_text(field, given)
-    size = len(text) if text.isascii() else len(text.encode())
-    if size > MAX_PAYLOAD:
-        raise TooLarge(
-            f"{field} has {size:,} bytes, and at most {MAX_PAYLOAD:,} are kept: say it shorter, and keep the rest as "
-            "an artifact with its content and store=True"
-        )
-    return masked(text)
-
-
-def required_text(field: str, given: object) -> str:
-    text = checked_text(field, given)
-    if not text.strip():
-        raise BadInput(f"{field} is empty: say something")
-    return text
-
-
-def texts(field: str, given: object) -> tuple[str, ...]:
-    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
-
-
-def listed(field: str, given: object) -> Sequence[Any]:
-    if given is None:
-        return ()
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise BadInput(f"{field} {shown(given)} is not a list: give one, such as [...]")
-    return given
-
-
-def checked_flag(field: str, given: object) -> bool:
-    if not isinstance(given, bool):
-        raise BadInput(f"{field} {shown(given)} is neither True nor False")
-    return given
-
-
-def checked_metadata(given: object) -> dict[str, Any]:
-    """A mapping of plain values, without the secrets that are in it."""
-    if not isinstance(given, Mapping):
-        raise BadInput(f"metadata {shown(given)} is not a mapping: give one, such as {{'ticket': 7}}")
-    return masked(encode_payload(given)[1])
-
-
-def checked_priority(given: object) -> int:
-    if type(given) is not int or not -HIGHEST <= given <= HIGHEST:
-        raise BadInput(
-            f"priority {shown(given)} is not one: give a whole number from -{HIGHEST} to {HIGHEST}, higher first"
-        )
-    return given

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from hashlib import file_digest, sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
 from ..access.secrets import masked
-from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, UnsafePath, shown
-from ..files.folders import Folder
+from ..errors import BadInput, Denied, Fenced, NotFound, shown
 from ..ledger.events import (
-    MAX_BLOB,
-    MAX_NAME,
-    Blob,
     Event,
     check_name,
-    check_path,
-    check_text,
     check_whole,
 )
-from ..ledger.reader import Snapshot
 from ..memory.visibility import without_hidden
+from .artifacts import made
 from .capability import BETWEEN, EVERY
-from .claims import MOST_AT_ONCE, Made, run_out
-from .graph import id_of, names, new_task
+from .checks import checked, checked_flag, checked_text, id_of, listed, names, required_text, seconds
+from .claims import MOST_AT_ONCE
+from .graph import new_task
 from .handles import Approvals, TaskHandle, WorkManagement
+from .holding import Claim
+from .info import WorkInfo, info_of, may_know, no_work
 from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
-from .lifecycle import Plan, check_same
 from .people import may_see_nudge, waiting
+from .reading import Reading
 from .records import (
     ALL,
     EVENTS,
@@ -50,38 +41,15 @@ from .records import (
     Decision,
     Discovery,
     Escalation,
+    Inbox,
     Nudge,
     WorkRecord,
-    checked,
     nudge_for,
     record_id,
     record_of,
 )
-from .tasks import (
-    ARTIFACT_TYPES,
-    STATUSES,
-    OnFailure,
-    Task,
-    TaskResult,
-    checked_flag,
-    checked_policy,
-    checked_text,
-    listed,
-    required_text,
-    texts,
-)
-from .transaction import (
-    WORK_MOVES,
-    Act,
-    Reading,
-    WorkInfo,
-    checked_limits,
-    checked_settings,
-    info_of,
-    lease_name,
-    may_know,
-    no_work,
-)
+from .tasks import STATUSES, Task, TaskResult
+from .transaction import Act
 
 if TYPE_CHECKING:
     import threading
@@ -92,14 +60,11 @@ if TYPE_CHECKING:
     from .candidates import Candidate
     from .contexts import Context
     from .leading import Lead, LeadStep
-    from .radar import Overlap
     from .worker import Handler, Worked
 
 T = TypeVar("T", bound=WorkRecord)
 
 LEASE = 60.0
-SMALL = 1 << 20
-"""The most bytes of a file that are stored in the book unless somebody asks for it."""
 
 
 class Work:
@@ -369,7 +334,7 @@ class Work:
             return
         with self._reading(None) as (reading, _):
             held = list(reading.listed("in_progress", "later"))
-            known = _leases(reading, held)
+            known = reading.leases(held)
         if len(known) < len(held):
             self._do("reclaim")
 
@@ -484,8 +449,8 @@ class Work:
         stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file, and
         refused if it is not small and nobody has said whether to `store` it. The same path again is its next
         version."""
-        made = _made(path, type, description, content, store, commit, branch)
-        return self._record(Artifact, {**made.said, **made.more}, by, task=task, token=_token)
+        new = made(path, type, description, content, store, commit, branch)
+        return self._record(Artifact, {**new.said, **new.more}, by, task=task, token=_token)
 
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
@@ -768,392 +733,9 @@ class Work:
         return f"<Work {self.id!r}>"
 
 
-class Inbox(msgspec.Struct, frozen=True):
-    """What waits for a person."""
-
-    approvals: tuple[Approval, ...]
-    branches: tuple[Branch, ...]
-    reviews: tuple[Task, ...]
-    escalations: tuple[Escalation, ...]
-    failed: tuple[Task, ...]
-    candidates: tuple[Any, ...] = ()
-
-    def __len__(self) -> int:
-        return sum(len(getattr(self, name)) for name in self.__struct_fields__)
-
-
-class Claim:
-    """A task that is an agent's own for as long as its lease lasts.
-
-    With `with`, an exception fails the task, and a task that was neither completed nor failed is released, also when
-    somebody interrupts it (Ctrl-C).
-    """
-
-    def __init__(self, work: Work, agent: str, task: Task) -> None:
-        self.work, self.agent, self.task = work, agent, task
-        assert task.token is not None
-        self.token: int = task.token
-        self.lease = task.lease
-        self.urgent: list[Nudge] = []
-        """What heartbeats have brought that a worker made for the agent, until it looks at its nudges."""
-        self._done = False
-
-    def _ask(self, command: str, **given: Any) -> Any:
-        return self.work._do(command, self._by, task=self.task.number, token=self.token, **given)
-
-    def _do(self, command: str, **given: Any) -> Task:
-        return self._becomes(self._ask(command, **given))
-
-    def _becomes(self, task: Task) -> Task:
-        self.task, self._done = task, task.status != "in_progress"
-        return task
-
-    def heartbeat(self, lease: float | None = None) -> list[Nudge]:
-        """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
-        told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
-        work was given up."""
-        length = self.lease if lease is None else seconds("lease", lease)
-        store = self.work._ledger.store
-        with self.work._reading(None) as (reading, _):
-            task, info = reading.task(self.task.id), info_of(reading.views, self.work.id)
-            urgent = waiting(reading, self.agent, False, "beat")
-            in_force = _leases(reading, [task])
-        if info is not None and not info.open:
-            raise Conflict(f"the work {info.name!r} is {info.status}: there is no use in going on")
-        if task.token != self.token or task.status != "in_progress":
-            raise Fenced(
-                f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
-                "longer in force"
-            )
-        if not in_force:
-            raise Fenced(run_out(task))
-        # A lease that ends between that look and this line is renewed as if it had not. If somebody has the task by
-        # then, it is under another fence: what is renewed is nothing but what is lost anyway.
-        held = store.lease(lease_name(task), self.agent, length, self.token)
-        if held.fence != self.token or held.holder != self.agent:
-            raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
-        ids = tuple(row["id"] for row in urgent)
-        return self.work._told(self.agent, (self.task.id,), "beat", ids) if ids else []
-
-    def complete(
-        self,
-        summary: str = "",
-        *,
-        next_steps: Sequence[str] = (),
-        learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Path | Artifact] = (),
-    ) -> Task:
-        """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts` are
-        recorded as `artifact` does it. The same call again answers as the first time."""
-        self._complete(None, summary, next_steps, learnings, artifacts)
-        return self.task
-
-    def next(
-        self,
-        summary: str = "",
-        *,
-        next_steps: Sequence[str] = (),
-        learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Path | Artifact] = (),
-        _event: str | None = None,
-    ) -> Claim | None:
-        """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
-        when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
-        same."""
-        found = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
-        return None if found is None else Claim(self.work, self.agent, found)
-
-    def _complete(
-        self,
-        then: float | None,
-        summary: str,
-        next_steps: Sequence[str],
-        learnings: Sequence[str],
-        artifacts: Sequence[str | Path | Artifact],
-        event: str | None = None,
-    ) -> Task | None:
-        each = listed("artifacts", artifacts)
-        known = [one.id for one in each if isinstance(one, Artifact)]
-        made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
-        result = TaskResult(
-            checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
-            tuple(known),
-        )  # fmt: skip
-        following: Task | None
-        done, following = self._ask("complete", result=result, made=made, then=then, event=event)
-        self._becomes(done)
-        return following
-
-    def fail(self, reason: str) -> Task:
-        """The task has failed; its policy says what happens next."""
-        return self._do("fail", reason=required_text("reason", reason))
-
-    def release(self, reason: str = "") -> Task:
-        """Give the task back, for those it was for."""
-        return self._do("release", reason=checked_text("reason", reason))
-
-    def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
-        """The task cannot go on: until somebody clears the reason, or until other tasks are done."""
-        why = checked_text("reason", reason)
-        return self._do("block_or_split", reason=why, on=names("on", on), subtasks=())
-
-    def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
-        """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
-        for the same role as the task, unless they name one (`for_role`). Who may not orchestrate gives them no agent,
-        no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
-        own."""
-        fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
-        return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
-
-    def nudges(self) -> list[Nudge]:
-        """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""
-        urgent, self.urgent = self.urgent, []
-        return [*urgent, *self.work.read_messages(self.agent)]
-
-    def context(
-        self, *, max_chars: int | None = 6_000, max_tokens: int | None = None, receipt: bool = True
-    ) -> Context:
-        """What it needs to know, with the nudges that it is told by this, and a receipt. With `receipt=False` nothing
-        is written: then the nudges wait on."""
-        from .contexts import context_of
-
-        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent, receipt)
-
-    def radar(self) -> list[Overlap]:
-        """What may make the task needless."""
-        from .radar import overlaps
-
-        return overlaps(self.work, self.task.id, self.agent)
-
-    def decide(self, **fields: Any) -> Decision:
-        """As `Work.decide`, about this task, as long as it is held."""
-        return self.work.decide(**{**self._held, **fields})
-
-    def discover(self, text: str, **fields: Any) -> Discovery:
-        """As `Work.discover`, about this task, as long as it is held."""
-        return self.work.discover(text, **{**self._held, **fields})
-
-    def artifact(self, path: str | Path, **fields: Any) -> Artifact:
-        """As `Work.artifact`, for this task, as long as it is held."""
-        return self.work.artifact(path, **{**self._held, **fields})
-
-    @property
-    def _held(self) -> dict[str, Any]:
-        """Who says something, and of which task, for as long as the claim is in force."""
-        return {"task": self.task, "by": self._by, "_token": self.token}
-
-    @property
-    def _by(self) -> str | None:
-        return self.agent if self.work._actor == OWNER else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if self._done:
-            return
-        try:
-            if error is None:
-                self.release()
-            elif isinstance(error, Exception):
-                self.fail(f"{type(error).__name__}: {error}")
-            else:  # its holder was interrupted
-                self.release(type(error).__name__)
-        except (Fenced, Conflict):
-            if error is None:
-                raise
-
-    def __repr__(self) -> str:
-        return f"<Claim {self.token} of {self.task.title!r} by {self.agent!r}>"
-
-
-# beginning and listing
-
-
-def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) -> Work:
-    """Begin a work."""
-    work = Work(session, id)
-    tasks = tuple(new_task(one) for one in fields["tasks"])
-    work._do("create", by, plan=Plan(info_from(id, fields), tasks))
-    return work
-
-
-def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
-    """The work with an id. If it is said what it was begun with, that must be so."""
-    work = Work(session, id)
-    given = [name for name, value in fields.items() if value]
-    with work._reading(None) as (reading, _):
-        row = reading.views.get("work.works", id)
-    if given:
-        began = session.ledger.event(row["event"])
-        check_same(began, info_from(id, {**fields, "name": "any"}), given)
-    return work
-
-
-def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
-    """What a work is begun with. Raises BadInput that names the field."""
-    pattern = fields["pattern"]
-    return WorkInfo(
-        id,
-        required_text("name", fields["name"]),
-        checked_text("goal", fields["goal"]),
-        texts("constraints", fields["constraints"]),
-        tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
-        None if pattern is None else check_name("pattern", pattern),
-        tuple(check_actor(one) for one in listed("members", fields["members"])),
-        limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
-        on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
-        settings=checked_settings(fields["settings"]),
-    )
-
-
-def home_of(session: Session, id: str) -> str:
-    """The id of the work that a task or an event belongs to, if the reader may know of it."""
-    with session.ledger.snapshot() as now:
-        where = now.get("work.ids", id)
-        event = session.ledger.event(id) if where is None else None
-        if event is not None and event.kind in EVERY:
-            where = [event.payload["work"]]
-        info = None if where is None else info_of(now, where[0])
-        if info is None or not may_know(rights_of(now, session.actor), info):
-            raise NotFound(
-                f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
-            )
-        return info.id
-
-
-def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
-    if status is not None:
-        checked("status", status, tuple(WORK_MOVES))
-    with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
-        rights = [rights_of(views, session.actor) for views in (then, now)]
-        infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
-    known = [info for info in infos if all(may_know(right, info) for right in rights)]
-    return [info for info in known if status in (None, info.status)]
-
-
-def stale(
-    infos: Sequence[WorkInfo], now: datetime, older_than: timedelta | None
-) -> list[tuple[WorkInfo, str]]:
-    """The works that can be put away, and why."""
-    found = []
-    for one in infos:
-        quiet = now - datetime.fromtimestamp(one.changed_us / 1e6, UTC)
-        hours = one.settings.get("auto_archive_hours")
-        limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
-        if limit is not None and one.status in ("completed", "cancelled") and quiet >= limit:
-            found.append((one, f"{one.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
-    return found
-
-
-def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
-    """The leases of these tasks that are in force now."""
-    assert isinstance(reading.views, Snapshot)
-    return reading.views.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
-
-
 def _not_in_force(task: Task, token: object) -> str:
     return f"{shown(token)} is no claim of task {task.id!r} in force: it is {task.status} now"
 
 
-# checking what is given
-
-
-def seconds(name: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0.05 <= given <= 30 * 86_400:
-        raise BadInput(f"{name} {shown(given)} is not a number of seconds from 0.05 to {30 * 86_400:,}")
-    return float(given)
-
-
 def _level(given: str) -> str:
     return checked("sensitivity", given, ("public", "private", "sensitive"))
-
-
-def _made(
-    path: str | Path,
-    type: str = "file",
-    description: str = "",
-    content: bytes | str | None = None,
-    store: bool | None = None,
-    commit: str | None = None,
-    branch: str | None = None,
-) -> Made:
-    """Something that was made, as it is recorded."""
-    if not isinstance(path, str | Path) or not 1 <= len(str(path)) <= MAX_NAME:
-        raise BadInput(f"path {shown(path)} is not a path: give where it lies, in 1 to {MAX_NAME} characters")
-    where = checked_text("path", str(check_path("path", path)))
-    if content is not None and not isinstance(content, bytes | str):
-        raise BadInput(f"content {shown(content)} is neither bytes nor text")
-    if store is not None:
-        checked_flag("store", store)
-    data = check_text("content", content).encode() if isinstance(content, str) else content
-    checksum: str | None = None
-    size = 0 if data is None else len(data)
-    if data is None:
-        data, checksum, size = _file(Path(path), store)
-    elif store is not False:
-        _check_size(where, size, store)
-    if store and data is None:
-        raise BadInput(f"there is no file {where} to store: give its content")
-    about = checked_text("description", description)
-    said: dict[str, Any] = {"path": where, "description": about}
-    more: dict[str, Any] = {
-        "type": checked("type of artifact", type, ARTIFACT_TYPES),
-        "commit": None if commit is None else masked(check_name("commit", commit)),
-        "branch": None if branch is None else masked(check_name("branch", branch)),
-    }
-    if data is not None:
-        checksum = sha256(data).hexdigest()
-    if checksum is not None:
-        more |= {"checksum": f"sha256:{checksum}", "size": size}
-    if data is not None and store is not False:
-        said["content"] = Blob(data)
-    return Made(said, {name: value for name, value in more.items() if value is not None})
-
-
-def _check_size(where: str, size: int, store: bool | None) -> None:
-    """Raises TooLarge for content that would not be stored whole."""
-    if size > MAX_BLOB:
-        raise TooLarge(
-            f"the content of {where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: keep it in a file, and "
-            "name its path without content"
-        )
-    if size > SMALL and not store:
-        raise TooLarge(
-            f"the content of {where} has {size:,} bytes, and more than {SMALL:,} are stored only if you say so: say "
-            "store=True, or store=False for its checksum alone"
-        )
-
-
-def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
-    """The content of a file that is small, or is to be stored, and the checksum and size of a larger one. What is not
-    a file has neither, nor has a link: what it leads to may be anything on this host."""
-    try:
-        fd = _plain_file(file)
-        if fd is None:
-            return None, None, 0
-        with open(fd, "rb") as opened:
-            size = os.fstat(fd).st_size
-            if size <= (MAX_BLOB if store else SMALL):
-                data = opened.read()
-                return data, None, len(data)
-            if store:
-                raise TooLarge(
-                    f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
-                )
-            return None, file_digest(opened, "sha256").hexdigest(), size
-    except OSError as error:
-        raise BadInput(
-            f"{file} cannot be read ({error.strerror}): give its content, or another path"
-        ) from error
-
-
-def _plain_file(file: Path) -> int | None:
-    """A descriptor of the file at a path; None if there is none. Below the folder that we are in no part of the path
-    may be a link; elsewhere the folders are the caller's word."""
-    try:
-        inside = not file.is_absolute() and ".." not in file.parts
-        root, name = (Path.cwd(), file.as_posix()) if inside else (file.parent.resolve(), file.name)
-        return Folder(root).open(name)
-    except UnsafePath:
-        return None

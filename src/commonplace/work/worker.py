@@ -24,10 +24,12 @@ from ..errors import (
     shown,
 )
 from ..ledger.events import new_id
+from .checks import checked_flag, seconds
+from .holding import Claim
+from .info import info_of
 from .people import lead_lease
-from .tasks import FINAL, Task, checked_flag
-from .transaction import info_of
-from .verbs import LEASE, Claim, seconds
+from .tasks import FINAL, Task
+from .verbs import LEASE
 
 if TYPE_CHECKING:
     from .verbs import Work

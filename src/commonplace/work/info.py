@@ -1,0 +1,145 @@
+"""What a work is for and how it stands, and who may know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ..access.rights import Rights, check_actor
+from ..access.secrets import masked
+from ..errors import BadInput, shown
+from ..ledger.events import check_name, encode_payload
+from ..ledger.labels import strictness
+from ..ledger.reader import ViewReader
+from .checks import checked_policy, checked_text, listed, required_text, texts
+from .tasks import OnFailure
+
+WorkStatus = Literal["active", "paused", "completed", "cancelled", "archived"]
+
+WORK_MOVES: dict[str, tuple[str, ...]] = {
+    "active": ("paused", "completed", "cancelled"),
+    "paused": ("active", "completed", "cancelled"),
+    "completed": ("active", "archived"),
+    "cancelled": ("active", "archived"),
+    "archived": (),
+}
+
+OPEN = ("active", "paused")
+
+SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
+"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
+whoever exports snapshots."""
+
+ALSO = {
+    "saveInterval": "save_interval",
+    "saveOnChange": "save_on_change",
+    "checkpointInterval": "checkpoint_interval",
+}
+
+
+class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How large a work may grow."""
+
+    max_tasks: int = 1_000_000
+    max_agents: int = 10_000
+    max_dependents: int = 10_000
+
+
+class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a work is for, and how it stands."""
+
+    id: str
+    name: str = ""
+    goal: str = ""
+    constraints: tuple[str, ...] = ()
+    cores: tuple[str, ...] = ()
+    pattern: str | None = None
+    """The entry of a core whose tasks it was begun with."""
+    members: tuple[str, ...] = ()
+    """Who may know of it; nobody is named: everybody."""
+    status: WorkStatus = "active"
+    limits: WorkLimits = WorkLimits()
+    on_failure: OnFailure = OnFailure()
+    settings: dict[str, Any] = {}
+    reason: str = ""
+    summary: str = ""
+    by: str = ""
+    leader: str | None = None
+    led: int | None = None
+    """The fence of its leader."""
+    handled: dict[str, int] = {}
+    """How far the leader has dealt with what has happened."""
+    created_us: int = 0
+    changed_us: int = 0
+    position: int = 0
+
+    @property
+    def open(self) -> bool:
+        return self.status in OPEN
+
+
+_read_info = msgspec.json.Decoder(WorkInfo).decode
+
+
+def info_of(views: ViewReader, work: str) -> WorkInfo | None:
+    return views.get_as(_read_info, "work.works", work)
+
+
+def no_work(id: str) -> str:
+    return f"there is no work {id!r} in this book: book.works.list() lists them, and book.work(name=…) begins one"
+
+
+def may_know(rights: Rights, info: WorkInfo) -> bool:
+    """Whether an actor may know of a work, its goal and its tasks, which are private: its own, or one that has no
+    members or names it as one, as far as its ceiling allows."""
+    if rights.owner or rights.actor == info.by:
+        return True
+    if strictness("sensitivity", rights.ceiling) < strictness("sensitivity", "private"):
+        return False
+    return not info.members or rights.actor in info.members or rights.role == "person"
+
+
+def checked_limits(given: Mapping[str, int]) -> WorkLimits:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
+    try:
+        limits = msgspec.convert(dict(given), WorkLimits)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
+        ) from None
+    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
+        raise BadInput("a limit is at least 1")
+    return limits
+
+
+def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    named = {ALSO.get(name, name): value for name, value in given.items()}
+    stray = sorted(named.keys() - set(SETTINGS))
+    if stray:
+        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
+    hours = named.get("auto_archive_hours")
+    if hours is not None and (
+        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
+    ):
+        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
+    return masked(encode_payload(named)[1])
+
+
+def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
+    """What a work is begun with. Raises BadInput that names the field."""
+    pattern = fields["pattern"]
+    return WorkInfo(
+        id,
+        required_text("name", fields["name"]),
+        checked_text("goal", fields["goal"]),
+        texts("constraints", fields["constraints"]),
+        tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
+        None if pattern is None else check_name("pattern", pattern),
+        tuple(check_actor(one) for one in listed("members", fields["members"])),
+        limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
+        on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
+        settings=checked_settings(fields["settings"]),
+    )
