@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..ledger.events import Event
 from .artifacts import Made, next_version, path_key
-from .graph import NewTask, add, cancel, new_edges, settle
+from .graph import NewTask, add, cancel, needed, newly_needed, numbers_of, settle
 from .kinds import (
     BLOCKED,
     CLAIMED,
@@ -35,7 +35,7 @@ from .kinds import (
     SUBMITTED,
 )
 from .reading import lease_name
-from .tasks import OnFailure, Task, TaskResult, check_is, placed, role_lane
+from .tasks import BY_HAND, OnFailure, Task, TaskResult, check_is, placed, role_lane
 from .transaction import WorkTransaction, command, given_back, moved
 
 log = logging.getLogger("commonplace")
@@ -104,7 +104,7 @@ def _best(tx: WorkTransaction, agent: str, count: int) -> list[Task]:
 
 def _that(tx: WorkTransaction, agent: str, id: str) -> Task:
     task = tx.task(id)
-    if {"in_progress", "later"} & {*task.standing.lists} and _lost(tx, [task]):
+    if {"in_progress", "later"} & {*task.lists} and _lost(tx, [task]):
         task = _give_back(tx, task)
     if task.ready_for is None or f"ready:{task.ready_for}" not in tx.ready_for(agent):
         why = f"it is {task.status}" + (f", with {task.assigned_to!r}" if task.assigned_to else "")
@@ -351,15 +351,21 @@ def decide_block_or_split(
             return refused
     role = before.for_role
     added = add(tx, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
-    edges, waits, needs = new_edges(tx, before, (*on, *(one.id for one in added)))
-    if not edges and not reason:
+    waits_for = newly_needed(tx, before, (*on, *(one.id for one in added)))
+    if not waits_for and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
     tx.let_go(before)
     every = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
     after = moved(
-        before, "blocked", reason=reason, waits=waits, depends_on=every, assigned_to=None, token=None
+        before,
+        "blocked",
+        reason=reason,
+        waits=before.waits + len(waits_for),
+        depends_on=every,
+        assigned_to=None,
+        token=None,
     )
-    tx.tell(BLOCKED, (before, after), *needs, edges=edges)
+    tx.tell(BLOCKED, (before, after), *needed(waits_for), waits_for=numbers_of(waits_for))
     return tx.numbered(task)
 
 
@@ -398,7 +404,7 @@ def decide_retry(tx: WorkTransaction, task: str) -> Task:
     before = tx.task(task)
     check_is(before, "failed", "pending", "only what has failed is tried again")
     after = given_back(before, reason="", token=None, avoid=(), failures=0)
-    told = tx.tell(RETRIED, (before, after), policy="by hand")
+    told = tx.tell(RETRIED, (before, after), policy=BY_HAND)
     settle(tx, before, "the task is tried again", (ESCALATED,), told.id)
     return tx.task(task)
 

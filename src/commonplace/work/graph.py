@@ -210,17 +210,14 @@ def _added(tx: WorkTransaction, new: NewTask, numbers: Mapping[str, int], is_nee
         tx.need_member(new.assigned_to)
     waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
     open = [task for task in needs.values() if task is not None and not task.satisfied]
-    edges = [
-        [numbers[id] if task is None else task.number, numbers[new.id]]
-        for id, task in needs.items()
-        if task is None or not task.satisfied
-    ]
     approval = new_id() if new.risk else None
+    waits_for: list[int | str] = [numbers[id] if id in numbers else tx.task(id).number for id in waiting]
+    waits_for += [] if approval is None else [approval]
     task = placed(
         Task(
             new.id, tx.work, numbers[new.id], new.title, new.description,
             status="pending" if new.assigned_to is None else "assigned", priority=new.priority,
-            depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
+            depends_on=new.depends_on, waits=len(waits_for), needs_review=new.needs_review,
             for_role=new.for_role, for_agent=new.assigned_to, assigned_to=new.assigned_to,
             on_failure=new.on_failure, metadata=new.metadata, by=tx.act.by, approval=approval, parent=new.parent,
             needed=is_needed,
@@ -228,7 +225,7 @@ def _added(tx: WorkTransaction, new: NewTask, numbers: Mapping[str, int], is_nee
     )  # fmt: skip
     joins = {} if new.assigned_to is None else tx.joined(new.assigned_to)
     blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
-    added = tx.tell(ADDED, (None, task), *needed(open), edges=edges, **blocks, **joins)
+    added = tx.tell(ADDED, (None, task), *needed(open), waits_for=waits_for, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         tx.note(
@@ -295,19 +292,17 @@ def link(tx: WorkTransaction, task: Task, on: Sequence[str]) -> Task:
         raise Conflict(
             f"task {task.id!r} is {task.status}: let its holder block it on what it has found, with claim.block(…)"
         )
-    edges, waits, needs = new_edges(tx, task, on)
-    if not edges:
+    waits_for = newly_needed(tx, task, on)
+    if not waits_for:
         return task
+    waits = task.waits + len(waits_for)
     after = placed(replace(task, waits=waits, depends_on=tuple(dict.fromkeys((*task.depends_on, *on)))))
-    tx.tell(LINKED, (task, after), *needs, edges=edges)
+    tx.tell(LINKED, (task, after), *needed(waits_for), waits_for=numbers_of(waits_for))
     return after
 
 
-def new_edges(
-    tx: WorkTransaction, task: Task, on: Sequence[str]
-) -> tuple[list[list[int]], int, list[tuple[Task, Task]]]:
-    """The edges that are new, how many things the task waits for with them, and the tasks that are needed now. Raises
-    Cycle."""
+def newly_needed(tx: WorkTransaction, task: Task, on: Sequence[str]) -> list[Task]:
+    """The tasks among these that a task does not wait for yet, and has to. Raises Cycle."""
     new = [tx.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
     _check_possible(new)
     for one in new:
@@ -317,7 +312,11 @@ def new_edges(
     open = [one for one in new if not one.satisfied]
     for one in open:
         check_room(tx, one.id, len(tx.dependents(one)) + 1)
-    return [[one.number, task.number] for one in open], task.waits + len(open), needed(open)
+    return open
+
+
+def numbers_of(tasks: Sequence[Task]) -> list[int]:
+    return [task.number for task in tasks]
 
 
 def needed(tasks: Sequence[Task]) -> list[tuple[Task, Task]]:
@@ -356,10 +355,10 @@ def decide_unlink(tx: WorkTransaction, task: str, on: tuple[str, ...]) -> Task:
     gone = [tx.task(id) for id in on if id in before.depends_on]
     if not gone:
         return before
-    waits = before.waits - sum(not one.satisfied for one in gone)
+    open = [one for one in gone if not one.satisfied]
     kept = tuple(id for id in before.depends_on if id not in on)
-    after = waiting_less(replace(before, depends_on=kept), waits)
-    tx.tell(LINKED, (before, after), unlinked=[[one.number, before.number] for one in gone])
+    after = waiting_less(replace(before, depends_on=kept), before.waits - len(open))
+    tx.tell(LINKED, (before, after), free_of=numbers_of(open))
     return tx.task(task)
 
 
@@ -419,8 +418,7 @@ def decide_unblock(tx: WorkTransaction, task: str) -> Task:
     gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
     kept = tuple(one.id for one in above if one not in gone)
     after = given_back(before, reason="", depends_on=kept, waits=before.waits - len(gone))
-    without: dict[str, Any] = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
-    tx.tell(UNBLOCKED, (before, after), **without)
+    tx.tell(UNBLOCKED, (before, after), free_of=numbers_of(gone))
     return tx.task(task)
 
 

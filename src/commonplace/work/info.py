@@ -69,8 +69,6 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     leader: str | None = None
     led: int | None = None
     """The fence of its leader."""
-    handled: dict[str, int] = {}
-    """How far the leader has dealt with what has happened."""
     created_us: int = 0
     changed_us: int = 0
     position: int = 0

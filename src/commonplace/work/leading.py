@@ -20,7 +20,7 @@ from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
 from .checks import seconds
 from .info import WorkInfo, info_of
-from .people import lead_lease, steps_of
+from .people import lead_lease, next_step
 from .reading import READY_FOR_MANY
 from .records import Escalation, Nudge, nudge_for, record_of
 from .tasks import Task
@@ -87,13 +87,13 @@ class Lead:
         while True:
             with self.work._reading(None) as (reading, _):
                 self._check(info_of(reading.views, self.work.id))
-                places = steps_of(reading, limit=1)
-                step = self._step(reading, places[0]) if places else None
+                place = next_step(reading)
+                step = None if place is None else self._step(reading, place)
             if step is not None:
                 return step
-            if not places:
+            if place is None:
                 break
-            self._handled(places[0])  # there is nothing left to deal with
+            self._handled(place)  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
             self._check(info_of(reading.views, self.work.id))
@@ -207,8 +207,8 @@ def _finished(work: Work) -> bool:
     from .worker import over
 
     with work._reading(None) as (reading, _):
-        waiting = steps_of(reading, limit=1)
-    return over(work) and not (waiting and work.info().open)
+        step = next_step(reading)
+    return over(work) and not (step and work.info().open)
 
 
 def _led(lead: Lead, handler: Callable[[Lead, LeadStep], Any], until: str, stopped: threading.Event) -> int:

@@ -57,7 +57,7 @@ def decide_take(
             [STEPS[NUDGED], one["position"], one["id"]] for one in fresh if one["target"] == ORCHESTRATOR
         ]
         if steps:
-            tx.note(HANDLED, {}, handled=steps, set={})
+            tx.note(HANDLED, {}, handled=steps)
     return told
 
 
@@ -151,10 +151,9 @@ def decide_acknowledge(tx: WorkTransaction, nudge: str, agent: str) -> None:
         [int(number), nudge]
         for number, _ in (tx.views.get("work.told", tx.work, agent, nudge) or {}).get("tasks", ())
     ]
-    if row.get("acknowledged", {}).get(agent):
+    if agent in row.get("acknowledged", ()):
         return
-    acknowledged = {**row.get("acknowledged", {}), agent: True}
-    tx.note(ACKNOWLEDGED, {}, updates=[(nudge, {"acknowledged": acknowledged})], nudge=nudge, drops=carried)
+    tx.note(ACKNOWLEDGED, {}, nudge=nudge, drops=carried)
 
 
 # leadership
@@ -190,9 +189,7 @@ def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
     order, position, id = step
     if tx.views.get("work.steps", tx.work, order, position, id) is None:
         return
-    front = {**tx.info.handled, str(order): position}
-    first = next(iter(steps_of(tx, limit=1, orders=(order,))), None)
-    tx.note(HANDLED, {}, handled=[[order, position, id]], set={"handled": front} if first == step else {})
+    tx.note(HANDLED, {}, handled=[[order, position, id]])
     if order == STEPS[NUDGED] and tx.info.leader is not None:  # it has been told to the leader
         settles = [(f"nudge:{ORCHESTRATOR}", id, position)]
         tx.note(
@@ -201,20 +198,10 @@ def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
         )  # fmt: skip
 
 
-def steps_of(
-    reading: Any, limit: int | None = None, orders: Sequence[int] = (0, 1, 2, 3)
-) -> list[tuple[int, int, str]]:
-    """What has happened and was not dealt with yet, in the order in which it is to be."""
-    found = list[tuple[int, int, str]]()
-    info = info_of(reading.views, reading.work)
-    handled = {} if info is None else info.handled
-    for order in orders:
-        since = handled.get(str(order), 0)
-        left = None if limit is None else limit - len(found)
-        if left is None or left > 0:
-            rows = reading.views.between("work.steps", (reading.work, order), since, 2**62, left)
-            found += [(int(key[1]), int(key[2]), str(key[3])) for key, _ in rows]
-    return found
+def next_step(reading: Reading) -> tuple[int, int, str] | None:
+    """What has happened and is to be dealt with next: its order, its position and its id."""
+    rows = reading.views.scan("work.steps", reading.work, limit=1)
+    return (int(rows[0][0][1]), int(rows[0][0][2]), str(rows[0][0][3])) if rows else None
 
 
 # candidates

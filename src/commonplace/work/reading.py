@@ -119,7 +119,7 @@ class Reading:
         """The numbers of the tasks of these lists in the same order, each once."""
         if self.views.past:
             wanted = set(lists)
-            found = (one for one in self.all if not wanted.isdisjoint(one.standing.lists))
+            found = (one for one in self.all if not wanted.isdisjoint(one.lists))
             yield from (one.number for one in sorted(found, key=lambda one: (-one.priority, one.number)))
             return
         walks = [self.views.each("work.lists", self.work, name) for name in lists]

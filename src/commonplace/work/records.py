@@ -247,7 +247,7 @@ def _task_waits(tx: WorkTransaction, new: Recording, id: str, more: Mapping[str,
     """A task that nobody has begun waits for the answer."""
     if new.task is not None and more["gates"]:
         task = replace(new.task, approval=id, waits=new.task.waits + 1)
-        tx.tell(LINKED, (new.task, placed(task)))
+        tx.tell(LINKED, (new.task, placed(task)), waits_for=[id])
 
 
 def _branch(tx: WorkTransaction, new: Recording) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def _branch(tx: WorkTransaction, new: Recording) -> dict[str, Any]:
 
 def _tasks_wait(tx: WorkTransaction, new: Recording, id: str, _more: Mapping[str, Any]) -> None:
     for task in new.affects:
-        tx.tell(LINKED, (task, placed(replace(task, branch=id, waits=task.waits + 1))))
+        tx.tell(LINKED, (task, placed(replace(task, branch=id, waits=task.waits + 1))), waits_for=[id])
 
 
 # what answering one does
@@ -294,7 +294,7 @@ def _answered(tx: WorkTransaction, row: dict[str, Any], id: str, verdict: str, s
     task = tx.find(row["task"]) if row.get("task") else None
     if task is not None and row.get("gates") and not task.final:
         if verdict == "approved":
-            tx.tell(LINKED, (task, waiting_less(task, task.waits - 1)))
+            tx.tell(LINKED, (task, waiting_less(task, task.waits - 1)), free_of=[id])
         else:
             cancel(tx, task, f"rejected by {tx.act.by}", "block")
     if decision == id or also:
@@ -334,7 +334,7 @@ def _choose(tx: WorkTransaction, id: str, option: str, said: dict[str, str]) -> 
     )
     for task in map(tx.task, options[option]):
         if not task.final:
-            tx.tell(LINKED, (task, placed(replace(task, waits=task.waits - 1))))
+            tx.tell(LINKED, (task, placed(replace(task, waits=task.waits - 1))), free_of=[id])
     for name in others:
         for task in map(tx.task, options[name]):
             if not task.final:

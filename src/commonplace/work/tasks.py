@@ -31,6 +31,10 @@ FINAL = frozenset({"completed", "cancelled"})
 ARTIFACT_TYPES = ("file", "code", "document", "config", "test", "migration", "schema")
 
 
+BY_HAND = "by hand"
+"""In place of a policy: somebody lets a failed task be tried again."""
+
+
 class OnFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happens when a task has failed. retry: it is done again, at most `retries` times, each time after twice the
     back-off; reassign: the same by somebody else; escalate: it stays failed and somebody is asked; skip: it is
@@ -123,27 +127,23 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status == "completed" or self.waived
 
     @property
-    def standing(self) -> Standing:
-        return Standing(self.status, self.priority, self.ready_for, self.later)
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """What decides in which lists a task is, and where in them."""
-
-    status: Status = "pending"
-    priority: int = 0
-    ready_for: str | None = None
-    later: bool = False
-
-    @property
     def lists(self) -> tuple[str, ...]:
-        """What waits for rework is held, and can be claimed again."""
-        ready = () if self.ready_for is None else (f"ready:{self.ready_for}",)
-        if self.status == "pending":
-            return ready or ("later" if self.later else "waiting",)
-        if self.status == "assigned" and self.later:
-            return ("assigned", "later")
-        return ready if self.status in FINAL else (*ready, self.status)
+        """The lists of the work that it is in."""
+        return lists_of(self.status, self.ready_for, self.later)
+
+
+PLACE = ("status", "priority", "ready_for", "later")
+"""The fields that decide in which lists a task is, and where in them."""
+
+
+def lists_of(status: str, ready_for: str | None, later: bool) -> tuple[str, ...]:
+    """What waits for rework is held, and can be claimed again."""
+    ready = () if ready_for is None else (f"ready:{ready_for}",)
+    if status == "pending":
+        return ready or ("later" if later else "waiting",)
+    if status == "assigned" and later:
+        return ("assigned", "later")
+    return ready if status in FINAL else (*ready, status)
 
 
 def placed(task: Task) -> Task:

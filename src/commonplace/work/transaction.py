@@ -1,12 +1,15 @@
 """A work as readers and deciders see it, and the one way in which events about it are recorded.
 
 Every event about tasks says the same things: which fields of which tasks become what (`set`), how a task stood before
-if that has changed (`was`), and under `said` the words, which an erasure takes away while everything else stays.
+if that has changed (`was`), what the first task waits for from then on (`waits_for`) and what no longer (`free_of`),
+and under `said` the words, which an erasure takes away while everything else stays. The first task is the one that the
+event is about. The others follow by their numbers: those that no longer wait for a task that was completed or
+cancelled, and those that another task has begun to wait for (`needed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,14 +25,14 @@ from ..ledger.overlay import Overlay
 from .info import _read_info, info_of, may_know, no_work
 from .kinds import CHANGED
 from .reading import Reading, lease_name, may_see_record, no_record
-from .tasks import Task, check_moves, placed, returned, waiting_less
+from .tasks import PLACE, Task, check_moves, placed, returned, waiting_less
 
 WORDS = frozenset({"title", "description", "reason", "comments", "result", "metadata"})
 """The fields of a task that are words of whoever told them."""
 
 _USUAL = Task("", "", 0)
-_NAMES = frozenset({"id", "work", "number"})
-"""The fields that name a task, which never change."""
+NOT_TOLD = frozenset({"id", "work", "number", "waits", "failures", "claims"})
+"""The fields of a task that no event sets: its names, which never change, and what is counted by folding events."""
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -127,22 +130,43 @@ class WorkTransaction(Reading):
         kind: str,
         *changes: tuple[Task | None, Task],
         said: Mapping[str, Any] | None = None,
+        waits_for: Sequence[int | str] = (),
+        free_of: Sequence[int | str] = (),
         parents: Collection[str] = (),
         id: str | None = None,
         **more: Any,
     ) -> Event:
-        """Record what happens to tasks; the first of them is what the event is about. Answers with the event."""
+        """Record what happens to tasks; the first of them is what the event is about. `waits_for` is what it waits for
+        from now on, and `free_of` what no longer: tasks by their numbers, approvals and choices by their ids."""
         tasks, words = list[dict[str, Any]](), dict(said or {})
         for before, after in changes:
-            fields = _differences(before, after)
+            fields = self._differences(before, after)
             if after is changes[0][1]:
                 words |= {name: fields.pop(name) for name in WORDS & fields.keys()}
             entry = {"number": after.number, "set": fields}
-            if before is not None and before.standing != after.standing:
-                entry["was"] = msgspec.to_builtins(before.standing)
+            if before is not None and not fields.keys().isdisjoint(PLACE):
+                entry["was"] = {name: getattr(before, name) for name in PLACE}
             tasks.append(entry)
+        if waits_for:
+            more["waits_for"] = waits_for
+        if free_of:
+            more["free_of"] = free_of
         payload = {"work": self.work, "task_id": changes[0][1].id, "tasks": tasks, **more, "said": words}
         return self.emit(kind, payload, parents=parents, id=id)
+
+    def _differences(self, before: Task | None, after: Task) -> dict[str, Any]:
+        """The fields that are new, as plain data, without those that the fold counts. The token of a claim is the
+        position of its event."""
+        pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
+        new = {
+            name: value
+            for name, value, old in pairs
+            if value is not old and value != old and name not in NOT_TOLD
+        }
+        if new.get("token") == self.next_fence():
+            del new["token"]
+        fields: dict[str, Any] = msgspec.to_builtins(new)
+        return fields
 
     def note(
         self,
@@ -221,16 +245,6 @@ class WorkTransaction(Reading):
     def let_go(self, task: Task) -> None:
         if task.token is not None:
             self.overlay.take_lease(lease_name(task), task.assigned_to or "", 0, task.token)
-
-
-def _differences(before: Task | None, after: Task) -> dict[str, Any]:
-    """The fields that are new, as plain data."""
-    pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
-    new = {
-        name: value for name, value, old in pairs if value is not old and value != old and name not in _NAMES
-    }
-    fields: dict[str, Any] = msgspec.to_builtins(new)
-    return fields
 
 
 Decide = Callable[..., Any]
