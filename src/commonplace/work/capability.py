@@ -129,7 +129,7 @@ def _count(row: dict[str, Any], event: Event) -> None:
     if kind == CLAIMED:
         row["claims"] = row.get("claims", 0) + 1
     if kind == FAILED:
-        row["failures"] = row.get("failures", 0) + 1
+        row |= {"failures": row.get("failures", 0) + 1, "failed_token": row.get("token")}
     if kind == CLAIMED or (kind == RETRIED and row.get("later")):
         row["token"] = event.position
     if kind == RETRIED and payload["policy"] == BY_HAND:

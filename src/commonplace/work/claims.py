@@ -267,9 +267,15 @@ def finish(tx: WorkTransaction, task: Task, **fields: Any) -> None:
     tx.tell(COMPLETED, (task, done), *tx.freeing(task), step=led, doer=task.assigned_to)
 
 
-@command()
+@command(open=False)
 def decide_fail(tx: WorkTransaction, task: int, token: int, reason: str) -> Task:
-    before = held(tx, tx.numbered(task), token)
+    """A claim fails once. The same call again answers the task as it is by now, also if its failure has ended the
+    work."""
+    before = tx.numbered(task)
+    if before.failed_token == token:
+        return before
+    tx.need_open()
+    held(tx, before, token)
     tx.let_go(before)
     fail(tx, before, reason)
     return tx.numbered(task)

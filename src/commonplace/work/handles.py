@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ..ledger.ledger import At, Progress
     from .radar import Overlap
     from .verbs import Work
+
+log = logging.getLogger("commonplace")
 
 AT_ONCE = 500
 EDITABLE: dict[str, Callable[[str, Any], Any]] = {
@@ -226,6 +229,8 @@ class WorkManagement:
         if settings:
             fields["settings"] = checked_settings(settings)
         info: WorkInfo = self._work._do("change", by, status=None, said=said, fields=fields)
+        if settings and info.advice:
+            log.warning("the work %s: %s", info.name, info.advice)
         return info
 
     def _change(self, status: str | None, by: str | None, **said: str) -> WorkInfo:

@@ -47,7 +47,7 @@ class Claim:
         return self._becomes(self._ask(command, **given))
 
     def _becomes(self, task: Task) -> Task:
-        self.task, self._done = task, task.status != "in_progress"
+        self.task, self._done = task, task.status != "in_progress" or task.token != self.token
         return task
 
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
@@ -127,7 +127,8 @@ class Claim:
         return following
 
     def fail(self, reason: str) -> Task:
-        """The task has failed; its policy says what happens next."""
+        """The task has failed; its policy says what happens next. The same call again answers without another
+        failure."""
         return self._do("fail", reason=required_text("reason", reason))
 
     def release(self, reason: str = "") -> Task:

@@ -28,10 +28,9 @@ WORK_MOVES: dict[str, tuple[str, ...]] = {
 
 OPEN = ("active", "paused")
 
-SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
-"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
-whoever exports snapshots."""
-
+IDLE_SETTINGS = ("checkpoint_interval", "backend", "path", "save_interval", "save_on_change")
+"""Settings that other tools know and that change nothing here: a book saves every change at once."""
+SETTINGS = ("auto_archive_hours", *IDLE_SETTINGS)
 ALSO = {
     "saveInterval": "save_interval",
     "saveOnChange": "save_on_change",
@@ -73,9 +72,24 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     changed_us: int = 0
     position: int = 0
 
+    def __str__(self) -> str:
+        goal = f": {self.goal}" if self.goal else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.name} is {self.status}{reason}{goal}" + (f"; {self.advice}" if self.advice else "")
+
     @property
     def open(self) -> bool:
         return self.status in OPEN
+
+    @property
+    def advice(self) -> str:
+        """Which of its settings change nothing, and why; "" if there are none."""
+        idle = [name for name in self.settings if name in IDLE_SETTINGS]
+        return (
+            f"{', '.join(idle)}: kept, but without effect, because every change is saved at once"
+            if idle
+            else ""
+        )
 
 
 _read_info = msgspec.json.Decoder(WorkInfo).decode

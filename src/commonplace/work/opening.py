@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from .verbs import Work
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..session import Session
+
+log = logging.getLogger("commonplace")
 
 
 def work(
@@ -107,7 +110,9 @@ def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) 
     """Begin a work."""
     work = Work(session, id)
     tasks = tuple(new_task(one) for one in fields["tasks"])
-    work._do("create", by, plan=Plan(info_from(id, fields), tasks))
+    info: WorkInfo = work._do("create", by, plan=Plan(info_from(id, fields), tasks))
+    if info.advice:
+        log.warning("the work %s: %s", info.name, info.advice)
     return work
 
 

@@ -94,6 +94,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     avoid: tuple[str, ...] = ()
     """Who has failed at it and is not asked again."""
     failures: int = 0
+    failed_token: int | None = None
+    """The fence of the last claim under which it has failed."""
     claims: int = 0
     on_failure: OnFailure | None = None
     reason: str = ""

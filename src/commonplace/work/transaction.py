@@ -31,7 +31,7 @@ WORDS = frozenset({"title", "description", "reason", "comments", "result", "meta
 """The fields of a task that are words of whoever told them."""
 
 _USUAL = Task("", "", 0)
-NOT_TOLD = frozenset({"id", "work", "number", "waits", "failures", "claims"})
+NOT_TOLD = frozenset({"id", "work", "number", "waits", "claims", "failures", "failed_token"})
 """The fields of a task that no event sets: its names, which never change, and what is counted by folding events."""
 
 

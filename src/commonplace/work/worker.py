@@ -49,6 +49,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 """How many seconds a worker waits before it tries again to reach the book."""
 OUTAGE = 300.0
 """After how many seconds it gives up."""
+AFTER_LEASE = 0.05
+"""How many seconds after the end of a lease a waiting worker looks."""
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -135,7 +137,7 @@ class _Worker:
             if self._ends():
                 return False
             _say_what_it_waits_for(self._work, self._agent, self._done)
-            _wait(self._work, head, self._poll, self._stopped)
+            _wait(self._work, head, _pause(self._work, self._poll), self._stopped)
         return True
 
     def _do(self, claim: Claim) -> None:
@@ -177,8 +179,8 @@ def work_off(
     somebody leads who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set
     ("stopped"); at most `most` tasks. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle.
     While the handler works, heartbeats go out by themselves. When nothing is ready it sleeps until something happens,
-    and looks every `poll` seconds (half a `lease`) for tasks of workers that have died. While the book cannot be
-    reached, it tries again for five minutes. An interrupt (Ctrl-C) gives its task back."""
+    the lease of a task ends, or `poll` seconds (half a `lease`) have passed. While the book cannot be reached, it tries
+    again for five minutes. An interrupt (Ctrl-C) gives its task back."""
     return _Worker(work, agent, handler, stop or threading.Event(), **how).run()
 
 
@@ -319,6 +321,19 @@ def _is_led(work: Work) -> bool:
         return False
     with work._ledger.reads() as reads:
         return bool(reads.leases([lead_lease(work.id, led)]))
+
+
+def _pause(work: Work, longest: float) -> float:
+    """For how many seconds a worker sleeps if nothing happens: until the lease of a task ends that somebody holds, or
+    that is to be tried again. Nobody tells when a worker dies, or when such a pause is over."""
+    with work._reading(None) as (reading, _):
+        info, held = info_of(reading.views, work.id), list(reading.listed("in_progress", "later"))
+        leases = reading.leases(held)
+    if info is None or info.status == "paused":  # then nothing is claimed, whatever has ended
+        return longest
+    if len(leases) < len(held):
+        return AFTER_LEASE
+    return min([longest, *(lease.seconds + AFTER_LEASE for lease in leases.values())])
 
 
 def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None:
