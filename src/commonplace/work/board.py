@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .info import WorkInfo, info_of
+from .info import WorkInfo
+from .listing import latest, pending
 from .reading import Reading, lease_name
 from .records import Approval, Branch, Decision, Escalation
 from .tasks import FINAL, Task
@@ -48,8 +49,7 @@ class Board(msgspec.Struct, frozen=True):
 
 def board_of(work: Work, limit: int, at: At) -> Board:
     with work._reading(at) as (reading, rights):
-        info, counts = info_of(reading.views, work.id), reading.counts
-        assert info is not None
+        info, counts = reading.info, reading.counts
         groups = {
             "in_progress": list(reading.members(["in_progress"])),
             "review": list(reading.members(["review"])),
@@ -66,10 +66,10 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         }
         waits_for = {one.id: _waits_for(reading, one) for one in tasks.get("blocked", ())}
         done = _completed(reading) if 0 < counts.get("tasks", 0) <= ALL_READ else ()
-        decisions = work._latest(Decision, LOOKED_AT, reading, rights)
-        approvals = work._waiting(Approval, "approval", reading, rights)
-        branches = work._waiting(Branch, "branch", reading, rights)
-        escalations = work._waiting(Escalation, "escalation", reading, rights)
+        decisions = latest(Decision, LOOKED_AT, reading, rights)
+        approvals = pending(Approval, reading, rights)
+        branches = pending(Branch, reading, rights)
+        escalations = pending(Escalation, reading, rights)
         position = reading.views.position
     total = counts.get("tasks", 0)
     return Board(
@@ -80,9 +80,9 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         {**{name: len(numbers) for name, numbers in groups.items()}, "completed": counts.get("completed", 0)},
         waits_for,
         _leases(work, tasks.get("in_progress", ())) if at is None else {},
-        tuple(approvals),
-        tuple(branches),
-        tuple(escalations),
+        approvals,
+        branches,
+        escalations,
         tuple([one for one in decisions if one.reversed_by is None][:LATEST]),
         position,
     )

@@ -17,7 +17,8 @@ from ..recall.lines import DigestLine
 from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.searching import remembered_about
 from .artifacts import path_key
-from .info import WorkInfo, info_of
+from .info import WorkInfo
+from .listing import visible_records
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
 from .radar import Overlap, Sharing, overlaps_of
@@ -104,15 +105,15 @@ def context_of(
     focus = None if agent is None else WorkFocus(work, agent, receipt)
     told = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
-        task, info, position = reading.task(id), info_of(reading.views, work.id), reading.views.position
-        assert info is not None
+        task, info, position = reading.task(id), reading.info, reading.views.position
         if agent is not None:
             rights = rights_of(reading.now, agent)
         above = list(_above(reading, task))
         sharing = Sharing(reading, rights.actor)
         ids = dict.fromkeys([*_affecting(reading, rights.actor, [task, *above]), *_by_words(task, sharing)])
         known: dict[Any, list[Any]] = {
-            kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
+            kind: visible_records(kind, reading, rights, list(ids))
+            for kind in (Decision, Discovery, Artifact)
         }
         if agent is None and (who := task.assigned_to):
             rows = waiting(reading, who, info.leader == who, "turn")
@@ -120,7 +121,7 @@ def context_of(
                 nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
             ]
         covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
-        newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
+        newest = _newest(reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     session = work._session if agent is None else work._session.speaking_for(agent)
     checks = Checks(session)
@@ -179,14 +180,14 @@ def _affecting(reading: Reading, actor: str, tasks: list[Task]) -> Iterator[str]
             yield id
 
 
-def _newest(work: Work, reading: Reading, rights: Rights, paths: Sequence[str]) -> dict[str, Artifact]:
+def _newest(reading: Reading, rights: Rights, paths: Sequence[str]) -> dict[str, Artifact]:
     """The newest version of each of these artifacts that the reader may see, whatever task it was made for."""
     found = dict[str, Artifact]()
     for path in dict.fromkeys(paths):
         last = reading.views.get("work.paths", reading.work, path_key(reading.work, path))
         id = None if last is None else last["id"]
         while id is not None and path not in found:
-            for one in work._seen(Artifact, reading, rights, [id]):
+            for one in visible_records(Artifact, reading, rights, [id]):
                 found[path] = one
             id = (reading.views.get("work.records", reading.work, id) or {}).get("previous")
     return found

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..access.rights import OWNER
 from ..errors import Conflict, Fenced
 from .artifacts import made
 from .checks import checked_text, listed, names, required_text, seconds, texts
 from .claims import run_out
 from .graph import new_task
-from .info import info_of
 from .people import waiting
 from .reading import lease_name
 from .records import Artifact, Decision, Discovery, Nudge
@@ -41,7 +39,7 @@ class Claim:
         self._done = False
 
     def _ask(self, command: str, **given: Any) -> Any:
-        return self.work._do(command, self._by, task=self.task.number, token=self.token, **given)
+        return self.work._do(command, self.agent, task=self.task.number, token=self.token, **given)
 
     def _do(self, command: str, **given: Any) -> Task:
         return self._becomes(self._ask(command, **given))
@@ -57,10 +55,10 @@ class Claim:
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
         with self.work._reading(None) as (reading, _):
-            task, info = reading.task(self.task.id), info_of(reading.views, self.work.id)
+            task, info = reading.task(self.task.id), reading.info
             urgent = waiting(reading, self.agent, False, "beat")
             in_force = reading.leases([task])
-        if info is not None and not info.open:
+        if not info.open:
             raise Conflict(f"the work {info.name!r} is {info.status}: there is no use in going on")
         if task.token != self.token or task.status != "in_progress":
             raise Fenced(
@@ -183,11 +181,7 @@ class Claim:
     @property
     def _held(self) -> dict[str, Any]:
         """Who says something, and of which task, for as long as the claim is in force."""
-        return {"task": self.task, "by": self._by, "_token": self.token}
-
-    @property
-    def _by(self) -> str | None:
-        return self.agent if self.work._actor == OWNER else None
+        return {"task": self.task, "by": self.agent, "_token": self.token}
 
     def __enter__(self) -> Self:
         return self

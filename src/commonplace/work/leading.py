@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
 from .checks import seconds
-from .info import WorkInfo, info_of
+from .info import WorkInfo
 from .people import lead_lease, next_step
 from .reading import READY_FOR_MANY
 from .records import Escalation, Nudge, nudge_for, record_of
@@ -70,11 +69,10 @@ class Lead:
         if held.fence != self.fence or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
 
-    def _check(self, info: WorkInfo | None) -> None:
+    def _check(self, info: WorkInfo) -> None:
         """Raises Fenced once somebody else leads."""
-        if info is None or info.led != self.fence:
-            now = None if info is None else info.leader
-            raise Fenced(f"{self.agent!r} no longer leads this work: {now!r} has taken over")
+        if info.led != self.fence:
+            raise Fenced(f"{self.agent!r} no longer leads this work: {info.leader!r} has taken over")
 
     def resign(self) -> None:
         """Let somebody else lead at once."""
@@ -86,7 +84,7 @@ class Lead:
         Raises Fenced if somebody else has taken the lead."""
         while True:
             with self.work._reading(None) as (reading, _):
-                self._check(info_of(reading.views, self.work.id))
+                self._check(reading.info)
                 place = next_step(reading)
                 step = None if place is None else self._step(reading, place)
             if step is not None:
@@ -96,7 +94,7 @@ class Lead:
             self._handled(place)  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            self._check(info_of(reading.views, self.work.id))
+            self._check(reading.info)
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
@@ -141,7 +139,7 @@ class Lead:
             self._handled(step.place)
 
     def _handled(self, place: tuple[int, int, str]) -> None:
-        self.work._do("handled", self.agent if self.work._actor == OWNER else None, step=place)
+        self.work._do("handled", self.agent, step=place)
 
     @contextmanager
     def step(self) -> Iterator[LeadStep | None]:

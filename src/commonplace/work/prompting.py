@@ -10,8 +10,9 @@ from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
 from ..ledger.events import check_name
 from ..recall.data import as_data, as_name
-from .info import WorkInfo, info_of
+from .info import WorkInfo
 from .kinds import NUDGED
+from .listing import latest, visible_records
 from .people import carried, in_order, premise_nudge, waiting
 from .reading import Reading
 from .records import Approval, Decision, Nudge, nudge_for
@@ -43,11 +44,9 @@ class WorkFocus:
 
     def lines(self, at: At = None) -> tuple[list[tuple[str, str]], int]:
         with self._work._reading(at) as (reading, rights):
-            info = info_of(reading.views, self._work.id)
-            assert info is not None
             mine = self._mine(reading)
             found = [
-                *_standing(info, reading.counts),
+                *_standing(reading.info, reading.counts),
                 *_tasks(mine),
                 *self._blockers(reading, rights, mine),
                 *self._decided(reading, rights, mine),
@@ -72,12 +71,12 @@ class WorkFocus:
             yield one.id, f"- Blocker: {as_data(one.title)} ({one.status}){why}"
         rows = reading.views.each("work.pending", reading.work, "approval")
         asked_for = reading.visible(rights.actor, (("", str(key[3])) for key, _ in rows))
-        for asked in self._work._seen(Approval, reading, rights, [id for _, id in islice(asked_for, MOST)]):
+        for asked in visible_records(Approval, reading, rights, [id for _, id in islice(asked_for, MOST)]):
             yield asked.id, f"- Blocker: {as_data(asked.action)} waits for an approval"
 
     def _decided(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
         """The latest decisions that hold, those about its own tasks first."""
-        found = self._work._latest(Decision, LOOKED_AT, reading, rights)
+        found = latest(Decision, LOOKED_AT, reading, rights)
         own = {task.id for task in mine}
         hold = [one for one in found if one.reversed_by is None and one.status != "rejected"]
         for one in sorted(hold, key=lambda one: not own & set(one.affects))[:MOST]:
@@ -104,9 +103,7 @@ class WorkFocus:
             if news:
                 self._take(())
         with self._work._reading(at) as (reading, _):
-            info = info_of(reading.views, self._work.id)
-            leads = info is not None and info.leader == self._actor
-            tasks = self._held(reading)
+            tasks, leads = self._held(reading), reading.info.leader == self._actor
             fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")
             rows = in_order([*fresh, *carried(reading, tasks, self._actor, fresh, None)])
             return [nudge_for(reading, self._actor, row) for row in rows if changes or "premise" not in row]

@@ -16,6 +16,7 @@ from ..engines.contract import Lease
 from ..errors import NotFound
 from ..ledger.events import decode
 from ..ledger.reader import Snapshot, ViewReader
+from .info import WorkInfo, info_of
 from .tasks import Task, role_lane
 
 PAGE, MOST_PAGE = 16, 1_024
@@ -48,6 +49,13 @@ class Reading:
     def __init__(self, views: ViewReader, work: str, now: ViewReader | None = None) -> None:
         self.views, self.work, self.now = views, work, views if now is None else now
         self._rights_of: dict[tuple[int, str], Rights] = {}
+
+    @cached_property
+    def info(self) -> WorkInfo:
+        """What the work is for and how it stands."""
+        info = info_of(self.views, self.work)
+        assert info is not None, self.work
+        return info
 
     @property
     def readers(self) -> tuple[ViewReader, ...]:

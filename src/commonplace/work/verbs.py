@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
+from ..access.rights import OWNER, Rights, check_actor, rights_of
 from ..access.secrets import masked
 from ..errors import BadInput, Denied, Fenced, NotFound, shown
 from ..ledger.events import (
@@ -17,17 +17,15 @@ from ..ledger.events import (
     check_name,
     check_whole,
 )
-from ..memory.visibility import without_hidden
 from .artifacts import made
-from .capability import BETWEEN, EVERY
 from .checks import checked, checked_flag, checked_text, id_of, listed, names, required_text, seconds
 from .claims import MOST_AT_ONCE
 from .graph import new_task
 from .handles import Approvals, TaskHandle, WorkManagement
 from .holding import Claim
 from .info import WorkInfo, info_of, may_know, no_work
-from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
-from .people import may_see_nudge, waiting
+from .listing import contributions_of, pending, visible_event, visible_records
+from .people import waiting
 from .reading import Reading
 from .records import (
     ALL,
@@ -46,7 +44,6 @@ from .records import (
     WorkRecord,
     nudge_for,
     record_id,
-    record_of,
 )
 from .tasks import STATUSES, Task, TaskResult
 from .transaction import Act
@@ -54,7 +51,8 @@ from .transaction import Act
 if TYPE_CHECKING:
     import threading
 
-    from ..ledger.ledger import At, Ledger
+    from ..ledger.ledger import At
+    from ..ledger.reader import ViewReader
     from ..session import Session
     from .board import Board
     from .candidates import Candidate
@@ -75,28 +73,22 @@ class Work:
     """
 
     def __init__(self, session: Session, id: str, lead: int | None = None) -> None:
-        self._session, self.id, self._lead = session, id, lead
-        self._run, self._looks = session.run, bool(session.refusal)
+        self.id = id
+        self._session, self._ledger, self._actor = session, session.ledger, session.actor
+        self._lead, self._looks = lead, bool(session.refusal)
 
-    @property
-    def _ledger(self) -> Ledger:
-        return self._session.ledger
-
-    @property
-    def _actor(self) -> str:
-        return self._session.actor
-
-    def _do(self, command: str, by: str | None = None, **given: Any) -> Any:
+    def _do(self, command: str, by: str | None = None, **fields: Any) -> Any:
+        """Run a command, recorded under the name of `by`: the actor itself, or whom the owner speaks for."""
         if self._looks:
             self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             raise Denied(f"{self._actor!r} acts as itself: only the owner speaks for others with by=")
-        act = Act(self.id, self._actor, name, given, self._run, self._lead)
+        act = Act(self.id, self._actor, name, fields, self._session.run, self._lead)
         return self._session.write(f"work.{command}", act)
 
     def _agent(self, agent: str | None) -> str:
-        """Who claims or takes something: the actor itself, or whom the owner names."""
+        """The agent that claims or takes something: the actor itself, or the one that the owner names."""
         if agent is None:
             if self._actor == OWNER:
                 raise BadInput("say for which agent: the owner itself does no tasks")
@@ -114,9 +106,7 @@ class Work:
     def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
-            found = info_of(reading.views, self.id)
-            assert found is not None
-            return found
+            return reading.info
 
     @cached_property
     def manage(self) -> WorkManagement:
@@ -176,7 +166,7 @@ class Work:
             raise BadInput(
                 f"tasks {shown(tasks)} is not a list of tasks: give mappings, such as {{'title': …}}"
             )
-        new = tuple(new_task(one) for one in tasks)
+        new = tuple(map(new_task, tasks))
         added: list[Task] = self._do("add", by, tasks=new) if new else []
         return added
 
@@ -194,15 +184,15 @@ class Work:
             reviewer = check_name("reviewer", reviewer)
         with self._reading(at) as (reading, _):
             if status == "waiting":
-                found = list(reading.listed("blocked", "waiting", "assigned", "later"))
-                found = [one for one in found if one.status != "assigned" or one.waits or one.later]
+                listed = reading.listed("blocked", "waiting", "assigned", "later")
+                tasks = [task for task in listed if task.status != "assigned" or task.waits or task.later]
             elif status in ("assigned", "in_progress", "blocked", "review", "failed"):
-                found = list(reading.listed(status))
+                tasks = list(reading.listed(status))
             else:
-                found = [one for one in reading.all if status in (None, one.status)]
+                tasks = [task for task in reading.all if status in (None, task.status)]
         if reviewer is not None:
-            found = [one for one in found if one.reviewer in (None, reviewer)]
-        return sorted(found, key=lambda one: one.number)
+            tasks = [task for task in tasks if task.reviewer in (None, reviewer)]
+        return sorted(tasks, key=lambda task: task.number)
 
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
         """The tasks that can be claimed now by anybody, or by this agent, in the order in which they would be. Of a
@@ -214,12 +204,7 @@ class Work:
         self._look_after(at)
         with self._reading(at) as (reading, _):
             queues = reading.ready_for_somebody() if agent is None else reading.ready_for(agent)
-            found = (one for one in reading.listed(*queues) if agent not in one.avoid)
-            return (
-                [one for one, _ in zip(found, range(limit), strict=False)]
-                if limit is not None
-                else list(found)
-            )
+            return list(islice((task for task in reading.listed(*queues) if agent not in task.avoid), limit))
 
     def board(self, *, limit: int = 12, at: At = None) -> Board:
         """The work at a glance: how far it is, the first tasks of each kind and who has them, what waits for people,
@@ -268,8 +253,8 @@ class Work:
         """The best task that this agent can do now, or None. It is the agent's alone for `lease` seconds, and longer
         with `heartbeat()`; if the agent is not heard of, it goes back to the others. With `task`, that one: raises
         Conflict if it cannot be claimed."""
-        found = self._claimed(agent, lease, 1, task, _event)
-        return found[0] if found else None
+        claims = self._claimed(agent, lease, 1, task, _event)
+        return claims[0] if claims else None
 
     def claim_many(self, count: int, agent: str | None = None, *, lease: float = LEASE) -> list[Claim]:
         """As `claim`, up to so many at once."""
@@ -285,12 +270,10 @@ class Work:
         task: str | Task | None = None,
         event: str | None = None,
     ) -> list[Claim]:
-        who = self._agent(agent)
-        by, which = who if self._actor == OWNER else None, None if task is None else id_of(task)
-        found = self._do(
-            "claim", by, agent=who, lease=seconds("lease", lease), count=count, task=which, event=event
-        )
-        return [Claim(self, who, one) for one in found]
+        holder, wanted = self._agent(agent), None if task is None else id_of(task)
+        length = seconds("lease", lease)
+        tasks = self._do("claim", holder, agent=holder, lease=length, count=count, task=wanted, event=event)
+        return [Claim(self, holder, task) for task in tasks]
 
     def reopen_claim(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
@@ -302,30 +285,30 @@ class Work:
 
     def _with_token(self, task: str | Task, token: int) -> Claim:
         """The last claim of a task, also after its end: the call that ended it can be repeated."""
-        found = self.task(task).info()
-        if found.token != token or found.assigned_to is None:
-            raise Fenced(_not_in_force(found, token))
-        return Claim(self, self._agent(found.assigned_to), found)
+        last = self.task(task).info()
+        if last.token != token or last.assigned_to is None:
+            raise Fenced(_not_in_force(last, token))
+        return Claim(self, self._agent(last.assigned_to), last)
 
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
         """Complete many claims of one agent at once, all or none: for small tasks that were done together. Raises
         Fenced, and completes none, if one of them is no longer in force."""
         claims = listed("claims", claims)
-        stray = [one for one in claims if not isinstance(one, Claim)]
+        stray = [claim for claim in claims if not isinstance(claim, Claim)]
         if stray:
             raise BadInput(f"{shown(stray[0])} is not a claim: give what work.claim_many(…) has answered")
-        agents = {one.agent for one in claims}
-        if len(claims) > MOST_AT_ONCE or len(agents) > 1 or any(one.work.id != self.id for one in claims):
+        agents = {claim.agent for claim in claims}
+        if len(claims) > MOST_AT_ONCE or len(agents) > 1 or any(claim.work.id != self.id for claim in claims):
             raise BadInput(f"give up to {MOST_AT_ONCE:,} claims of one agent, all of this work")
         if not claims:
             return []
+        held = tuple((claim.task.number, claim.token) for claim in claims)
+        result = TaskResult(checked_text("summary", summary))
         done: list[Task] = self._do(
-            "complete_many", agents.pop() if self._actor == OWNER else None,
-            claims=tuple((one.task.number, one.token) for one in claims),
-            result=TaskResult(checked_text("summary", summary)),
-        )  # fmt: skip
-        for one, task in zip(claims, done, strict=True):
-            one.task, one._done = task, True
+            "complete_many", agents.pop() if self._actor == OWNER else None, claims=held, result=result
+        )
+        for claim, task in zip(claims, done, strict=True):
+            claim.task, claim._done = task, True
         return done
 
     def _look_after(self, at: At) -> None:
@@ -334,8 +317,8 @@ class Work:
             return
         with self._reading(None) as (reading, _):
             held = list(reading.listed("in_progress", "later"))
-            known = reading.leases(held)
-        if len(known) < len(held):
+            leases = reading.leases(held)
+        if len(leases) < len(held):
             self._do("reclaim")
 
     def worker(
@@ -351,7 +334,7 @@ class Work:
     def _record(
         self,
         type: type[T],
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         by: str | None,
         *,
         task: str | Task | None = None,
@@ -362,12 +345,17 @@ class Work:
         """Record something about the work, checked as its kind says. What is None is left out."""
         name, kind = next((name, kind) for name, kind in RECORDS.items() if kind.type is type)
         said, fields = (
-            {one: value for one, check in part.items() if (value := check(one, given.get(one))) is not None}
+            {
+                field: value
+                for field, check in part.items()
+                if (value := check(field, values.get(field))) is not None
+            }
             for part in (kind.said, kind.fields)
         )
         id: str = self._do(
             "record", by, kind=name, said=said, fields=fields, affects=names("affects", affects),
-            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=token,
+            task=None if task is None else id_of(task), token=token,
+            sensitivity=checked("sensitivity", sensitivity, ("public", "private", "sensitive")),
         )  # fmt: skip
         return self._one(type, id)
 
@@ -386,7 +374,7 @@ class Work:
                 rows = reading.views.scan("work.log", self.id, EVENTS[type])
             else:
                 rows = reading.views.scan("work.about", self.id, reading.task(id_of(task)).number)
-            return self._seen(type, reading, rights, [id for _, id in rows])
+            return visible_records(type, reading, rights, [id for _, id in rows])
 
     def decide(
         self,
@@ -405,12 +393,12 @@ class Work:
         _token: int | None = None,
     ) -> Decision:
         """Record a choice with its reasons. `reverses` is an earlier decision whose place it takes."""
-        given = {
+        values = {
             "question": question, "choice": choice, "alternatives": alternatives, "rationale": rationale,
             "confidence": confidence, "reversible": reversible, "reverses": reverses,
         }  # fmt: skip
         return self._record(
-            Decision, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+            Decision, values, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
     def discover(
@@ -426,9 +414,9 @@ class Work:
         _token: int | None = None,
     ) -> Discovery:
         """Record something that was learned: a constraint, opportunity, risk or insight."""
-        given = {"text": text, "type": type, "promote_to_core": promote_to_core}
+        values = {"text": text, "type": type, "promote_to_core": promote_to_core}
         return self._record(
-            Discovery, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+            Discovery, values, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
     def artifact(
@@ -455,44 +443,15 @@ class Work:
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
         `at`."""
-        found = self._one(Artifact, record_id(artifact), at=at)
-        data = None if found.blob is None else self._ledger.blob(found.blob)
+        record = self._one(Artifact, record_id(artifact), at=at)
+        data = None if record.blob is None else self._ledger.blob(record.blob)
         if data is None:
-            raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
+            raise NotFound(f"{record.path!r} is kept by reference only: look for the file itself")
         return data
 
     def contributions(self, *, at: At = None) -> list[Contribution]:
         """What each agent has done, as far as the reader may see it."""
-        with self._reading(at) as (reading, rights):
-            found = dict[str, dict[str, list[str]]]()
-            spans = dict[str, list[int]]()
-            rows = reading.views.scan("work.by", self.id)
-            for type in (Decision, Discovery, Artifact):
-                made = [id for (_, _, kind, _), id in rows if kind == EVENTS[type]]
-                seen = {one.id for one in self._seen(type, reading, rights, made, erased=True)}
-                rows = [row for row in rows if row[0][2] != EVENTS[type] or row[1] in seen]
-            for (_, agent, kind, position), id in rows:
-                found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
-                spans.setdefault(str(agent), []).append(int(position))
-            roles = {agent: rights_of(reading.views, agent).role for agent in found}
-            times = self._times({position for each in spans.values() for position in (min(each), max(each))})
-        kinds = {"tasks": COMPLETED, "reviews": REVIEWED, "decisions": DECIDED, "discoveries": DISCOVERED}
-        kinds["artifacts"] = PRODUCED
-        return [
-            Contribution(
-                agent=agent,
-                role=roles[agent],
-                first_us=times[min(spans[agent])],
-                last_us=times[max(spans[agent])],
-                log_ref=f"commonplace log --actor {agent} --after {min(spans[agent]) - 1}",
-                **{name: tuple(dict.fromkeys(did.get(kind, ()))) for name, kind in kinds.items()},
-            )
-            for agent, did in sorted(found.items())
-        ]
-
-    def _times(self, positions: Collection[int]) -> dict[int, int]:
-        with self._ledger.reads() as reads:
-            return {one: reads.records(one - 1, one, 1)[0].created_at for one in positions}
+        return contributions_of(self, at)
 
     # people
 
@@ -508,46 +467,43 @@ class Work:
     ) -> Nudge:
         """Say something to an agent, to the leader ("orchestrator") or to all: each is told once, with its next
         turn, at once with its next heartbeat ("immediate") or when it has nothing to do ("when_idle")."""
-        given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
-        return self._record(Nudge, given, by, task=task)
+        values = {"text": text, "target": target, "priority": priority, "delivery": delivery}
+        return self._record(Nudge, values, by, task=task)
 
     def read_messages(self, agent: str | None = None, *, peek: bool = False, at: At = None) -> list[Nudge]:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
         delivered. What has changed that the agent had relied on comes as a nudge, too. With `peek`, or as of `at`, all
         that waits for the agent, and nothing is marked."""
-        who = self._agent(agent)
+        reader = self._agent(agent)
         if peek or at is not None:
             with self._reading(at) as (reading, _):
-                info = info_of(reading.views, self.id)
-                leading = info is not None and info.leader == who
-                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
+                rows = waiting(reading, reader, reading.info.leader == reader, "idle")
+                return [nudge_for(reading, reader, row) for row in rows]
         self._session.services.premises.look()
         with self._reading(None) as (reading, _):
-            mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
-        return self._told(who, tuple(mine), "turn" if mine else "idle", None)
+            mine = [task.id for task in reading.listed("in_progress") if task.assigned_to == reader]
+        return self._told(reader, tuple(mine), "turn" if mine else "idle", None)
 
     def _told(
         self, agent: str, tasks: tuple[str, ...], when: str, only: tuple[str, ...] | None
     ) -> list[Nudge]:
         """Mark nudges as told to an agent: all that wait, or only these."""
-        by = agent if self._actor == OWNER else None
-        rows = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
+        rows = self._do("take", agent, agent=agent, tasks=tasks, when=when, only=only)
         with self._reading(None) as (reading, _):
             return [nudge_for(reading, agent, row) for row in rows]
 
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
-        """Say that a nudge was heard: whoever holds the task next is not told it again."""
-        who = self._agent(agent)
-        self._do("acknowledge", who if self._actor == OWNER else None, nudge=record_id(nudge), agent=who)
+        """Say that a nudge was heard: the next holder of the task is not told it again."""
+        reader = self._agent(agent)
+        self._do("acknowledge", reader, nudge=record_id(nudge), agent=reader)
 
     def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
         """Review a task that is done: approved, needs_rework (its holder goes on) or rejected (it has failed). Nobody
         reviews what it did itself."""
-        what = checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
-        found: Task = self._do(
-            "review", by, task=id_of(task), verdict=what, comments=checked_text("comments", comments)
-        )
-        return found
+        checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
+        words = checked_text("comments", comments)
+        reviewed: Task = self._do("review", by, task=id_of(task), verdict=verdict, comments=words)
+        return reviewed
 
     def escalate(
         self, text: str, *, type: str = "stuck", task: str | Task | None = None, by: str | None = None
@@ -562,47 +518,19 @@ class Work:
 
     def inbox(self, *, at: At = None) -> Inbox:
         """Everything that waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
-        return Inbox(
-            tuple(one for one in self._pending(Approval, "approval", at)),
-            tuple(one for one in self._pending(Branch, "branch", at)),
-            self._listed("review", at),
-            tuple(one for one in self._pending(Escalation, "escalation", at)),
-            self._listed("failed", at),
-            tuple(self.candidates(at=at)),
-        )
-
-    def _listed(self, status: str, at: At) -> tuple[Task, ...]:
-        """The tasks of a status, the highest priority first."""
-        with self._reading(at) as (reading, _):
-            return tuple(reading.listed(status))
-
-    def _pending(self, type: type[T], name: str, at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
-            return self._waiting(type, name, reading, rights)
-
-    def _waiting(self, type: type[T], name: str, reading: Reading, rights: Rights) -> list[T]:
-        rows = reading.views.scan("work.pending", self.id, name)
-        return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
+            approvals, branches = pending(Approval, reading, rights), pending(Branch, reading, rights)
+            escalations = pending(Escalation, reading, rights)
+            reviews, failed = tuple(reading.listed("review")), tuple(reading.listed("failed"))
+        return Inbox(approvals, branches, reviews, escalations, failed, tuple(self.candidates(at=at)))
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that the reader may see."""
         self.info()
         for event in self._session.follow(after, timeout):
-            yield from self._shown(event)
-
-    def _shown(self, event: Event) -> list[Event]:
-        """The event, if it is about this work and the reader may see it now. Who may know of a work may see what
-        happens in it, up to how sensitive that is; a nudge is between who sent it and whom it is for."""
-        if event.erased or event.kind not in EVERY or event.payload["work"] != self.id:
-            return []
-        with self._reading(None) as (reading, rights):
-            labels = {**event.labels, **(reading.views.get("labels", event.id) or {})}
-            if event.kind in BETWEEN:
-                whom = event.payload.get("target") or event.payload.get("to")
-                if not may_see_nudge(reading, rights, {"by": event.actor, "target": whom}):
-                    return []
-            seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
-            return [without_hidden(reading.views, rights, event)] if seen else []
+            visible = visible_event(self, event)
+            if visible is not None:
+                yield visible
 
     # leading
 
@@ -611,10 +539,9 @@ class Work:
         dies, the next one goes on where it was."""
         from .leading import Lead
 
-        who = self._agent(agent)
-        length = seconds("lease", lease)
-        fence: int = self._do("lead", who if self._actor == OWNER else None, agent=who, lease=length)
-        return Lead(self, who, fence, length)
+        leader, length = self._agent(agent), seconds("lease", lease)
+        fence: int = self._do("lead", leader, agent=leader, lease=length)
+        return Lead(self, leader, fence, length)
 
     # what somebody needs to know
 
@@ -673,61 +600,31 @@ class Work:
 
     @contextmanager
     def _reading(self, at: At) -> Iterator[tuple[Reading, Rights]]:
-        """The work as of then, for whoever may know of it then and now."""
+        """The work as of then, if the actor may know of it then and now."""
         with self._ledger.snapshot() as now:
-            rights = rights_of(now, self._actor)
-            known = info_of(now, self.id)
-            if known is None or not may_know(rights, known):
-                raise NotFound(no_work(self.id))
+            rights = self._may_know(now)
             if at is None:
                 yield Reading(now, self.id), rights
                 return
             with self._ledger.snapshot(at) as then:
-                known = info_of(then, self.id)
-                if known is None or not may_know(rights_of(then, self._actor), known):
-                    raise NotFound(f"{no_work(self.id)} (as of then)")
+                self._may_know(then, " (as of then)")
                 yield Reading(then, self.id, now), rights
+
+    def _may_know(self, views: ViewReader, when: str = "") -> Rights:
+        """The rights of the actor. Raises NotFound if it may not know of the work."""
+        rights, info = rights_of(views, self._actor), info_of(views, self.id)
+        if info is None or not may_know(rights, info):
+            raise NotFound(f"{no_work(self.id)}{when}")
+        return rights
 
     def _one(self, type: type[T], id: str, erased: bool = False, at: At = None) -> T:
         with self._reading(at) as (reading, rights):
-            found = self._seen(type, reading, rights, [check_name("id", id)], erased)
-        if not found:
+            records = visible_records(type, reading, rights, [check_name("id", id)], erased)
+        if not records:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
-        return found[0]
+        return records[0]
 
-    def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
-        """The last few of a type that the reader may see, the newest first."""
-        rows = reading.views.each("work.log", self.id, EVENTS[type], reverse=True)
-        visible = reading.visible(rights.actor, ((EVENTS[type], id) for _, id in rows))
-        return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
-
-    def _seen(
-        self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str], erased: bool = False
-    ) -> list[T]:
-        """Those of these ids that are of a type and that the reader may see, by the labels of then and of now; what was
-        erased is left out, or stands there without its words."""
-        rows = reading.seen(rights.actor, ids)
-        wanted = {
-            id: row for id, row in rows.items() if row["kind"] == EVENTS[type] and (row["said"] or erased)
-        }
-        if type is not Nudge:
-            return [
-                record_of(type, id, row, self._words_of_others(reading, rights, row))
-                for id, row in wanted.items()
-            ]
-        nudges = [{**row, "id": id} for id, row in wanted.items() if may_see_nudge(reading, rights, row)]
-        return cast(list[T], [nudge_for(reading, rights.actor, row) for row in nudges])
-
-    def _words_of_others(self, reading: Reading, rights: Rights, row: Mapping[str, Any]) -> dict[str, str]:
-        """What an answer to it says, and which decision reversed it; what the reader may not see of that is "" ."""
-        named = [row[name] for name in ("answer", "reversed_by") if row.get(name)]
-        seen, words = reading.seen(rights.actor, named) if named else {}, {}
-        if "answer" in row:
-            said = seen.get(row["answer"], {}).get("said", {})
-            words = {"why": said.get("why", ""), "answer": said.get("answer", "")}
-        if row.get("reversed_by"):
-            words["reversed_by"] = row["reversed_by"] if row["reversed_by"] in seen else ""
-        return words
+    _seen = staticmethod(visible_records)
 
     def __repr__(self) -> str:
         return f"<Work {self.id!r}>"
@@ -735,7 +632,3 @@ class Work:
 
 def _not_in_force(task: Task, token: object) -> str:
     return f"{shown(token)} is no claim of task {task.id!r} in force: it is {task.status} now"
-
-
-def _level(given: str) -> str:
-    return checked("sensitivity", given, ("public", "private", "sensitive"))

@@ -26,7 +26,6 @@ from ..errors import (
 from ..ledger.events import new_id
 from .checks import checked_flag, seconds
 from .holding import Claim
-from .info import info_of
 from .people import lead_lease
 from .tasks import FINAL, Task
 from .verbs import LEASE
@@ -287,8 +286,8 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
     """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
     be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        info, counts = info_of(reading.views, work.id), dict(reading.counts)
-        if info is None or not info.open:
+        counts = reading.counts
+        if not reading.info.open:
             return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
             return True, True, counts
@@ -327,9 +326,9 @@ def _pause(work: Work, longest: float) -> float:
     """For how many seconds a worker sleeps if nothing happens: until the lease of a task ends that somebody holds, or
     that is to be tried again. Nobody tells when a worker dies, or when such a pause is over."""
     with work._reading(None) as (reading, _):
-        info, held = info_of(reading.views, work.id), list(reading.listed("in_progress", "later"))
+        is_paused, held = reading.info.status == "paused", list(reading.listed("in_progress", "later"))
         leases = reading.leases(held)
-    if info is None or info.status == "paused":  # then nothing is claimed, whatever has ended
+    if is_paused:  # then nothing is claimed, whatever has ended
         return longest
     if len(leases) < len(held):
         return AFTER_LEASE
