@@ -41,7 +41,7 @@ from .kinds import (
     SUBMITTED,
     UNBLOCKED,
 )
-from .tasks import BY_HAND, lists_of
+from .tasks import BY_HAND, lane_kind, lists_of
 from .transaction import WORDS
 from .words import words_of
 
@@ -167,33 +167,26 @@ def _fold_list(key: Key, _before: Any, event: Event) -> Any:
 
 
 def _counted(event: Event) -> list[Key]:
-    counts = event.payload.get("joins") or (event.kind in TASK_KINDS and _status_moves(event))
+    counts = event.payload.get("joins") or (
+        event.kind in TASK_KINDS and any(_has_moved(event, entry) for entry in event.payload["tasks"])
+    )
     return [(event.payload["work"],)] if counts else []
 
 
-def _status_moves(event: Event) -> list[tuple[str | None, str]]:
-    """The status before and after of each task that has another one."""
-    moves = list[tuple[str | None, str]]()
-    for entry in event.payload["tasks"]:
-        if _has_moved(event, entry):
-            before = entry["was"]["status"] if "was" in entry else None
-            after = entry["set"].get("status", before or "pending")
-            if before != after:
-                moves.append((before, after))
-    return moves
-
-
 def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
+    """How many agents take part, how many tasks there are, how many have each status and are ready in each kind of
+    lane."""
     counts = dict(before or {})
-
-    def add(name: str, number: int) -> None:
-        counts[name] = counts.get(name, 0) + number
-
-    if event.payload.get("joins"):
-        add("agents", 1)
-    for was, becomes in _status_moves(event) if event.kind in TASK_KINDS else ():
-        add(becomes, 1)
-        add(*("tasks", 1) if was is None else (was, -1))
+    changes: list[tuple[str | None, int]] = [("agents", 1)] if event.payload.get("joins") else []
+    for entry in event.payload["tasks"] if event.kind in TASK_KINDS else ():
+        if _has_moved(event, entry):
+            was = entry.get("was", {})
+            after = {"status": "pending", **was, **entry["set"]}
+            changes += [(was["status"], -1), (lane_kind(was["ready_for"]), -1)] if was else [("tasks", 1)]
+            changes += [(after["status"], 1), (lane_kind(after.get("ready_for")), 1)]
+    for name, number in changes:
+        if name is not None:
+            counts[name] = counts.get(name, 0) + number
     return {name: count for name, count in counts.items() if count}
 
 

@@ -60,6 +60,10 @@ class TaskHandle:
     def __init__(self, work: Work, task: str | Task) -> None:
         self._work, self.id = work, id_of(task)
 
+    def _do(self, command: str, by: str | None, **fields: Any) -> Task:
+        task: Task = self._work._do(command, by, task=self.id, **fields)
+        return task
+
     def info(self, at: At = None) -> Task:
         """The task as of `at`. Raises NotFound."""
         with self._work._reading(at) as (reading, _):
@@ -67,24 +71,20 @@ class TaskHandle:
 
     def add_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
         """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle."""
-        found: Task = self._work._do("link", by, task=self.id, on=names("on", on))
-        return found
+        return self._do("link", by, on=names("on", on))
 
     def remove_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
         """Let a task no longer wait for others."""
-        found: Task = self._work._do("unlink", by, task=self.id, on=names("on", on))
-        return found
+        return self._do("unlink", by, on=names("on", on))
 
     def assign(self, agent: str, *, by: str | None = None) -> Task:
         """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
         has died or failed, until it is assigned to another one or unassigned."""
-        found: Task = self._work._do("assign", by, task=self.id, agent=check_actor(agent))
-        return found
+        return self._do("assign", by, agent=check_actor(agent))
 
     def unassign(self, *, by: str | None = None) -> Task:
         """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
-        found: Task = self._work._do("unassign", by, task=self.id)
-        return found
+        return self._do("unassign", by)
 
     def edit(self, *, by: str | None = None, **fields: Any) -> Task:
         """Change a task's title, description, priority, needs_review, on_failure, for_role or metadata."""
@@ -92,39 +92,31 @@ class TaskHandle:
         if stray:
             raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
         new = {name: EDITABLE[name](name, value) for name, value in fields.items()}
-        found: Task = self._work._do("edit", by, task=self.id, fields=new)
-        return found
+        return self._do("edit", by, fields=new)
 
     def block(self, reason: str, *, by: str | None = None) -> Task:
         """Say that a task cannot go on. Its holder, if it has one, loses it."""
-        found: Task = self._work._do("block", by, task=self.id, reason=required_text("reason", reason))
-        return found
+        return self._do("block", by, reason=required_text("reason", reason))
 
     def unblock(self, *, by: str | None = None) -> Task:
         """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
         for."""
-        found: Task = self._work._do("unblock", by, task=self.id)
-        return found
+        return self._do("unblock", by)
 
     def retry(self, *, by: str | None = None) -> Task:
         """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
         escalations are resolved."""
-        found: Task = self._work._do("retry", by, task=self.id)
-        return found
+        return self._do("retry", by)
 
     def cancel(self, *, reason: str, dependents: str = "block", by: str | None = None) -> Task:
         """Cancel a task. What depends on it is blocked until somebody decides, is cancelled as well (`"cancel"`), or
         goes on without it (`"free"`)."""
-        what = checked("way with dependents", dependents, DEPENDENTS)
-        found: Task = self._work._do(
-            "cancel", by, task=self.id, reason=required_text("reason", reason), dependents=what
-        )
-        return found
+        checked("way with dependents", dependents, DEPENDENTS)
+        return self._do("cancel", by, reason=required_text("reason", reason), dependents=dependents)
 
     def assign_review(self, reviewer: str, *, by: str | None = None) -> Task:
         """Let one agent review a task, whatever its role."""
-        found: Task = self._work._do("assign_review", by, task=self.id, reviewer=check_actor(reviewer))
-        return found
+        return self._do("assign_review", by, reviewer=check_actor(reviewer))
 
     def radar(self, *, at: At = None) -> list[Overlap]:
         """What may make a task needless: another one that says the same, or something that was found or done, as of
@@ -177,8 +169,8 @@ class WorkManagement:
         info = self._work.info()
         if info.open:
             raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
-        own = (one for one in self._work._ledger.events(kinds=EVERY) if not one.erased)
-        ids = [one.id for one in own if one.payload["work"] == self._work.id]
+        events = (event for event in self._work._ledger.events(kinds=EVERY) if not event.erased)
+        ids = [event.id for event in events if event.payload["work"] == self._work.id]
         for start in range(0, len(ids), AT_ONCE):
             part = tuple(ids[start : start + AT_ONCE])
             erasure = self._work._session.write(
@@ -193,10 +185,10 @@ class WorkManagement:
         """Write the work as one JSON document, as far as the reader may see it: its info, tasks, decisions,
         discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are."""
         tasks = self._work.tasks(at=at)
-        told: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}
-        told |= {kind.listed_as: self._work.records(name, at=at) for name, kind in RECORDS.items()}
-        told["contributions"] = self._work.contributions(at=at)
-        plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
+        parts: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}
+        parts |= {kind.listed_as: self._work.records(name, at=at) for name, kind in RECORDS.items()}
+        parts["contributions"] = self._work.contributions(at=at)
+        plain = msgspec.json.encode(parts, order="sorted")
         file = check_path("to", to)
         try:
             with new_file(file, self._work._session.services.beside) as out:
@@ -217,9 +209,9 @@ class WorkManagement:
     ) -> WorkInfo:
         """Change the goal, the constraints, the limits, what happens to tasks that fail, or settings. Limits and
         settings that are not named stay as they are."""
-        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
+        words: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
         if constraints is not None:
-            said["constraints"] = texts("constraints", constraints)
+            words["constraints"] = texts("constraints", constraints)
         fields: dict[str, Any] = {}
         if limits is not None:
             checked_limits(limits)
@@ -228,13 +220,13 @@ class WorkManagement:
             fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
         if settings:
             fields["settings"] = checked_settings(settings)
-        info: WorkInfo = self._work._do("change", by, status=None, said=said, fields=fields)
+        info: WorkInfo = self._work._do("change", by, status=None, said=words, fields=fields)
         if settings and info.advice:
             log.warning("the work %s: %s", info.name, info.advice)
         return info
 
-    def _change(self, status: str | None, by: str | None, **said: str) -> WorkInfo:
-        words = {name: checked_text(name, text) for name, text in said.items()}
+    def _change(self, status: str, by: str | None, **texts: str) -> WorkInfo:
+        words = {name: checked_text(name, text) for name, text in texts.items()}
         info: WorkInfo = self._work._do("change", by, status=status, said=words, fields={})
         return info
 
@@ -256,8 +248,8 @@ class Approvals:
     ) -> Approval:
         """Ask a person to allow something. A task that it is about is not claimed before the answer; one that is held
         or in review goes on."""
-        given = {"action": action, "risk": risk, "decision": decision}
-        return self._work._record(Approval, given, by, task=task)
+        values = {"action": action, "risk": risk, "decision": decision}
+        return self._work._record(Approval, values, by, task=task)
 
     def grant(
         self, what: str | Approval | Decision | Task, *, why: str = "", by: str | None = None

@@ -17,7 +17,7 @@ from ..errors import NotFound
 from ..ledger.events import decode
 from ..ledger.reader import Snapshot, ViewReader
 from .info import WorkInfo, info_of
-from .tasks import Task, role_lane
+from .tasks import LANES, STATUSES, Task, role_lane
 
 PAGE, MOST_PAGE = 16, 1_024
 
@@ -155,9 +155,22 @@ class Reading:
         return self.views.reads.leases([lease_name(task) for task in tasks]) if tasks else {}
 
     def ready_for(self, agent: str) -> tuple[str, ...]:
-        """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
-        lanes = dict.fromkeys(["", role_lane(role_of(self.views, agent)), agent])
-        return tuple(f"ready:{lane}" for lane in lanes)
+        """The lists of the tasks that an agent may claim: anybody's, its role's and its own. Where no task of a work is
+        ready for any role, or for any one agent, that list is not looked at."""
+        lists, filled = list[str](), self._counted
+        if filled is None or LANES[0] in filled:
+            lists.append("ready:")
+        if filled is None or LANES[1] in filled:
+            role = role_of(self.views, agent)
+            lists += [] if role is None else [f"ready:{role_lane(role)}"]
+        if filled is None or LANES[2] in filled:
+            lists.append(f"ready:{agent}")
+        return tuple(lists)
+
+    @property
+    def _counted(self) -> dict[str, int] | None:
+        """What is counted of the tasks of a work; None: as of the past, of which nothing is counted."""
+        return None if self.views.past else self.views.get("work.counts", self.work) or {}
 
     def ready_for_somebody(self) -> tuple[str, ...]:
         """The lists of all tasks that can be claimed now."""
@@ -174,11 +187,11 @@ class Reading:
     @property
     def counts(self) -> dict[str, int]:
         """How many tasks have each status, and how many there are."""
-        if not self.views.past:
-            row = self.views.get("work.counts", self.work) or {}
-            return {name: count for name, count in row.items() if name != "agents"}
-        found = Counter({"tasks": len(self.all)})
-        return dict(+(found + Counter(task.status for task in self.all)))
+        counted = self._counted
+        if counted is not None:
+            return {name: count for name, count in counted.items() if name == "tasks" or name in STATUSES}
+        counts = Counter({"tasks": len(self.all)})
+        return dict(+(counts + Counter(task.status for task in self.all)))
 
     @cached_property
     def all(self) -> list[Task]:

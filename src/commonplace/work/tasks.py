@@ -164,6 +164,16 @@ def role_lane(role: str | None) -> str:
     return "" if role is None else f"role:{role}"
 
 
+LANES = ("ready for anybody", "ready for a role", "ready for one agent")
+
+
+def lane_kind(ready_for: str | None) -> str | None:
+    """Which of the kinds of lanes it is that a task is ready in."""
+    if ready_for is None:
+        return None
+    return LANES[0] if not ready_for else LANES[1] if ready_for.startswith("role:") else LANES[2]
+
+
 def returned(task: Task) -> Task:
     """A pending task as it waits for the next claim: assigned, if it is for one agent."""
     if task.for_agent is None:
