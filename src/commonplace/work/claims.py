@@ -78,20 +78,20 @@ def claim(
 ) -> list[Task]:
     if _due(tx):
         reclaim(tx, SOME)
-    found = []
-    for one in _best(tx, agent, count) if task is None else [_that(tx, agent, task)]:
-        path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(one.status, ())
+    tasks = []
+    for before in _best(tx, agent, count) if task is None else [_that(tx, agent, task)]:
+        path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(before.status, ())
         claimed = moved(
-            one, *path, assigned_to=agent, token=tx.next_fence(), lease=lease, rework=False, claims=one.claims + 1
+            before, *path, assigned_to=agent, token=tx.next_fence(), lease=lease, rework=False, claims=before.claims + 1
         )  # fmt: skip
-        if one.rework:
-            tx.let_go(one)
-        tx.tell(CLAIMED, (one, claimed), id=event, **tx.joined(agent))
+        if before.rework:
+            tx.let_go(before)
+        tx.tell(CLAIMED, (before, claimed), id=event, **tx.joined(agent))
         tx.hold(claimed, agent)
-        found.append(claimed)
-    if not found and task is None and reclaim(tx, None):
+        tasks.append(claimed)
+    if not tasks and task is None and reclaim(tx, None):
         return claim(tx, agent, lease, count, task, event)
-    return found
+    return tasks
 
 
 def _best(tx: WorkTransaction, agent: str, count: int) -> list[Task]:
@@ -138,10 +138,10 @@ def reclaim(tx: WorkTransaction, some: int | None) -> list[Task]:
 def _lost(tx: WorkTransaction, tasks: Sequence[Task]) -> list[Task]:
     if not tasks:
         return []
-    held = tx.overlay.tx.leases([lease_name(one) for one in tasks])
-    lost = [one for one in tasks if lease_name(one) not in held]
-    fresh = {one.name for one in tx.overlay.write.leases if one.seconds > 0} if lost else set()
-    return [one for one in lost if lease_name(one) not in fresh]
+    held = tx.overlay.tx.leases([lease_name(task) for task in tasks])
+    lost = [task for task in tasks if lease_name(task) not in held]
+    fresh = {lease.name for lease in tx.overlay.write.leases if lease.seconds > 0} if lost else set()
+    return [task for task in lost if lease_name(task) not in fresh]
 
 
 def _give_back(tx: WorkTransaction, task: Task) -> Task:
@@ -208,11 +208,13 @@ def decide_complete(
     if then is None or tx.info.status == "paused" or tx.overlay.position == before:
         return done, None
     try:
-        found = tx.overlay.run(tx.overlay.acting, lambda *_: claim(tx, tx.act.by, then, 1, None, event), None)
+        following = tx.overlay.run(
+            tx.overlay.acting, lambda *_: claim(tx, tx.act.by, then, 1, None, event), None
+        )
     except Corrupt as error:
         log.warning("%s completed task %s, and the next one cannot be claimed: %s", tx.act.by, done.id, error)
         return done, None
-    return done, found[0] if found else None
+    return done, following[0] if following else None
 
 
 @command()
@@ -231,10 +233,10 @@ def decide_complete_many(
 def complete(
     tx: WorkTransaction, task: int, token: int, result: TaskResult, made: Sequence[Made] = ()
 ) -> Task:
-    known = tx.numbered(task)
-    if _told_already(tx, known, token, result, made):
-        return known
-    return _complete(tx, held(tx, known, token), result, made)
+    before = tx.numbered(task)
+    if _told_already(tx, before, token, result, made):
+        return before
+    return _complete(tx, held(tx, before, token), result, made)
 
 
 def _told_already(
@@ -246,13 +248,13 @@ def _told_already(
     later = task.result.artifacts[len(result.artifacts) :]
     paths = [(tx.views.get("work.records", tx.work, id) or {}).get("path_key") for id in later]
     alike = replace(result, artifacts=(*result.artifacts, *later)) == task.result
-    return alike and paths == [path_key(tx.work, one.said["path"]) for one in made]
+    return alike and paths == [path_key(tx.work, artifact.said["path"]) for artifact in made]
 
 
 def _complete(tx: WorkTransaction, before: Task, result: TaskResult, made: Sequence[Made]) -> Task:
     tx.let_go(before)
     if made:
-        ids = tuple(_produce(tx, before, one) for one in made)
+        ids = tuple(_produce(tx, before, artifact) for artifact in made)
         result = replace(result, artifacts=(*result.artifacts, *ids))
     if before.needs_review:
         tx.tell(SUBMITTED, (before, moved(before, "review", result=result)))
@@ -308,10 +310,10 @@ def _again(tx: WorkTransaction, task: Task, policy: OnFailure) -> None:
         tx.hold(after, BACK_OFF)
 
 
-def _give_up(tx: WorkTransaction, task: Task, what: str, failure: Event) -> None:
-    if what == "skip":
+def _give_up(tx: WorkTransaction, task: Task, policy: str, failure: Event) -> None:
+    if policy == "skip":
         cancel(tx, task, "skipped after it had failed", "free")
-    elif what == "abort":
+    elif policy == "abort":
         tx.change(
             {"reason": f"task {task.id} failed: {task.reason}"}, status="cancelled", parents=[failure.id]
         )
@@ -356,12 +358,12 @@ def decide_block_or_split(
         if refused:
             return refused
     role = before.for_role
-    added = add(tx, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
-    waits_for = newly_needed(tx, before, (*on, *(one.id for one in added)))
+    added = add(tx, [replace(part, parent=before.id, for_role=part.for_role or role) for part in subtasks])
+    waits_for = newly_needed(tx, before, (*on, *(task.id for task in added)))
     if not waits_for and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
     tx.let_go(before)
-    every = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
+    every = tuple(dict.fromkeys((*before.depends_on, *on, *(task.id for task in added))))
     after = moved(
         before,
         "blocked",
@@ -377,21 +379,21 @@ def decide_block_or_split(
 
 def _too_much(tx: WorkTransaction, task: Task, subtasks: Sequence[NewTask]) -> Denied | None:
     """The refusal if somebody who does not lead would rule over more than its own task by splitting it."""
-    for one in subtasks:
-        policy, what = one.on_failure, ""
-        if one.blocks:
-            what = "let other tasks wait for it (blocks)"
-        elif one.assigned_to is not None:
-            what = "give it to an agent (assigned_to)"
-        elif one.for_role not in (None, task.for_role):
-            what = "give it to another role (for_role)"
+    for part in subtasks:
+        policy, act = part.on_failure, ""
+        if part.blocks:
+            act = "let other tasks wait for it (blocks)"
+        elif part.assigned_to is not None:
+            act = "give it to an agent (assigned_to)"
+        elif part.for_role not in (None, task.for_role):
+            act = "give it to another role (for_role)"
         elif policy is not None and "abort" in (policy.policy, policy.then):
-            what = "let its failure abort the work (on_failure)"
-        elif one.priority > task.priority:
-            what = f"give it a higher priority than the task's own, {task.priority}"
-        if what:
-            told = f"{tx.act.by!r} may split task {task.id!r}, but not {what}: that takes the right to orchestrate"
-            return tx.refuse("orchestrate", task.id, f"{told}. It is about {one.title!r}")
+            act = "let its failure abort the work (on_failure)"
+        elif part.priority > task.priority:
+            act = f"give it a higher priority than the task's own, {task.priority}"
+        if act:
+            refusal = f"{tx.act.by!r} may split task {task.id!r}, but not {act}: that takes the right to orchestrate"
+            return tx.refuse("orchestrate", task.id, f"{refusal}. It is about {part.title!r}")
     return None
 
 
@@ -410,8 +412,8 @@ def decide_retry(tx: WorkTransaction, task: str) -> Task:
     before = tx.task(task)
     check_is(before, "failed", "pending", "only what has failed is tried again")
     after = given_back(before, reason="", token=None, avoid=(), failures=0)
-    told = tx.tell(RETRIED, (before, after), policy=BY_HAND)
-    settle(tx, before, "the task is tried again", (ESCALATED,), told.id)
+    retried = tx.tell(RETRIED, (before, after), policy=BY_HAND)
+    settle(tx, before, "the task is tried again", (ESCALATED,), retried.id)
     return tx.task(task)
 
 
@@ -437,8 +439,8 @@ def decide_review(tx: WorkTransaction, task: str, verdict: str, comments: str) -
         tx.tell(REVIEWED, (before, back), said=said)
         tx.hold(back, before.assigned_to or "")
     else:
-        told = tx.tell(REVIEWED, (before, replace(before, **fields)), said=said)
-        fail(tx, tx.numbered(before.number), comments or "rejected in review", [told.id])
+        rejected = tx.tell(REVIEWED, (before, replace(before, **fields)), said=said)
+        fail(tx, tx.numbered(before.number), comments or "rejected in review", [rejected.id])
     return tx.task(task)
 
 

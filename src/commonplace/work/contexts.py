@@ -103,7 +103,7 @@ def context_of(
         if most is not None and (type(most) is not int or most < 1):
             raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
     focus = None if agent is None else WorkFocus(work, agent, receipt)
-    told = [] if focus is None else focus.nudges(changes=True)
+    nudges = [] if focus is None else focus.nudges(changes=True)
     with work._reading(at) as (reading, rights):
         task, info, position = reading.task(id), reading.info, reading.views.position
         if agent is not None:
@@ -111,64 +111,70 @@ def context_of(
         above = list(_above(reading, task))
         sharing = Sharing(reading, rights.actor)
         ids = dict.fromkeys([*_affecting(reading, rights.actor, [task, *above]), *_by_words(task, sharing)])
-        known: dict[Any, list[Any]] = {
+        records: dict[Any, list[Any]] = {
             kind: visible_records(kind, reading, rights, list(ids))
             for kind in (Decision, Discovery, Artifact)
         }
-        if agent is None and (who := task.assigned_to):
-            rows = waiting(reading, who, info.leader == who, "turn")
-            told = [
+        if agent is None and (holder := task.assigned_to):
+            rows = waiting(reading, holder, info.leader == holder, "turn")
+            nudges = [
                 nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
             ]
         covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
-        newest = _newest(reading, rights, [one.path for one in known[Artifact]])
-    decisions = [one for one in known[Decision] if one.reversed_by is None]
+        newest = _newest(reading, rights, [artifact.path for artifact in records[Artifact]])
+    decisions = [decision for decision in records[Decision] if decision.reversed_by is None]
     session = work._session if agent is None else work._session.speaking_for(agent)
     checks = Checks(session)
     memory = _remembered(session, task, info, at, checks)
     lines = list(
-        _lines(info, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
+        _lines(
+            info, task, nudges, covering, above, decisions, records[Discovery], list(newest.values()), memory
+        )
     )
     count = work._session.services.count_tokens or estimated
     packed = pack(lines, whole(max_chars, max_tokens), count, _text, uncut="Nudges")
     taken, left_out = list(packed.taken), packed.omitted
 
-    told_of = [one.about for one in taken if one.kind == "Memory"]
+    told_of = [line.about for line in taken if line.kind == "Memory"]
     receipt_id = None
     if focus is not None:
-        shown_whole = [one.id for one in taken if one.kind == "Nudges"]
+        shown_whole = [line.id for line in taken if line.kind == "Nudges"]
         delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
-        taken = [one for one in taken if one.kind != "Nudges" or one.id in delivered]
+        taken = [line for line in taken if line.kind != "Nudges" or line.id in delivered]
         receipt_id = receipt_of(session, told_of, checks) if receipt else None
     if receipt_id is None:
-        session.was_shown([one.id for one in told_of])
+        session.was_shown([line.id for line in told_of])
 
     def of(section: str) -> tuple[Any, ...]:
-        return tuple(one.about for one in taken if one.kind == section)
+        return tuple(line.about for line in taken if line.kind == section)
 
     gone = [
-        (one.id, "reversed by a later decision") for one in known[Decision] if one.reversed_by is not None
+        (decision.id, "reversed by a later decision")
+        for decision in records[Decision]
+        if decision.reversed_by is not None
     ]
     gone += [
-        (one.id, f"there is a later version of {one.path}")
-        for one in known[Artifact]
-        if newest[one.path].id != one.id
+        (artifact.id, f"there is a later version of {artifact.path}")
+        for artifact in records[Artifact]
+        if newest[artifact.path].id != artifact.id
     ]
     return Context(
         task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
-        of("Artifacts"), tuple(one.id for one in taken if one.kind == "Memory"), _text(taken),
+        of("Artifacts"), tuple(line.id for line in taken if line.kind == "Memory"), _text(taken),
         (*left_out, *gone), position, of("May be done already"), receipt_id,
     )  # fmt: skip
 
 
 def _above(reading: Reading, task: Task) -> Iterator[Task]:
     """The tasks that it depends on, and those that these depend on, the nearest first."""
-    seen, ahead = {task.id}, [task]
+    reached, ahead = {task.id}, [task]
     while ahead:
-        needs = [id for one in ahead for id in (*one.depends_on, *((one.parent,) if one.parent else ()))]
-        fresh = [id for id in dict.fromkeys(needs) if id not in seen][: max(0, FARTHEST + 1 - len(seen))]
-        seen.update(fresh)
-        ahead = [found for found in reading.find_all(fresh) if found is not None]
+        needs = [id for task in ahead for id in (*task.depends_on, *((task.parent,) if task.parent else ()))]
+        fresh = [id for id in dict.fromkeys(needs) if id not in reached][
+            : max(0, FARTHEST + 1 - len(reached))
+        ]
+        reached.update(fresh)
+        ahead = [task for task in reading.find_all(fresh) if task is not None]
         yield from ahead
 
 
@@ -182,26 +188,26 @@ def _affecting(reading: Reading, actor: str, tasks: list[Task]) -> Iterator[str]
 
 def _newest(reading: Reading, rights: Rights, paths: Sequence[str]) -> dict[str, Artifact]:
     """The newest version of each of these artifacts that the reader may see, whatever task it was made for."""
-    found = dict[str, Artifact]()
+    newest = dict[str, Artifact]()
     for path in dict.fromkeys(paths):
         last = reading.views.get("work.paths", reading.work, path_key(reading.work, path))
         id = None if last is None else last["id"]
-        while id is not None and path not in found:
-            for one in visible_records(Artifact, reading, rights, [id]):
-                found[path] = one
+        while id is not None and path not in newest:
+            for artifact in visible_records(Artifact, reading, rights, [id]):
+                newest[path] = artifact
             id = (reading.views.get("work.records", reading.work, id) or {}).get("previous")
-    return found
+    return newest
 
 
 def _by_words(task: Task, sharing: Sharing) -> list[str]:
     """What shares the rarest words with the task, the best first."""
-    found = dict[str, float]()
+    scores = dict[str, float]()
     for word in words_of(task.title, task.description):
-        known = sharing.of(word)
-        for kind, id in known:
+        matches = sharing.of(word)
+        for kind, id in matches:
             if kind.startswith("work."):
-                found[id] = found.get(id, 0.0) + 1 / len(known)
-    return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
+                scores[id] = scores.get(id, 0.0) + 1 / len(matches)
+    return sorted(scores, key=lambda id: (-scores[id], id))[:BY_WORDS]
 
 
 def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Checks) -> list[DigestLine]:
@@ -234,26 +240,35 @@ def _lines(
     for comment in task.comments:
         yield _line("Task", task.id, f"reviewer: {as_data(comment)}")
     for nudge in nudges:
-        said = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
-        yield _line("Nudges", nudge.id, said, nudge)
+        text = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
+        yield _line("Nudges", nudge.id, text, nudge)
     for other in covering:
-        said = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
-        yield _line("May be done already", other.id, said, other)
-    for one in above:
-        result = as_data(one.result.summary) if one.result and one.result.summary else one.status
-        yield _line("Done before", one.id, f"{as_data(one.title)}: {result}", one)
+        text = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
+        yield _line("May be done already", other.id, text, other)
+    for earlier in above:
+        result = (
+            as_data(earlier.result.summary) if earlier.result and earlier.result.summary else earlier.status
+        )
+        yield _line("Done before", earlier.id, f"{as_data(earlier.title)}: {result}", earlier)
     for decision in decisions:
         why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
-        said = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
-        yield _line("Decisions", decision.id, said, decision)
+        text = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
+        yield _line("Decisions", decision.id, text, decision)
     for discovery in discoveries:
-        said = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
-        yield _line("Discoveries", discovery.id, said, discovery)
+        text = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
+        yield _line("Discoveries", discovery.id, text, discovery)
     for artifact in artifacts:
-        said = f"{as_name(artifact.path)} v{artifact.version}"
-        yield _line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
-    for known in memory:
-        yield ContextLine(known.id, "Memory", known.before, known.text, known.after, about=known)
+        text = f"{as_name(artifact.path)} v{artifact.version}"
+        yield _line("Artifacts", artifact.id, f"{text} {as_data(artifact.description)}".rstrip(), artifact)
+    for memory_line in memory:
+        yield ContextLine(
+            memory_line.id,
+            "Memory",
+            memory_line.before,
+            memory_line.text,
+            memory_line.after,
+            about=memory_line,
+        )
 
 
 def _line(section: str, id: str, text: str, about: Any = None) -> ContextLine:
@@ -263,7 +278,7 @@ def _line(section: str, id: str, text: str, about: Any = None) -> ContextLine:
 def _text(lines: Sequence[ContextLine]) -> str:
     parts = list[str]()
     for section in SECTIONS:
-        own = [one.line for one in lines if one.kind == section]
+        own = [line.line for line in lines if line.kind == section]
         if own:
             parts.append("\n".join([f"## {section}", *own]))
     return "\n\n".join(parts) + ("\n" if parts else "")

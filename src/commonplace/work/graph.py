@@ -118,43 +118,43 @@ def decide_add(tx: WorkTransaction, tasks: tuple[NewTask, ...]) -> list[Task]:
 
 
 def add(tx: WorkTransaction, tasks: Sequence[NewTask]) -> list[Task]:
-    known = [tx.find(one.id) if one.given_id else None for one in tasks]
-    if all(known):
-        return [_same(tx, new, old) for new, old in zip(tasks, known, strict=True) if old]
+    before = [tx.find(task.id) if task.given_id else None for task in tasks]
+    if all(before):
+        return [_same(tx, new, old) for new, old in zip(tasks, before, strict=True) if old]
     tx.need_open()
     total, most = tx.counts.get("tasks", 0), tx.info.limits.max_tasks
     if total + len(tasks) > most:
         raise TooLarge(
             f"this work has {total:,} tasks, and its limit is {most:,}: begin another work, or raise max_tasks"
         )
-    for new, old in zip(tasks, known, strict=True):
+    for new, old in zip(tasks, before, strict=True):
         if old is not None:
             raise Conflict(f"there is a task {new.id!r} already: choose another id, or none")
         if tx.overlay.get("work.ids", new.id) is not None:  # in another work, which need not be known here
             raise Conflict(f"the id {new.id!r} cannot be used here: choose another one, or none")
-    numbers = {one.id: total + place for place, one in enumerate(tasks)}
+    numbers = {task.id: total + place for place, task in enumerate(tasks)}
     if len(numbers) < len(tasks):
         raise BadInput("two tasks of the batch have the same id: give each its own, or none")
     _check_batch(tasks, numbers)
-    for one in tasks:
-        if one.parent is not None and one.parent not in numbers:
-            tx.task(one.parent)
+    for task in tasks:
+        if task.parent is not None and task.parent not in numbers:
+            tx.task(task.parent)
     _check_room(tx, tasks)
-    within = {id for one in tasks for id in one.depends_on}
-    for one in tasks:
-        _added(tx, one, numbers, one.id in within)
-    for one in tasks:  # now that all of them are known, a cycle by way of them is seen
-        for id in one.blocks:
-            link(tx, tx.task(id), [one.id])
+    within = {id for task in tasks for id in task.depends_on}
+    for task in tasks:
+        _added(tx, task, numbers, task.id in within)
+    for task in tasks:  # now that all of them are known, a cycle by way of them is seen
+        for id in task.blocks:
+            link(tx, tx.task(id), [task.id])
     return [tx.numbered(number) for number in numbers.values()]
 
 
 def _check_room(tx: WorkTransaction, tasks: Sequence[NewTask]) -> None:
     """No task may be waited for by more than its limit."""
-    more = Counter(id for one in tasks for id in one.depends_on)
+    more = Counter(id for task in tasks for id in task.depends_on)
     for id, count in more.items():
-        known = tx.find(id)
-        check_room(tx, id, count + (0 if known is None else len(tx.dependents(known))))
+        task = tx.find(id)
+        check_room(tx, id, count + (0 if task is None else len(tx.dependents(task))))
 
 
 def check_room(tx: WorkTransaction, id: str, count: int) -> None:
@@ -247,16 +247,16 @@ def _number(task: Task) -> int:
 
 def _check_possible(tasks: Sequence[Task]) -> None:
     """What was cancelled is never done: who waited for it would wait for ever."""
-    for one in tasks:
-        if one.status == "cancelled" and not one.satisfied:
+    for task in tasks:
+        if task.status == "cancelled" and not task.satisfied:
             raise Conflict(
-                f"task {one.id!r} was cancelled and will never be done: leave it out, or depend on what took its place"
+                f"task {task.id!r} was cancelled and will never be done: leave it out, or depend on what took its place"
             )
 
 
 def _check_batch(tasks: Sequence[NewTask], numbers: Mapping[str, int]) -> None:
     """No task of a batch may wait for itself by way of others of the batch."""
-    ahead = {one.id: [id for id in one.depends_on if id in numbers] for one in tasks}
+    ahead = {task.id: [id for id in task.depends_on if id in numbers] for task in tasks}
     state: dict[str, int] = {}
     for first in ahead:
         path, stack = [first], [iter(ahead[first])]
@@ -305,13 +305,13 @@ def newly_needed(tx: WorkTransaction, task: Task, on: Sequence[str]) -> list[Tas
     """The tasks among these that a task does not wait for yet, and has to. Raises Cycle."""
     new = [tx.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
     _check_possible(new)
-    for one in new:
-        path = _path_up(tx, one, task)
+    for other in new:
+        path = _path_up(tx, other, task)
         if path is not None:
             raise Cycle([task.id, *path])
-    open = [one for one in new if not one.satisfied]
-    for one in open:
-        check_room(tx, one.id, len(tx.dependents(one)) + 1)
+    open = [task for task in new if not task.satisfied]
+    for other in open:
+        check_room(tx, other.id, len(tx.dependents(other)) + 1)
     return open
 
 
@@ -321,13 +321,13 @@ def numbers_of(tasks: Sequence[Task]) -> list[int]:
 
 def needed(tasks: Sequence[Task]) -> list[tuple[Task, Task]]:
     """Those of these tasks that nothing waited for so far, and what they are now that something does."""
-    return [(one, replace(one, needed=True)) for one in sorted(tasks, key=_number) if not one.needed]
+    return [(task, replace(task, needed=True)) for task in sorted(tasks, key=_number) if not task.needed]
 
 
 def _path_up(tx: WorkTransaction, start: Task, wanted: Task) -> list[str] | None:
     """How one task depends on another, if it does."""
     came: dict[int, int | None] = {start.number: None}
-    ahead, seen = [start], {start.number: start.id}
+    ahead, ids = [start], {start.number: start.id}
     if start.number != wanted.number and not tx.dependents(wanted):
         return None
     while ahead:
@@ -335,13 +335,13 @@ def _path_up(tx: WorkTransaction, start: Task, wanted: Task) -> list[str] | None
         if task.number == wanted.number:
             path, at = list[str](), task.number
             while at is not None:
-                path.append(seen[at])
+                path.append(ids[at])
                 at = came[at]  # type: ignore[assignment]
             return path[::-1]
         for id in task.depends_on:
             above = tx.task(id)
             if above.number not in came and not above.final:
-                came[above.number], seen[above.number] = task.number, above.id
+                came[above.number], ids[above.number] = task.number, above.id
                 ahead.append(above)
     return None
 
@@ -355,7 +355,7 @@ def decide_unlink(tx: WorkTransaction, task: str, on: tuple[str, ...]) -> Task:
     gone = [tx.task(id) for id in on if id in before.depends_on]
     if not gone:
         return before
-    open = [one for one in gone if not one.satisfied]
+    open = [task for task in gone if not task.satisfied]
     kept = tuple(id for id in before.depends_on if id not in on)
     after = waiting_less(replace(before, depends_on=kept), before.waits - len(open))
     tx.tell(LINKED, (before, after), free_of=numbers_of(open))
@@ -373,7 +373,7 @@ def decide_assign(tx: WorkTransaction, task: str, agent: str) -> Task:
     if before.status == "assigned" and before.assigned_to == agent:
         return before
     tx.need_member(agent)
-    avoid = tuple(one for one in before.avoid if one != agent)
+    avoid = tuple(name for name in before.avoid if name != agent)
     after = moved(before, *path, for_agent=agent, assigned_to=agent, avoid=avoid)
     tx.tell(ASSIGNED, (before, after), **tx.joined(agent))
     return tx.task(task)
@@ -415,8 +415,8 @@ def decide_unblock(tx: WorkTransaction, task: str) -> Task:
     before = tx.task(task)
     check_is(before, "blocked", "pending", "only what is blocked is unblocked")
     above = [tx.task(id) for id in before.depends_on]
-    gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
-    kept = tuple(one.id for one in above if one not in gone)
+    gone = [task for task in above if task.status == "cancelled" and not task.satisfied]
+    kept = tuple(task.id for task in above if task not in gone)
     after = given_back(before, reason="", depends_on=kept, waits=before.waits - len(gone))
     tx.tell(UNBLOCKED, (before, after), free_of=numbers_of(gone))
     return tx.task(task)
@@ -437,14 +437,14 @@ def cancel(
     ahead = _cancelled(tx, task, reason, dependents, parents)[::-1]
     while ahead:
         number, above = ahead.pop()
-        below, told = tx.numbered(number), f"it depends on {above}, which was cancelled"
+        below, why = tx.numbered(number), f"it depends on {above}, which was cancelled"
         if dependents == "cancel" and not below.final:
-            ahead += _cancelled(tx, below, told, dependents)[::-1]
+            ahead += _cancelled(tx, below, why, dependents)[::-1]
         elif below.status in ("pending", "assigned"):
             path = ("pending", "blocked") if below.status == "assigned" else ("blocked",)
-            tx.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
+            tx.tell(BLOCKED, (below, moved(below, *path, reason=why, assigned_to=None)))
         elif below.status == "blocked" and not below.reason:
-            tx.tell(BLOCKED, (below, replace(below, reason=told)))
+            tx.tell(BLOCKED, (below, replace(below, reason=why)))
 
 
 def _cancelled(
@@ -455,8 +455,8 @@ def _cancelled(
     if task.status == "in_progress":
         tx.let_go(task)
     frees = tx.freeing(task) if dependents == "free" else []
-    told = tx.tell(CANCELLED, (task, after), *frees, parents=parents)
-    settle(tx, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), told.id)
+    cancelled = tx.tell(CANCELLED, (task, after), *frees, parents=parents)
+    settle(tx, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), cancelled.id)
     return [] if dependents == "free" else [(number, task.id) for number in tx.dependents(task)]
 
 
@@ -486,7 +486,7 @@ def answer_record(
     fields = {"status": status, "resolved_by" if escalation else "answered_by": tx.act.by, "answer": answer}
     waits = "escalation" if escalation else "approval"
     tx.note(
-        RESOLVED if escalation else ANSWERED, said, updates=[(one, fields) for one in (id, *also)],
+        RESOLVED if escalation else ANSWERED, said, updates=[(record, fields) for record in (id, *also)],
         settles=[] if row["kind"] == DECIDED else [(waits, id, row["position"])], about=id, verdict=status, id=answer,
         parents=parents,
     )  # fmt: skip

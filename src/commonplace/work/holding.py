@@ -38,11 +38,11 @@ class Claim:
         """What heartbeats have brought that a worker made for the agent, until it looks at its nudges."""
         self._done = False
 
-    def _ask(self, command: str, **given: Any) -> Any:
-        return self.work._do(command, self.agent, task=self.task.number, token=self.token, **given)
+    def _ask(self, command: str, **fields: Any) -> Any:
+        return self.work._do(command, self.agent, task=self.task.number, token=self.token, **fields)
 
-    def _do(self, command: str, **given: Any) -> Task:
-        return self._becomes(self._ask(command, **given))
+    def _do(self, command: str, **fields: Any) -> Task:
+        return self._becomes(self._ask(command, **fields))
 
     def _becomes(self, task: Task) -> Task:
         self.task, self._done = task, task.status != "in_progress" or task.token != self.token
@@ -100,8 +100,8 @@ class Claim:
         """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
         when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
         same."""
-        found = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
-        return None if found is None else Claim(self.work, self.agent, found)
+        following = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
+        return None if following is None else Claim(self.work, self.agent, following)
 
     def _complete(
         self,
@@ -113,11 +113,11 @@ class Claim:
         event: str | None = None,
     ) -> Task | None:
         each = listed("artifacts", artifacts)
-        known = [one.id for one in each if isinstance(one, Artifact)]
-        new = tuple(made(one) for one in each if not isinstance(one, Artifact))
+        recorded = [item.id for item in each if isinstance(item, Artifact)]
+        new = tuple(made(item) for item in each if not isinstance(item, Artifact))
         result = TaskResult(
             checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
-            tuple(known),
+            tuple(recorded),
         )  # fmt: skip
         following: Task | None
         done, following = self._ask("complete", result=result, made=new, then=then, event=event)
@@ -143,8 +143,8 @@ class Claim:
         for the same role as the task, unless they name one (`for_role`). Who may not orchestrate gives them no agent,
         no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
         own."""
-        fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
-        return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
+        fields = [{"title": part} if isinstance(part, str) else part for part in listed("subtasks", subtasks)]
+        return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(part) for part in fields))
 
     def nudges(self) -> list[Nudge]:
         """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""

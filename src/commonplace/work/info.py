@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from ..access.rights import Rights, check_actor
 from ..access.secrets import masked
 from ..errors import BadInput, shown
-from ..ledger.events import check_name, encode_payload
+from ..ledger.events import check_name, encode_payload, from_us
 from ..ledger.labels import strictness
 from ..ledger.reader import ViewReader
 from .checks import checked_policy, checked_text, listed, required_text, texts
@@ -78,6 +79,14 @@ class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.name} is {self.status}{reason}{goal}" + (f"; {self.advice}" if self.advice else "")
 
     @property
+    def created_at(self) -> datetime:
+        return from_us(self.created_us)
+
+    @property
+    def changed_at(self) -> datetime:
+        return from_us(self.changed_us)
+
+    @property
     def open(self) -> bool:
         return self.status in OPEN
 
@@ -113,11 +122,11 @@ def may_know(rights: Rights, info: WorkInfo) -> bool:
     return not info.members or rights.actor in info.members or rights.role == "person"
 
 
-def checked_limits(given: Mapping[str, int]) -> WorkLimits:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
+def checked_limits(values: Mapping[str, int]) -> WorkLimits:
+    if not isinstance(values, Mapping):
+        raise BadInput(f"limits {shown(values)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
     try:
-        limits = msgspec.convert(dict(given), WorkLimits)
+        limits = msgspec.convert(dict(values), WorkLimits)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
@@ -127,8 +136,8 @@ def checked_limits(given: Mapping[str, int]) -> WorkLimits:
     return limits
 
 
-def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    named = {ALSO.get(name, name): value for name, value in given.items()}
+def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    named = {ALSO.get(name, name): value for name, value in settings.items()}
     stray = sorted(named.keys() - set(SETTINGS))
     if stray:
         raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
@@ -148,9 +157,9 @@ def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
         required_text("name", fields["name"]),
         checked_text("goal", fields["goal"]),
         texts("constraints", fields["constraints"]),
-        tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
+        tuple(check_name("a core", core) for core in listed("cores", fields["cores"])),
         None if pattern is None else check_name("pattern", pattern),
-        tuple(check_actor(one) for one in listed("members", fields["members"])),
+        tuple(check_actor(member) for member in listed("members", fields["members"])),
         limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
         on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
         settings=checked_settings(fields["settings"]),

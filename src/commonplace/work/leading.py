@@ -117,8 +117,8 @@ class Lead:
         if row is None or not row["said"]:
             return None
         if order == 0:
-            told = nudge_for(reading, self.work._actor, {**row, "id": id})
-            return LeadStep("nudge", id, nudge=told, place=place)
+            nudge = nudge_for(reading, self.work._actor, {**row, "id": id})
+            return LeadStep("nudge", id, nudge=nudge, place=place)
         task = reading.find(row["task"]) if row.get("task") else None
         if row.get("status") != "open":
             return None
@@ -127,7 +127,7 @@ class Lead:
     @staticmethod
     def _stuck(reading: Reading) -> list[Task]:
         """Tasks that nobody does anything about: blocked for a reason, or failed for good."""
-        blocked = [one for one in reading.listed("blocked") if one.reason]
+        blocked = [task for task in reading.listed("blocked") if task.reason]
         return [*blocked, *reading.listed("failed")]
 
     def handled(self, step: LeadStep) -> None:
@@ -144,10 +144,10 @@ class Lead:
     @contextmanager
     def step(self) -> Iterator[LeadStep | None]:
         """The next step; it counts as handled when the block ends without an exception."""
-        found = self.next()
-        yield found
-        if found is not None:
-            self.handled(found)
+        step = self.next()
+        yield step
+        if step is not None:
+            self.handled(step)
 
     def wait(self, timeout: float = 1.0) -> None:
         """Sleep until something happens in the book, or for so many seconds, and stay in the lead."""

@@ -109,7 +109,7 @@ Archived = list[tuple[str, str]]
 def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) -> Work:
     """Begin a work."""
     work = Work(session, id)
-    tasks = tuple(new_task(one) for one in fields["tasks"])
+    tasks = tuple(new_task(task) for task in fields["tasks"])
     info: WorkInfo = work._do("create", by, plan=Plan(info_from(id, fields), tasks))
     if info.advice:
         log.warning("the work %s: %s", info.name, info.advice)
@@ -119,12 +119,12 @@ def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) 
 def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
     """The work with an id. If it is said what it was begun with, that must be so."""
     work = Work(session, id)
-    given = [name for name, value in fields.items() if value]
+    named = [name for name, value in fields.items() if value]
     with work._reading(None) as (reading, _):
         row = reading.views.get("work.works", id)
-    if given:
+    if named:
         began = session.ledger.event(row["event"])
-        check_same(began, info_from(id, {**fields, "name": "any"}), given)
+        check_same(began, info_from(id, {**fields, "name": "any"}), named)
     return work
 
 
@@ -149,19 +149,19 @@ def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
     with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
         rights = [rights_of(views, session.actor) for views in (then, now)]
         infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
-    known = [info for info in infos if all(may_know(right, info) for right in rights)]
-    return [info for info in known if status in (None, info.status)]
+    visible = [info for info in infos if all(may_know(right, info) for right in rights)]
+    return [info for info in visible if status in (None, info.status)]
 
 
 def stale(
     infos: Sequence[WorkInfo], now: datetime, older_than: timedelta | None
 ) -> list[tuple[WorkInfo, str]]:
     """The works that can be put away, and why."""
-    found = []
-    for one in infos:
-        quiet = now - datetime.fromtimestamp(one.changed_us / 1e6, UTC)
-        hours = one.settings.get("auto_archive_hours")
+    finished = []
+    for info in infos:
+        quiet = now - info.changed_at
+        hours = info.settings.get("auto_archive_hours")
         limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
-        if limit is not None and one.status in ("completed", "cancelled") and quiet >= limit:
-            found.append((one, f"{one.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
-    return found
+        if limit is not None and info.status in ("completed", "cancelled") and quiet >= limit:
+            finished.append((info, f"{info.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
+    return finished

@@ -28,8 +28,8 @@ _read_task = msgspec.json.Decoder(Task).decode
 
 
 def no_record(id: str, kinds: Sequence[str]) -> str:
-    what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
-    return f"nothing {what} under {id!r} is known in this work"
+    names = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
+    return f"nothing {names} under {id!r} is known in this work"
 
 
 def lease_name(task: Task) -> str:
@@ -63,28 +63,28 @@ class Reading:
         return (self.views,) if self.now is self.views else (self.views, self.now)
 
     def rights(self, views: ViewReader, actor: str) -> Rights:
-        known = self._rights_of.get((views.position, actor))
-        if known is None:
-            known = self._rights_of[views.position, actor] = rights_of(views, actor)
-        return known
+        rights = self._rights_of.get((views.position, actor))
+        if rights is None:
+            rights = self._rights_of[views.position, actor] = rights_of(views, actor)
+        return rights
 
     def seen(self, actor: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The things among these ids that an actor may see, by the rights and labels of then and of now."""
         rows = self.views.get_all(decode, "work.records", [(self.work, id) for id in ids])
-        known = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
+        rows_seen = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
         for views in self.readers:
-            rights, places = self.rights(views, actor), [(id,) for id in known]
-            labels = dict(zip(known, views.get_all(decode, "labels", places), strict=True))
-            known = {id: row for id, row in known.items() if may_see_record(rights, row, labels[id])}
-        return known
+            rights, places = self.rights(views, actor), [(id,) for id in rows_seen]
+            labels = dict(zip(rows_seen, views.get_all(decode, "labels", places), strict=True))
+            rows_seen = {id: row for id, row in rows_seen.items() if may_see_record(rights, row, labels[id])}
+        return rows_seen
 
-    def visible(self, actor: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def visible(self, actor: str, records: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Those of the pairs of kind and id that an actor may see, read page by page: whoever takes the first few of
         them counts nothing that the actor may not see. Tasks are seen by everybody who may know of the work."""
-        pairs = iter(found)
+        pairs = iter(records)
         while page := list(islice(pairs, PAGE)):
-            seen = self.seen(actor, [id for kind, id in page if not kind.startswith("task.")])
-            yield from (pair for pair in page if pair[0].startswith("task.") or pair[1] in seen)
+            rows = self.seen(actor, [id for kind, id in page if not kind.startswith("task.")])
+            yield from (pair for pair in page if pair[0].startswith("task.") or pair[1] in rows)
 
     def find(self, id: str) -> Task | None:
         return self.find_all([id])[0]
@@ -92,28 +92,28 @@ class Reading:
     def find_all(self, ids: Sequence[str]) -> list[Task | None]:
         """The tasks with these ids, None for those that are not of this work, in two trips to the engine."""
         places = self.views.get_all(decode, "work.ids", [(id,) for id in ids])
-        numbers = [None if one is None or one[0] != self.work else int(one[1]) for one in places]
+        numbers = [None if place is None or place[0] != self.work else int(place[1]) for place in places]
         tasks = iter(self.all_numbered([number for number in numbers if number is not None]))
         return [None if number is None else next(tasks) for number in numbers]
 
     def task(self, id: str) -> Task:
         """Raises NotFound."""
-        found = self.find(id)
-        if found is None:
+        task = self.find(id)
+        if task is None:
             raise NotFound(f"there is no task {id!r} in this work: work.tasks() lists them")
-        return found
+        return task
 
     def numbered(self, number: int) -> Task:
         """Raises NotFound."""
-        (found,) = self.views.get_all(_read_task, "work.tasks", [(self.work, number)])
-        if found is None:
+        (task,) = self.views.get_all(_read_task, "work.tasks", [(self.work, number)])
+        if task is None:
             raise NotFound(f"there is no task {number} in this work: work.tasks() lists them")
-        return found
+        return task
 
     def all_numbered(self, numbers: Sequence[int]) -> list[Task]:
-        found = self.views.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])
-        assert None not in found, f"tasks {numbers} of {self.work}"
-        return found  # type: ignore[return-value]
+        tasks = self.views.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])
+        assert None not in tasks, f"tasks {numbers} of {self.work}"
+        return tasks  # type: ignore[return-value]
 
     def listed(self, *lists: str) -> Iterator[Task]:
         """The tasks of these lists, the highest priority first and then the oldest. They are read page by page, and
@@ -127,8 +127,8 @@ class Reading:
         """The numbers of the tasks of these lists in the same order, each once."""
         if self.views.past:
             wanted = set(lists)
-            found = (one for one in self.all if not wanted.isdisjoint(one.lists))
-            yield from (one.number for one in sorted(found, key=lambda one: (-one.priority, one.number)))
+            tasks = (task for task in self.all if not wanted.isdisjoint(task.lists))
+            yield from (task.number for task in sorted(tasks, key=lambda task: (-task.priority, task.number)))
             return
         walks = [self.views.each("work.lists", self.work, name) for name in lists]
         last = -1

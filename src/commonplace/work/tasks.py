@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ..errors import BadMove, Conflict
+from ..ledger.events import from_us
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -118,6 +120,27 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     started_us: int | None = None
     completed_us: int | None = None
     position: int = 0
+
+    def __str__(self) -> str:
+        holder = f" by {self.assigned_to}" if self.assigned_to else ""
+        return f"{self.title} ({self.status.replace('_', ' ')}{holder})"
+
+    @property
+    def added_at(self) -> datetime:
+        return from_us(self.added_us)
+
+    @property
+    def assigned_at(self) -> datetime | None:
+        return None if self.assigned_us is None else from_us(self.assigned_us)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it was claimed last."""
+        return None if self.started_us is None else from_us(self.started_us)
+
+    @property
+    def completed_at(self) -> datetime | None:
+        return None if self.completed_us is None else from_us(self.completed_us)
 
     @property
     def final(self) -> bool:

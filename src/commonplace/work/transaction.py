@@ -79,8 +79,8 @@ class WorkTransaction(Reading):
             return None
         return need(self.overlay, self.act.actor, right, self.work)
 
-    def refuse(self, act: str, what: str, told: str) -> Denied:
-        return refuse(self.overlay, Denial(self.act.actor, act, what, self.act.run), told)
+    def refuse(self, act: str, subject: str, why: str) -> Denied:
+        return refuse(self.overlay, Denial(self.act.actor, act, subject, self.act.run), why)
 
     def may(self, right: str) -> bool:
         """Whether the actor has a right."""
@@ -184,10 +184,10 @@ class WorkTransaction(Reading):
     ) -> Event:
         """Record something about the work that is no change of a task: `pending` names the list in which it waits,
         `settles` what waits no more, `updates` what becomes of other such things."""
-        about = [[one.number, one.id] for one in affects]
-        ended, changed = [list(one) for one in settles], [[id, dict(fields)] for id, fields in updates]
-        told = {"affects": about, "pending": pending, "settles": ended, "updates": changed}
-        payload = {"work": self.work, **{name: value for name, value in told.items() if value}, **more}
+        about = [[task.number, task.id] for task in affects]
+        ended, changed = [list(entry) for entry in settles], [[id, dict(fields)] for id, fields in updates]
+        parts = {"affects": about, "pending": pending, "settles": ended, "updates": changed}
+        payload = {"work": self.work, **{name: value for name, value in parts.items() if value}, **more}
         return self.emit(kind, {**payload, "said": dict(said)}, parents=parents, id=id, labels=labels)
 
     def change(
@@ -217,15 +217,17 @@ class WorkTransaction(Reading):
 
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""
-        told = {"sensitivity": sensitivity}
-        return told if self.info.members else {**told, "audience": "team"}
+        labels = {"sensitivity": sensitivity}
+        return labels if self.info.members else {**labels, "audience": "team"}
 
     # what follows
 
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
         waiting = self.all_numbered(self.dependents(task))
-        return [(one, waiting_less(one, one.waits - 1)) for one in waiting if not one.final and one.waits]
+        return [
+            (task, waiting_less(task, task.waits - 1)) for task in waiting if not task.final and task.waits
+        ]
 
     def next_fence(self) -> int:
         """The position that the next event will have: the fence of a claim."""
@@ -233,7 +235,7 @@ class WorkTransaction(Reading):
 
     def lease(self, name: str) -> Lease | None:
         """The lease in force under this name, also one that this very batch takes."""
-        taken = [one for one in self.overlay.write.leases if one.name == name]
+        taken = [lease for lease in self.overlay.write.leases if lease.name == name]
         if taken:
             return taken[-1] if taken[-1].seconds > 0 else None
         return self.overlay.lease(name)

@@ -69,6 +69,10 @@ class Worked(msgspec.Struct):
     """Tasks that were left undone when it stopped because nobody could go on: those that had failed, and those that
     wait for them."""
 
+    def __str__(self) -> str:
+        left = f", {self.left:,} left undone" if self.left else ""
+        return f"{self.agent}: {self.completed:,} completed, {self.failed:,} failed, {self.lost:,} lost{left}"
+
     @property
     def tasks(self) -> int:
         return self.completed + self.failed + self.lost + self.other
@@ -185,8 +189,8 @@ def work_off(
 
 def _held_under(work: Work, event: str) -> Claim | None:
     """The claim that was recorded under this id, if it was. Raises Conflict if it is no longer held."""
-    found = work._ledger.event(event)
-    return None if found is None else work.reopen_claim(found.payload["task_id"], found.position)
+    claim = work._ledger.event(event)
+    return None if claim is None else work.reopen_claim(claim.payload["task_id"], claim.position)
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
@@ -222,12 +226,12 @@ def give_back(claim: Claim | None) -> None:
         log.warning("%s could not give back task %s: %s", claim.agent, claim.task.id, error)
 
 
-def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
+def _say_what_it_waits_for(work: Work, agent: str, worked: Worked) -> None:
     """Once, if nobody is at work: then only a person or the leader can bring it on."""
     counts = work.counts()
-    if told.waited or counts.get("in_progress", 0) or not counts:
+    if worked.waited or counts.get("in_progress", 0) or not counts:
         return
-    told.waited = True
+    worked.waited = True
     left = [
         f"{counts[name]:,} {name}" for name in ("failed", "blocked", "review", "assigned") if counts.get(name)
     ]
@@ -254,7 +258,7 @@ def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> C
         return None
 
 
-def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
+def _ends(work: Work, until: str, wait_for_tasks: bool, worked: Worked) -> bool:
     """Whether a worker for which nothing is ready has done its part."""
     if until == "stopped":
         return False
@@ -269,9 +273,9 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
         return True
     if _is_led(work):  # by somebody who may let it be tried again
         return False
-    told.left = counts["tasks"] - sum(counts.get(status, 0) for status in FINAL)
+    worked.left = counts["tasks"] - sum(counts.get(status, 0) for status in FINAL)
     log.warning(
-        "%s leaves %s tasks undone: they have failed, or wait for one that has", told.agent, told.left
+        "%s leaves %s tasks undone: they have failed, or wait for one that has", worked.agent, worked.left
     )
     return True
 
@@ -306,12 +310,12 @@ def all_hang(tasks: Sequence[Task]) -> bool:
         for id in task.depends_on:
             below.setdefault(id, []).append(task.id)
     ahead = [task.id for task in tasks if task.status == "failed"]
-    found = set(ahead)
+    hanging = set(ahead)
     while ahead:
-        fresh = [id for id in below.get(ahead.pop(), ()) if id not in found]
-        found.update(fresh)
+        fresh = [id for id in below.get(ahead.pop(), ()) if id not in hanging]
+        hanging.update(fresh)
         ahead += fresh
-    return len(found) == len(tasks)
+    return len(hanging) == len(tasks)
 
 
 def _is_led(work: Work) -> bool:
@@ -343,7 +347,7 @@ def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None
 
 
 def settle(
-    claim: Claim, told: Worked, outcome: Outcome, more: bool, event: str | None = None
+    claim: Claim, worked: Worked, outcome: Outcome, more: bool, event: str | None = None
 ) -> Claim | None:
     """Say what came of a task. If there is to be `more`, answers the next one where it comes with that; its claim is
     the `event` with that id."""
@@ -356,7 +360,7 @@ def settle(
             log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=error)
             if not claim._done:
                 claim.fail(_cut(f"{type(error).__name__}: {error}"))
-            told.failed += 1
+            worked.failed += 1
             return None
         try:
             following = finish(claim, answer, more, event)
@@ -368,14 +372,14 @@ def settle(
             log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
             claim.fail(_cut(f"its handler returned what is no result ({wrong})"))
         if claim.task.status in ("completed", "review"):
-            told.completed += 1
+            worked.completed += 1
         elif claim.task.status == "failed" or claim.task.failures:
-            told.failed += 1
+            worked.failed += 1
         else:
-            told.other += 1
+            worked.other += 1
     except Conflict as lost:  # somebody else has it, or the work was given up
         log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
-        told.lost += 1
+        worked.lost += 1
     return following
 
 
