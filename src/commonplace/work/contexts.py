@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -88,6 +88,22 @@ class ContextLine(PackLine, frozen=True):
     about: Any = None
 
 
+class Material(NamedTuple):
+    """What a context can be made of, besides memory."""
+
+    task: Task
+    info: WorkInfo
+    position: int
+    nudges: list[Nudge]
+    overlaps: list[Overlap]
+    above: list[Task]
+    decisions: list[Decision]
+    discoveries: list[Discovery]
+    artifacts: list[Artifact]
+    outdated: list[tuple[str, str]]
+    """What is left out because something later has taken its place, and why."""
+
+
 def context_of(
     work: Work,
     id: str,
@@ -103,66 +119,68 @@ def context_of(
         if most is not None and (type(most) is not int or most < 1):
             raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
     focus = None if agent is None else WorkFocus(work, agent, receipt)
-    nudges = [] if focus is None else focus.nudges(changes=True)
-    with work._reading(at) as (reading, rights):
-        task, info, position = reading.task(id), reading.info, reading.views.position
-        if agent is not None:
-            rights = rights_of(reading.now, agent)
-        above = list(_above(reading, task))
-        sharing = Sharing(reading, rights.actor)
-        ids = dict.fromkeys([*_affecting(reading, rights.actor, [task, *above]), *_by_words(task, sharing)])
-        records: dict[Any, list[Any]] = {
-            kind: visible_records(kind, reading, rights, list(ids))
-            for kind in (Decision, Discovery, Artifact)
-        }
-        if agent is None and (holder := task.assigned_to):
-            rows = waiting(reading, holder, info.leader == holder, "turn")
-            nudges = [
-                nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
-            ]
-        covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
-        newest = _newest(reading, rights, [artifact.path for artifact in records[Artifact]])
-    decisions = [decision for decision in records[Decision] if decision.reversed_by is None]
+    material = _material(work, id, at, agent, [] if focus is None else focus.nudges(changes=True))
+    task, info = material.task, material.info
     session = work._session if agent is None else work._session.speaking_for(agent)
     checks = Checks(session)
     memory = _remembered(session, task, info, at, checks)
-    lines = list(
-        _lines(
-            info, task, nudges, covering, above, decisions, records[Discovery], list(newest.values()), memory
-        )
-    )
     count = work._session.services.count_tokens or estimated
-    packed = pack(lines, whole(max_chars, max_tokens), count, _text, uncut="Nudges")
-    taken, left_out = list(packed.taken), packed.omitted
-
-    told_of = [line.about for line in taken if line.kind == "Memory"]
+    packed = pack(list(_lines(material, memory)), whole(max_chars, max_tokens), count, _text, uncut="Nudges")
+    taken = list(packed.taken)
+    remembered = [line.about for line in taken if line.kind == "Memory"]
     receipt_id = None
     if focus is not None:
-        shown_whole = [line.id for line in taken if line.kind == "Nudges"]
-        delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
+        nudges = [line.id for line in taken if line.kind == "Nudges"]
+        delivered = set(focus.deliver(nudges)) if nudges else set()
         taken = [line for line in taken if line.kind != "Nudges" or line.id in delivered]
-        receipt_id = receipt_of(session, told_of, checks) if receipt else None
+        receipt_id = receipt_of(session, remembered, checks) if receipt else None
     if receipt_id is None:
-        session.was_shown([line.id for line in told_of])
+        session.was_shown([line.id for line in remembered])
 
     def of(section: str) -> tuple[Any, ...]:
         return tuple(line.about for line in taken if line.kind == section)
 
-    gone = [
-        (decision.id, "reversed by a later decision")
-        for decision in records[Decision]
-        if decision.reversed_by is not None
-    ]
-    gone += [
-        (artifact.id, f"there is a later version of {artifact.path}")
-        for artifact in records[Artifact]
-        if newest[artifact.path].id != artifact.id
-    ]
     return Context(
         task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
-        of("Artifacts"), tuple(line.id for line in taken if line.kind == "Memory"), _text(taken),
-        (*left_out, *gone), position, of("May be done already"), receipt_id,
+        of("Artifacts"), tuple(line.id for line in remembered), _text(taken), (*packed.omitted, *material.outdated),
+        material.position, of("May be done already"), receipt_id,
     )  # fmt: skip
+
+
+def _material(work: Work, id: str, at: At, agent: str | None, nudges: list[Nudge]) -> Material:
+    """What there is for a task as of then, for the eyes of an agent, or of the caller."""
+    with work._reading(at) as (reading, rights):
+        task, info = reading.task(id), reading.info
+        if agent is not None:
+            rights = rights_of(reading.now, agent)
+        elif (holder := task.assigned_to) is not None:
+            rows = waiting(reading, holder, info.leader == holder, "turn")
+            nudges = [
+                nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
+            ]
+        above = list(_above(reading, task))
+        sharing = Sharing(reading, rights.actor)
+        affecting = _affecting(reading, rights.actor, [task, *above])
+        ids = list(dict.fromkeys([*affecting, *_by_words(task, sharing)]))
+        decisions = visible_records(Decision, reading, rights, ids)
+        artifacts = visible_records(Artifact, reading, rights, ids)
+        newest = _newest(reading, rights, [artifact.path for artifact in artifacts])
+        outdated = [
+            (decision.id, "reversed by a later decision")
+            for decision in decisions
+            if decision.reversed_by is not None
+        ]
+        outdated += [
+            (artifact.id, f"there is a later version of {artifact.path}")
+            for artifact in artifacts
+            if newest[artifact.path].id != artifact.id
+        ]
+        return Material(
+            task, info, reading.views.position, nudges,
+            overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES], above,
+            [decision for decision in decisions if decision.reversed_by is None],
+            visible_records(Discovery, reading, rights, ids), list(newest.values()), outdated,
+        )  # fmt: skip
 
 
 def _above(reading: Reading, task: Task) -> Iterator[Task]:
@@ -220,18 +238,9 @@ def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Ch
     return remembered_about(session, query, cores, MEMORIES, at, checks)
 
 
-def _lines(
-    info: WorkInfo,
-    task: Task,
-    nudges: list[Nudge],
-    covering: list[Overlap],
-    above: list[Task],
-    decisions: list[Decision],
-    discoveries: list[Discovery],
-    artifacts: list[Artifact],
-    memory: list[DigestLine],
-) -> Iterator[ContextLine]:
+def _lines(material: Material, memory: list[DigestLine]) -> Iterator[ContextLine]:
     """Everything as lines, what matters most first."""
+    task, info = material.task, material.info
     yield _line("Goal", info.id, as_data(info.goal or info.name))
     for constraint in info.constraints:
         yield _line("Constraints", info.id, as_data(constraint))
@@ -239,25 +248,25 @@ def _lines(
     yield _line("Task", task.id, about + (f": {as_data(task.description)}" if task.description else ""))
     for comment in task.comments:
         yield _line("Task", task.id, f"reviewer: {as_data(comment)}")
-    for nudge in nudges:
+    for nudge in material.nudges:
         text = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
         yield _line("Nudges", nudge.id, text, nudge)
-    for other in covering:
+    for other in material.overlaps:
         text = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
         yield _line("May be done already", other.id, text, other)
-    for earlier in above:
+    for earlier in material.above:
         result = (
             as_data(earlier.result.summary) if earlier.result and earlier.result.summary else earlier.status
         )
         yield _line("Done before", earlier.id, f"{as_data(earlier.title)}: {result}", earlier)
-    for decision in decisions:
+    for decision in material.decisions:
         why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
         text = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
         yield _line("Decisions", decision.id, text, decision)
-    for discovery in discoveries:
+    for discovery in material.discoveries:
         text = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
         yield _line("Discoveries", discovery.id, text, discovery)
-    for artifact in artifacts:
+    for artifact in material.artifacts:
         text = f"{as_name(artifact.path)} v{artifact.version}"
         yield _line("Artifacts", artifact.id, f"{text} {as_data(artifact.description)}".rstrip(), artifact)
     for memory_line in memory:
