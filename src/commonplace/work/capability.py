@@ -120,8 +120,8 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
 
 
 def _count(row: dict[str, Any], event: Event) -> None:
-    """What follows from the events that a task has had: how many things it waits for, how often it was claimed and has
-    failed, and the fence of whoever holds it, or of the pause before it is tried again."""
+    """Count what follows from the events of a task: how many things it waits for, how often it was claimed and has
+    failed. Set the fence of its claim, or of the pause before the next try."""
     payload, kind = event.payload, event.kind
     if "waits_for" in payload or "free_of" in payload:
         more, less = payload.get("waits_for", ()), payload.get("free_of", ())

@@ -1,10 +1,9 @@
 """Claims: who holds a task, for how long, and what becomes of it.
 
-A claim is an event; its position is the fence that every later act of its holder carries. Whether the holder is still
-there says a lease on the engine's clock, outside the ledger. A task whose lease has run out goes back to those it is
-for when somebody comes by: nobody has to watch. The claim is over as soon as its lease has run out, whether somebody
-came by or not: what its holder does then is refused. So the answer to a late holder does not depend on what others
-happened to do meanwhile.
+A claim is an event; its position is the fence that every later act of its holder carries. A lease on the engine's
+clock, outside the ledger, says whether the holder is still there. When the lease has run out, the claim is over, and
+what its holder does then is refused. The next claim, or the next look at the work, gives the task back to those it is
+for; a late holder gets the same answer before and after that.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from .transaction import WorkTransaction, command, given_back, moved
 log = logging.getLogger("commonplace")
 
 SOME, EVERY, OFTEN = 32, 1_000_000, 256
-"""How many holders a claim looks after by the way: the first claim of each so many microseconds, as the ledger's times
+"""How many holders a claim checks besides: the first claim of each so many microseconds, as the ledger's times
 say, and one of so many others, because other events may be the first every time."""
 MOST_AT_ONCE = 1_000
 BACK_OFF = "back-off"
@@ -201,7 +200,7 @@ def decide_complete(
     event: str | None,
 ) -> tuple[Task, Task | None]:
     """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds;
-    whatever hinders that does not undo what is done, and is told to whoever claims by itself. Who says the same again
+    an error there does not undo what is done: the next call of claim raises it. A call that repeats the last one
     claims nothing more."""
     before = tx.overlay.position
     done = complete(tx, task, token, result, made)
@@ -419,7 +418,7 @@ def decide_retry(tx: WorkTransaction, task: str) -> Task:
 
 @command()
 def decide_review(tx: WorkTransaction, task: str, verdict: str, comments: str) -> Any:
-    """What a reviewer says of a task: approved, back to whoever did it, or failed."""
+    """Record a review: the task is completed, goes back to its holder, or has failed."""
     before = tx.task(task)
     becomes = {"approved": "completed", "needs_rework": "in_progress"}.get(verdict, "failed")
     check_is(before, "review", becomes, "only what its holder has handed in is reviewed")

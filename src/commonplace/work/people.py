@@ -85,7 +85,7 @@ def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str
 
 
 def may_see_nudge(reading: Reading, rights: Rights, row: Mapping[str, Any]) -> bool:
-    """A nudge is between whoever says it and whom it is for."""
+    """A nudge is visible to its author and its target."""
     if rights.owner or row["by"] == rights.actor or row["target"] in (rights.actor, ALL):
         return True
     info = info_of(reading.now, reading.work) if row["target"] == ORCHESTRATOR else None
@@ -191,7 +191,7 @@ def lead_lease(work: str, fence: int) -> str:
 def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
     """The leader has dealt with something that had happened: nobody after it has to."""
     if tx.act.lead is None:
-        raise BadInput("only whoever leads a work deals with its steps: work.lead(…)")
+        raise BadInput("only the leader of a work deals with its steps: take the lead with work.lead(…)")
     order, position, id = step
     if tx.views.get("work.steps", tx.work, order, position, id) is None:
         return

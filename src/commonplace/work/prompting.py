@@ -1,4 +1,4 @@
-"""What a work has for a prompt: how it stands, what whoever is prompted has to do in it, and the nudges that wait."""
+"""What a work adds to a prompt: its status, the tasks of the actor that is prompted, and the nudges that wait for it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class WorkFocus:
             return [nudge_for(reading, self._actor, row) for row in rows if changes or "premise" not in row]
 
     def deliver(self, ids: Sequence[str]) -> list[str]:
-        """Whoever only looks is shown them, and they wait on."""
+        """Mark nudges as told. An actor that only looks is shown them, and nothing is marked."""
         return [nudge.id for nudge in self._take(tuple(ids))] if self._tells else list(ids)
 
     def _take(self, ids: tuple[str, ...]) -> list[Nudge]:

@@ -393,7 +393,7 @@ class RecordKind(NamedTuple):
     takes_part: bool = False
     """Whether its author counts as one of the agents of the work from then on."""
     between: bool = False
-    """Whether it is between its author and its target, whoever else may know of the work."""
+    """Whether only its author and its target see it."""
     waits: bool = False
     """Whether it waits for an answer, in the list with its name."""
     prepare: Callable[[WorkTransaction, Recording], dict[str, Any]] = _nothing_more

@@ -90,7 +90,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     ready_for: str | None = None
     """Who may claim it now: anybody (""), a role ("role:qa"), one agent, nobody (None)."""
     rework: bool = False
-    """A reviewer has sent it back: whoever had it may claim it again for as long as its lease lasts."""
+    """A reviewer has sent it back: its holder may claim it again while its lease lasts."""
     later: bool = False
     """It has failed and is tried again when its lease has run out."""
     avoid: tuple[str, ...] = ()

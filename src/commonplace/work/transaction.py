@@ -28,7 +28,7 @@ from .reading import Reading, lease_name, may_see_record, no_record
 from .tasks import PLACE, Task, check_moves, placed, returned, waiting_less
 
 WORDS = frozenset({"title", "description", "reason", "comments", "result", "metadata"})
-"""The fields of a task that are words of whoever told them."""
+"""The fields of a task that hold words, which an erasure takes away."""
 
 _USUAL = Task("", "", 0)
 NOT_TOLD = frozenset({"id", "work", "number", "waits", "claims", "failures", "failed_token"})
@@ -104,7 +104,7 @@ class WorkTransaction(Reading):
             )
 
     def need_lead(self) -> None:
-        """Whoever says that it leads must still do."""
+        """Raises Fenced if the actor acts as the leader and no longer is."""
         fence = self.act.lead
         if fence is not None and fence != self.info.led:
             (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
@@ -285,5 +285,5 @@ def moved(task: Task, *path: str, **fields: Any) -> Task:
 
 
 def given_back(task: Task, **fields: Any) -> Task:
-    """The task after its holder has lost it or let go of it: for whom it was before."""
+    """The task without its holder, ready again for those it was for before the claim."""
     return returned(moved(task, "pending", **fields))
