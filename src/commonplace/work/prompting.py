@@ -1,4 +1,4 @@
-"""What a work adds to a prompt: its status, the tasks of the actor that is prompted, and the nudges that wait for it."""
+"""What a work adds to a prompt: its status, the tasks of the prompted actor, and the nudges that wait for it."""
 
 from __future__ import annotations
 

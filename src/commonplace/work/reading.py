@@ -79,8 +79,8 @@ class Reading:
         return rows_seen
 
     def visible(self, actor: str, records: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Those of the pairs of kind and id that an actor may see, read page by page, so that the first few can be taken
-        without counting what is hidden. Tasks are visible to every actor that may know of the work."""
+        """Those of the pairs of kind and id that an actor may see, read page by page, so that the first few can be
+        taken without counting what is hidden. Tasks are visible to every actor that may know of the work."""
         pairs = iter(records)
         while page := list(islice(pairs, PAGE)):
             rows = self.seen(actor, [id for kind, id in page if not kind.startswith("task.")])
